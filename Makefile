@@ -1,0 +1,52 @@
+# Every module of the repository, one per line, the root first.
+MODULES := \
+	.
+
+# The newest releases that run on both supported Go versions.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
+
+# A module is tested as its users get it, never through a workspace file.
+export GOWORK := off
+
+# $(call each,COMMAND) runs a command in every module and stops at the first failure.
+each = @set -e; for module in $(MODULES); do (cd $$module && $(1)); done
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Make sure the servers that the tests start are installed
+	@scripts/deps.sh
+
+.PHONY: test
+test: deps ## Run all tests with the race detector, against real servers
+	$(call each,go test -race -count=1 -timeout 10m ./...)
+
+.PHONY: check
+check: ## Check formatting, vet, staticcheck, import directions, go.mod
+	@unformatted=$$(gofmt -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+	$(call each,go vet ./...)
+	$(call each,go run $(STATICCHECK) ./...)
+	go test ./internal/directions
+	$(call each,go mod tidy -diff)
+
+.PHONY: fmt
+fmt: ## Format all Go files
+	gofmt -w .
+
+.PHONY: bench
+bench: deps ## Run the benchmarks of the lock and its backends
+	go test -run '^$$' -bench . ./distlock/...
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities (needs the network)
+	$(call each,go run $(GOVULNCHECK) ./...)
+
+.PHONY: example
+example: ## Run the example: agent instances on shared conversations
+	go run ./examples/agent

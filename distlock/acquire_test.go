@@ -1,0 +1,331 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+var errBroken = errors.New("the wire is broken")
+
+func TestAcquire_S1_waitsUntilTheHolderReleases(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
+		first := mustAcquire(t, a)
+		acquired := make(chan *distlock.Lease)
+		go func() {
+			lease, err := b.Acquire(t.Context(), key)
+			if err != nil {
+				t.Errorf("Acquire: %v", err)
+			}
+			acquired <- lease
+		}()
+		time.Sleep(time.Second)
+		select {
+		case <-acquired:
+			t.Fatal("acquired while somebody else held the lock")
+		default:
+		}
+		mustRelease(t, first)
+		second := <-acquired
+		if second.Fence() <= first.Fence() {
+			t.Errorf("S2: fence %d after %d", second.Fence(), first.Fence())
+		}
+		mustRelease(t, second)
+	})
+}
+
+func TestAcquire_L_takesOverFromADeadHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		dead := s.locker(t, distlock.Options{RenewEvery: -1})
+		mustAcquire(t, dead)
+		start := time.Now()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		if waited := time.Since(start); waited > ttl+time.Second {
+			t.Errorf("took over after %s, promised TTL + 1 s", waited)
+		}
+		mustRelease(t, lease)
+	})
+}
+
+func TestAcquire_waitBoundsIt(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		opts distlock.Options
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		want time.Duration
+	}{
+		{"default", distlock.Options{}, context.WithCancel, 5 * time.Second},
+		{"Options.Wait", distlock.Options{Wait: 700 * time.Millisecond}, context.WithCancel, 700 * time.Millisecond},
+		{"WithWait", distlock.Options{}, withWait(12 * time.Second), 12 * time.Second},
+		{"WithWait zero", distlock.Options{}, withWait(0), 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				mustAcquire(t, s.locker(t, distlock.Options{Holder: "the first"}))
+				l := s.locker(t, test.opts)
+				ctx, cancel := test.ctx(t.Context())
+				defer cancel()
+				start := time.Now()
+				_, err := l.Acquire(ctx, key)
+				var busy *distlock.BusyError
+				if !errors.As(err, &busy) || !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrUnavailable) {
+					t.Fatalf("Acquire: %v, want a BusyError", err)
+				}
+				if busy.Holder != "the first" || busy.Self {
+					t.Errorf("BusyError %+v", busy)
+				}
+				if waited := time.Since(start); waited != test.want {
+					t.Errorf("waited %s, want %s", waited, test.want)
+				}
+			})
+		})
+	}
+}
+
+func withWait(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+	return func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return distlock.WithWait(ctx, d), func() {}
+	}
+}
+
+func TestAcquire_negativeWaitLeavesItToCtx(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		mustAcquire(t, s.locker(t, distlock.Options{}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		_, err := s.locker(t, distlock.Options{Wait: -1}).Acquire(ctx, key)
+		var busy *distlock.BusyError
+		if !errors.As(err, &busy) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Acquire: %v, want a BusyError joined to DeadlineExceeded", err)
+		}
+		if busy.Held < 10*time.Minute-time.Second {
+			t.Errorf("held for %s", busy.Held)
+		}
+	})
+}
+
+func TestAcquire_cancelEndsTheWaitAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		mustAcquire(t, s.locker(t, distlock.Options{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1234*time.Millisecond, cancel)
+		start := time.Now()
+		_, err := s.locker(t, distlock.Options{Wait: -1}).Acquire(ctx, key)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if waited := time.Since(start); waited != 1234*time.Millisecond {
+			t.Errorf("returned after %s", waited)
+		}
+	})
+}
+
+func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
+		mustAcquire(t, a)
+		err := b.Do(distlock.WithWait(t.Context(), time.Hour), "other", func(ctx context.Context) error {
+			start := time.Now()
+			_, err := b.Acquire(ctx, key)
+			if waited := time.Since(start); waited != time.Second {
+				t.Errorf("an acquisition under the lease waited %s", waited)
+			}
+			return err
+		})
+		if !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}
+
+func TestAcquire_C_aBrokenServiceIsUnavailableNotBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		s.Inject(cutOff(errBroken))
+		ran := false
+		err := l.Do(t.Context(), key, func(context.Context) error { ran = true; return nil })
+		if !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errBroken) || errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("Do: %v", err)
+		}
+		if ran {
+			t.Error("the work ran without the lock")
+		}
+	})
+}
+
+func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {
+	for name, acquire := range map[string]func(*distlock.Locker, context.Context) error{
+		"Wait": func(l *distlock.Locker, ctx context.Context) error { _, err := l.Acquire(ctx, key); return err },
+		"deadline": func(l *distlock.Locker, ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, key)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("deadline: %v", err)
+			}
+			return err
+		},
+		"TryAcquire": func(l *distlock.Locker, ctx context.Context) error { _, err := l.TryAcquire(ctx, key); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				l := s.locker(t, distlock.Options{})
+				answer := make(chan struct{})
+				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+				err := acquire(l, t.Context())
+				if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) {
+					t.Errorf("%v, want ErrUnavailable", err)
+				}
+				s.Inject(nil)
+				close(answer)
+			})
+		})
+	}
+}
+
+func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{HoldAfter: answer}
+			}
+			return drivertest.Fault{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		start := time.Now()
+		_, err := l.Acquire(ctx, key)
+		if !errors.Is(err, context.Canceled) || time.Since(start) > 50*time.Millisecond {
+			t.Errorf("Acquire: %v after %s", err, time.Since(start))
+		}
+		if !s.state(t).Held {
+			t.Fatal("the service has not granted the lock, this tests nothing")
+		}
+		close(answer)
+		synctest.Wait()
+		if s.state(t).Held {
+			t.Error("the late grant was not given back")
+		}
+	})
+}
+
+func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		s.Inject(after(drivertest.Acquire, errBroken))
+		if _, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Acquire: %v", err)
+		}
+		synctest.Wait()
+		if s.state(t).Held {
+			t.Error("a grant whose answer was lost stands")
+		}
+		// A copy of the request that arrives now must not raise it again.
+		if reply, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil || s.state(t).Held {
+			t.Errorf("a late copy of the acquire was answered %+v, %v", reply, err)
+		}
+	})
+}
+
+func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{Wait: -1})
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{HoldAfter: answer}
+			}
+			return drivertest.Fault{}
+		})
+		time.AfterFunc(ttl-10*time.Millisecond, func() { close(answer) })
+		if lease, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Acquire: %v, %v", lease, err)
+		}
+		synctest.Wait()
+		if s.state(t).Held {
+			t.Error("the unused grant was not given back")
+		}
+	})
+}
+
+func TestAcquire_underItsOwnLeaseIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		_, err := l.Acquire(lease.Context(), key)
+		var busy *distlock.BusyError
+		if !errors.As(err, &busy) || !busy.Self {
+			t.Fatalf("Acquire: %v, want a BusyError with Self", err)
+		}
+		if _, err := l.Acquire(lease.Context(), "another key"); err != nil {
+			t.Errorf("another key under the lease: %v", err)
+		}
+		other := s.locker(t, distlock.Options{Wait: time.Second})
+		if _, err := other.Acquire(lease.Context(), key); !errors.As(err, &busy) || busy.Self {
+			t.Errorf("another Locker's Acquire: %v, want an ordinary BusyError", err)
+		}
+		mustRelease(t, lease)
+		if _, err := l.Acquire(context.WithoutCancel(lease.Context()), key); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("Acquire under a released lease: %v, want ErrNotHeld", err)
+		}
+	})
+}
+
+func TestAcquire_badKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	s := newService()
+	l := s.locker(t, distlock.Options{})
+	for name, bad := range map[string]string{
+		"empty":     "",
+		"too long":  strings.Repeat("k", 1025),
+		"NUL":       "secret\x00",
+		"CRLF":      "secret\r\nSET",
+		"not UTF-8": "secret\xff",
+	} {
+		for call, err := range map[string]error{
+			"Acquire":    second(l.Acquire(t.Context(), bad)),
+			"TryAcquire": second(l.TryAcquire(t.Context(), bad)),
+			"Inspect":    second(l.Inspect(t.Context(), bad)),
+			"Lock":       second(l.NewLock(bad, 0).Acquire(t.Context())),
+			"Do":         l.Do(t.Context(), bad, func(context.Context) error { t.Error("ran"); return nil }),
+		} {
+			if !errors.Is(err, distlock.ErrInvalidKey) {
+				t.Errorf("%s, %s: %v, want ErrInvalidKey", name, call, err)
+			} else if strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s, %s: the text shows the key: %v", name, call, err)
+			}
+		}
+	}
+	for _, op := range []drivertest.Op{drivertest.Acquire, drivertest.Inspect, drivertest.Release} {
+		if n := s.Calls(op); n != 0 {
+			t.Errorf("%d calls of %s", n, op)
+		}
+	}
+	lease, err := l.Acquire(t.Context(), strings.Repeat("k", 1024))
+	if err != nil {
+		t.Errorf("a key of 1024 bytes: %v", err)
+	}
+	_ = lease.Release(t.Context())
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,111 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// quickly is how soon a lock service must have answered for the next call to be made in the caller's goroutine.
+	quickly = 5 * time.Millisecond
+	// patientFor is how long such a call may take. It bounds by how much a caller whose ctx ends meanwhile is late.
+	patientFor = 25 * time.Millisecond
+)
+
+// direct makes a call that may be sent twice. While the lock service answers quickly and the driver is punctual, the
+// call is made here and now: to hand it to another goroutine and back can cost as much as the call. If that takes too
+// long it is made again, detached, for as long as the context that until makes allows. The bool says whether a copy of
+// the call may still be under way.
+func direct[T any](ctx context.Context, until func() context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (value T, doubt bool, err error) {
+	start := time.Now()
+	if l.punctual != nil && l.quick.Load() && ctx.Err() == nil && l.punctual.Ready() {
+		deadline := start.Add(min(limit, patientFor))
+		value, err = call(deadlineContext{ctx, deadline})
+		if err == nil || ctx.Err() == nil && time.Now().Before(deadline) {
+			return value, time.Since(start) >= quickly, err
+		}
+		l.quick.Store(false)
+		doubt = true
+		start = time.Now()
+	}
+	value, err = detached(until(), l, limit, call, late)
+	// Clients that replay a request by themselves do so after some milliseconds.
+	quick := time.Since(start) < quickly
+	l.quick.Store(err == nil && quick)
+	return value, doubt || !quick, err
+}
+
+// deadlineContext tells an earlier deadline than its parent, without a timer: those cost more than the rest of a call
+// when they make another thread look at its schedule.
+type deadlineContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c deadlineContext) Deadline() (time.Time, bool) {
+	if earlier, ok := c.Context.Deadline(); ok && earlier.Before(c.deadline) {
+		return earlier, true
+	}
+	return c.deadline, true
+}
+
+// detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
+// of lock services may sit in a read long after their context has ended, and cancelling some of them costs a connection,
+// so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once, and late is given the
+// result when it comes. Exactly one of the two sees the result.
+func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var (
+		answer  = make(chan result, 1)
+		settled atomic.Bool // by whoever comes first: the answer or the caller's leaving
+		none    T
+	)
+	if !l.begin() {
+		return none, ErrClosed
+	}
+	l.workers.run(func() {
+		defer l.end()
+		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		value, err := call(callCtx)
+		cancel()
+		if settled.CompareAndSwap(false, true) {
+			answer <- result{value, err}
+		} else {
+			late(value, err)
+		}
+	})
+	select {
+	case r := <-answer:
+		return r.value, r.err
+	case <-ctx.Done():
+		if settled.CompareAndSwap(false, true) {
+			return none, errLeft
+		}
+		r := <-answer // it came in the same moment
+		return r.value, r.err
+	}
+}
+
+// errLeft says that the caller's ctx ended before the lock service had answered.
+var errLeft = errors.New("no answer yet")
+
+// failed turns the error of a detached call into the caller's.
+func failed(operation string, ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return err
+	case !errors.Is(err, errLeft):
+		return unavailable(operation, err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("distlock: %s: %w", operation, context.Cause(ctx))
+	default:
+		// A deadline that passes without any answer says something about the service, not only about the caller.
+		return unavailable(operation, fmt.Errorf("%w: %w", errLeft, context.Cause(ctx)))
+	}
+}

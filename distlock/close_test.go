@@ -1,0 +1,108 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+func TestClose_endsWaitingCallsAndReleasesLeases(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, other := s.locker(t, distlock.Options{Wait: -1}), s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		for i := range 50 {
+			if _, err := l.Acquire(t.Context(), strconv.Itoa(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := other.Acquire(t.Context(), "busy"); err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() { waiting <- second(l.Acquire(t.Context(), "busy")) }()
+		time.Sleep(time.Second)
+
+		start := time.Now()
+		mustClose(t, l)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Close took %s", took)
+		}
+		if err := <-waiting; !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("the waiting Acquire: %v, want ErrClosed", err)
+		}
+		if cause := context.Cause(lease.Context()); cause != distlock.ErrNotHeld {
+			t.Errorf("cause %v", cause)
+		}
+		if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) || !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("Err: %v", err)
+		}
+		mustRelease(t, mustAcquire(t, other))
+		for i := range 50 {
+			if _, err := other.TryAcquire(t.Context(), strconv.Itoa(i)); err != nil {
+				t.Errorf("lock %d stands after Close: %v", i, err)
+			}
+		}
+		mustClose(t, l)
+	})
+}
+
+func TestClose_refusesNewCalls(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		mustClose(t, l)
+		for call, err := range map[string]error{
+			"Acquire":          second(l.Acquire(t.Context(), key)),
+			"TryAcquire":       second(l.TryAcquire(t.Context(), key)),
+			"Inspect":          second(l.Inspect(t.Context(), key)),
+			"Do":               l.Do(t.Context(), key, ranT(t)),
+			"Lock.Acquire":     second(l.NewLock(key, 0).Acquire(t.Context())),
+			"AcquireWithRetry": l.NewLock(key, 0).AcquireWithRetry(t.Context(), 3, time.Millisecond),
+		} {
+			if !errors.Is(err, distlock.ErrClosed) {
+				t.Errorf("%s: %v, want ErrClosed", call, err)
+			}
+		}
+	})
+}
+
+func TestClose_isBoundedByItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		mustAcquire(t, l)
+		answer := make(chan struct{})
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Close: %v after %s", err, time.Since(start))
+		}
+		close(answer)
+		mustClose(t, l)
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+func TestClose_duringDoIsReported(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newService().locker(t, distlock.Options{})
+		err := l.Do(t.Context(), key, func(ctx context.Context) error {
+			go mustClose(t, l)
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("Do: %v, want ErrClosed", err)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// granter grants everything.
+type granter struct{ driver.Driver }
+
+func (granter) Capabilities() driver.Capabilities { return driver.Capabilities{Backend: "granter"} }
+func (granter) Close() error                      { return nil }
+func (granter) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: 1, FenceEnd: 1}, nil
+}
+func (granter) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	return driver.ReleaseReply{Released: true}, nil
+}
+
+// With its timer stopped, a lease is as one whose timers are late: starved of CPU, or just resumed.
+func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
+	for name, guarded := range map[string]func(*Locker, *Lease) error{
+		"Err":     func(_ *Locker, le *Lease) error { return le.Err() },
+		"Extend":  func(_ *Locker, le *Lease) error { return le.Extend(t.Context(), time.Second) },
+		"Release": func(_ *Locker, le *Lease) error { return le.Release(t.Context()) },
+		"Guard":   func(_ *Locker, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
+		"Do":      func(l *Locker, le *Lease) error { return l.Do(le.Context(), "k", ran(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := New(granter{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close(t.Context())
+			lease, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease.mu.Lock()
+			lease.expiry.Stop()
+			lease.deadline = time.Now()
+			lease.mu.Unlock()
+			if err := guarded(l, lease); !errors.Is(err, ErrLost) {
+				t.Errorf("%v, want ErrLost", err)
+			}
+			if context.Cause(lease.Context()) != ErrLost {
+				t.Errorf("cause %v", context.Cause(lease.Context()))
+			}
+		})
+	}
+}
+
+func ran(t *testing.T) func(context.Context) error {
+	return func(context.Context) error { t.Error("ran under a lease that had ended"); return nil }
+}
+
+func TestTrustedUntil_endsBeforeTheServiceDoes(t *testing.T) {
+	start := time.Now()
+	for _, ttl := range []time.Duration{MinTTL, time.Second, 30 * time.Second, 24 * time.Hour} {
+		left := ttl - trustedUntil(start, ttl).Sub(start)
+		if left < drift(ttl)+5*time.Millisecond || left > ttl/5 {
+			t.Errorf("TTL %s: trust ends %s before it", ttl, left)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+type leaseKey struct {
+	locker *Locker
+	key    string
+}
+
+// FromContext returns the lease for key that ctx carries: that of an outer Do or Turn of this very Locker, or the
+// one whose Lease.Context ctx descends from. The lease may have ended by now; [Lease.Err] tells.
+func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
+	lease, ok := ctx.Value(leaseKey{l, key}).(*Lease)
+	return lease, ok
+}
+
+// Do runs fn while it holds the lock on key, as Acquire gets it. The context of fn is ctx with the lease in it; it is
+// cancelled, with cause [ErrLost], when the lease is lost, and with ctx. The lock is given back when fn has returned or
+// panicked.
+//
+// A Do inside fn, on the same Locker and key and with fn's context, joins the lease: no second lock, no waiting. If that
+// lease has ended it fails with [ErrLost] or [ErrNotHeld] and does not run its fn.
+//
+// Do returns what Acquire returns if there is no lease, and fn was not run then. Otherwise it returns the error of fn;
+// if the lease was lost while fn ran, an error that matches both [ErrLost] and the error of fn: what fn did may
+// have met the work of another holder. A lock that could not be given back after fn has succeeded is no failure of Do: it
+// is reported to the Observer and the Logger, and expires with its TTL.
+func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
+	if lease, ok := l.FromContext(ctx, key); ok {
+		if err := lease.Err(); err != nil {
+			return err
+		}
+		return lease.verdict(fn(withoutWait(ctx)))
+	}
+	lease, err := l.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	work, leave := lease.join(ctx)
+	defer func() {
+		leave()
+		err = lease.verdict(err)
+		// The service may know of a loss before the deadline has passed. Any other failure is no failure of fn.
+		if removal := lease.Release(ctx); errors.Is(removal, ErrLost) {
+			err = tainted(removal, err)
+		}
+	}()
+	return fn(work)
+}
+
+// Guard runs fn as one step under the lease: steps of one lease run one after the other, a lease that is not held any
+// more refuses them with [ErrLost] or [ErrNotHeld], and Release waits for the one under way. It is for writes: a write
+// made through Guard does not begin after the lease has ended, and does not overlap another of the same
+// lease. The context of fn is as that of [Locker.Do]. A Guard within a Guard of the same lease runs at once.
+//
+// Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran, or the error of ctx if that
+// ended before fn could start.
+func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
+	if err := le.Err(); err != nil {
+		return err
+	}
+	if inGuard(ctx, le) {
+		return le.verdict(fn(ctx))
+	}
+	guard := le.token(&le.guard)
+	select {
+	case guard <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("distlock: waiting for another step under the lease: %w", context.Cause(ctx))
+	case <-le.ctx.Done():
+		return le.Err()
+	}
+	defer func() { <-guard }()
+	if err := le.Err(); err != nil { // ended while this step waited
+		return err
+	}
+	work, leave := le.join(ctx)
+	defer leave()
+	return le.verdict(fn(context.WithValue(work, guardKey{le}, true)))
+}
+
+type guardKey struct{ lease *Lease }
+
+func inGuard(ctx context.Context, le *Lease) bool {
+	in, _ := ctx.Value(guardKey{le}).(bool)
+	return in
+}
+
+// join returns ctx with the lease in it, cancelled also when the lease ends.
+func (le *Lease) join(ctx context.Context) (context.Context, func()) {
+	ctx = context.WithValue(withoutWait(ctx), leaseKey{le.locker, le.name.Key}, le)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// verdict adds to the error of some work that the lease did not last to its end.
+func (le *Lease) verdict(err error) error {
+	gone := le.Err()
+	if errors.Is(gone, ErrNotHeld) && !errors.Is(gone, ErrClosed) {
+		gone = nil // released by the work itself, or by whoever waits for it
+	}
+	return tainted(gone, err)
+}
+
+func tainted(gone, err error) error {
+	switch {
+	case gone == nil:
+		return err
+	case err == nil:
+		return gone
+	case errors.Is(err, ErrLost):
+		return err // says so already
+	default:
+		return fmt.Errorf("%w: %w", gone, err)
+	}
+}

@@ -1,0 +1,311 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+var errWork = errors.New("the work failed")
+
+func TestDo_S1_runsOneAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lockers := []*distlock.Locker{s.locker(t, distlock.Options{Wait: -1}), s.locker(t, distlock.Options{Wait: -1})}
+		var (
+			wg     sync.WaitGroup
+			inside atomic.Int32
+			runs   int // guarded by the lock under test
+		)
+		for i := range 20 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				err := lockers[i%2].Do(t.Context(), key, func(context.Context) error {
+					if inside.Add(1) != 1 {
+						t.Error("two at once")
+					}
+					time.Sleep(10 * time.Millisecond)
+					inside.Add(-1)
+					runs++
+					return nil
+				})
+				if err != nil {
+					t.Errorf("Do: %v", err)
+				}
+			}()
+		}
+		wg.Wait()
+		if runs != 20 {
+			t.Errorf("%d runs", runs)
+		}
+	})
+}
+
+func TestDo_returnsTheErrorOfTheWork(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		if err := l.Do(t.Context(), key, func(context.Context) error { return errWork }); err != errWork {
+			t.Errorf("Do: %v", err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+func TestDo_releasesWhenTheWorkPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not come through")
+				}
+			}()
+			_ = l.Do(t.Context(), key, func(context.Context) error { panic("boom") })
+		}()
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+func TestDo_joinsTheLeaseInItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, other := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
+		err := l.Do(t.Context(), key, func(ctx context.Context) error {
+			outer, ok := l.FromContext(ctx, key)
+			if !ok {
+				t.Fatal("no lease in the context")
+			}
+			if _, ok := other.FromContext(ctx, key); ok {
+				t.Error("another Locker finds the lease")
+			}
+			if _, ok := l.FromContext(ctx, "another key"); ok {
+				t.Error("another key finds the lease")
+			}
+			if err := other.Do(ctx, key, func(context.Context) error { return nil }); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("another Locker's Do: %v, want ErrNotAcquired", err)
+			}
+			return l.Do(ctx, key, func(ctx context.Context) error {
+				if inner, _ := l.FromContext(ctx, key); inner != outer {
+					t.Error("the inner Do has a lease of its own")
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}
+
+func TestDo_underAnEndedLeaseDoesNotRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		var kept context.Context
+		if err := l.Do(t.Context(), key, func(ctx context.Context) error { kept = ctx; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Do(kept, key, ranT(t)); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("after the end: %v, want ErrNotHeld", err)
+		}
+		err := l.Do(t.Context(), key, func(ctx context.Context) error {
+			s.steal(t)
+			<-ctx.Done()
+			return l.Do(ctx, key, ranT(t))
+		})
+		if !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("after the loss: %v, want ErrLost", err)
+		}
+	})
+}
+
+func ranT(t *testing.T) func(context.Context) error {
+	return func(context.Context) error { t.Error("the work ran"); return nil }
+}
+
+func TestDo_N_lossCancelsTheWorkAndIsReported(t *testing.T) {
+	for name, work := range map[string]error{"work succeeds": nil, "work fails": errWork} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				l := s.locker(t, distlock.Options{})
+				err := l.Do(t.Context(), key, func(ctx context.Context) error {
+					s.Inject(cutOff(errBroken))
+					<-ctx.Done()
+					if context.Cause(ctx) != distlock.ErrLost {
+						t.Errorf("cause %v", context.Cause(ctx))
+					}
+					return work
+				})
+				if !errors.Is(err, distlock.ErrLost) || work != nil && !errors.Is(err, work) {
+					t.Errorf("Do: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The deadline has not passed and no renewal was due, but the lock was gone: the release finds out.
+func TestDo_reportsALossThatOnlyTheReleaseSees(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		err := l.Do(t.Context(), key, func(context.Context) error {
+			s.steal(t)
+			mustRelease(t, mustAcquire(t, s.locker(t, distlock.Options{})))
+			return errWork
+		})
+		if !errors.Is(err, distlock.ErrLost) || !errors.Is(err, errWork) {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}
+
+func TestDo_aFailedReleaseIsLoggedNotReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		var log strings.Builder
+		l := s.locker(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s.Inject(always(drivertest.Release, errBroken))
+		if err := l.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, key) {
+			t.Errorf("log: %s", text)
+		}
+	})
+}
+
+func TestDo_contextEndsWithTheCallers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := l.Do(ctx, key, func(ctx context.Context) error {
+			cancel(errWork)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if err != errWork {
+			t.Errorf("Do: %v", err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+func TestGuard_serialisesTheStepsOfALease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
+		var (
+			wg     sync.WaitGroup
+			inside atomic.Int32
+		)
+		for range 10 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				err := lease.Guard(t.Context(), func(ctx context.Context) error {
+					if inside.Add(1) != 1 {
+						t.Error("two steps at once")
+					}
+					time.Sleep(10 * time.Millisecond)
+					inside.Add(-1)
+					return lease.Guard(ctx, func(context.Context) error { return nil })
+				})
+				if err != nil {
+					t.Errorf("Guard: %v", err)
+				}
+			}()
+		}
+		wg.Wait()
+		mustRelease(t, lease)
+		if err := lease.Guard(t.Context(), ranT(t)); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("Guard after Release: %v", err)
+		}
+	})
+}
+
+func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		begun, step, late := make(chan struct{}), make(chan error), make(chan error)
+		go func() {
+			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
+				close(begun)
+				time.Sleep(ttl - 10*time.Millisecond) // longer than a period: renewal goes on meanwhile
+				if !s.state(t).Held {
+					t.Error("the lock was released under a step")
+				}
+				return ctx.Err()
+			})
+		}()
+		<-begun
+		go func() { late <- lease.Guard(t.Context(), ranT(t)) }() // in line when the release begins
+		synctest.Wait()
+		mustRelease(t, lease)
+		if err := <-step; err != nil {
+			t.Errorf("the step: %v", err)
+		}
+		if err := <-late; !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("a step after the release: %v, want ErrNotHeld", err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+func TestRelease_doesNotWaitForAStuckStepForEver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		begun := make(chan struct{})
+		step := make(chan error)
+		go func() {
+			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
+				close(begun)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		<-begun
+		start := time.Now()
+		mustRelease(t, lease)
+		if waited := time.Since(start); waited != ttl {
+			t.Errorf("Release waited for %s, want one TTL", waited)
+		}
+		if err := <-step; !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("the step: %v", err)
+		}
+	})
+}
+
+func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
+		start := time.Now()
+		err := lease.Guard(t.Context(), func(ctx context.Context) error { return lease.Release(ctx) })
+		if err != nil || time.Since(start) > 0 {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,177 @@
+// Package driver is the seam between a Locker and the service that keeps its locks.
+//
+// A backend implements [Driver] and runs drivertest.Run against a real instance of its service; nothing else has
+// to change. The work is divided so that a driver stays small:
+//
+//   - The driver decides, atomically and by the service's own clock, who holds a name, and mints the fencing token.
+//   - The Locker does everything that has to do with time on the client: waiting, retries, renewal schedules, trust
+//     deadlines, clean-up after a call whose outcome is unknown. A driver never retries, never starts a goroutine that
+//     outlives a call, and returns the errors of its client as they are (wrapped with %w where words help).
+//
+// Every call may be repeated with the same arguments, because clients of such services replay requests by
+// themselves: each method states what a repetition does.
+package driver
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// MaxFence bounds every fencing token: tokens stay below 2^53, so that they pass unharmed through Lua and JavaScript
+// numbers.
+const MaxFence int64 = 1<<53 - 1
+
+// FenceBlock is how far beyond the service's clock an acquisition reserves tokens: 20,000 µs.
+//
+// One grant owns the tokens Fence…FenceEnd of its [AcquireReply]; whoever is granted the name next gets a token above
+// FenceEnd. Tokens count microseconds since the Unix epoch, so a block that is never used up costs nothing.
+const FenceBlock int64 = 20_000
+
+// FenceKeep is how long a service remembers the last token of a name beyond the moment the token stands for. The
+// token clock is far past the remembered one by then, so forgetting it keeps tokens rising unless the service's clock
+// steps back by more than FenceKeep.
+const FenceKeep = 24 * time.Hour
+
+// ErrForeign is wrapped by the error of a call that found, where the lock should be, data that this library did not
+// write. The data is left as it is, and unlike after other errors the outcome is known: nothing is held.
+var ErrForeign = errors.New("data of another program stands where the lock should be")
+
+// Name names a lock. Two different Names never share a lock: a driver that joins the parts must do so unambiguously
+// whatever bytes Key holds. The Locker has validated both parts: valid UTF-8 without control characters,
+// Key of 1 to 1024 bytes, Namespace of 1 to 128 bytes without braces.
+type Name struct {
+	Namespace string
+	Key       string
+}
+
+// Capabilities say what a backend can do. The conformance suite tests what is promised here.
+type Capabilities struct {
+	// Backend is the name that telemetry shows, as "redis" or "memory".
+	Backend string
+	// Shared says that drivers in other processes see the same locks.
+	Shared bool
+	// Expires says that a grant ends by itself when its TTL has passed by the service's clock.
+	Expires bool
+}
+
+// AcquireRequest asks for a name on behalf of one acquisition.
+type AcquireRequest struct {
+	Name Name
+	// Owner is the identity of this one acquisition: 32 lower-case hexadecimal digits, never used again.
+	Owner string
+	// TTL is how long the grant lasts unless it is extended; whole milliseconds, at least one.
+	TTL time.Duration
+	// FenceFloor is a lower bound for the token: a store that has seen a token tells the lock to jump above it. Zero if
+	// there is none.
+	FenceFloor int64
+	// Holder describes the holder to people, see Options.Holder of distlock.
+	Holder string
+	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
+	Metadata map[string]string
+}
+
+// Outcome says how an acquire ended.
+type Outcome int
+
+const (
+	// Busy: another owner holds the name.
+	Busy Outcome = iota
+	// Granted: the name is held by the request's owner.
+	Granted
+	// Void: the owner was cancelled before, or its grant is over; it can never hold the name again.
+	Void
+)
+
+// AcquireReply answers an AcquireRequest.
+type AcquireReply struct {
+	Outcome Outcome
+	// Fence is the fencing token of a grant: max(last+1, the service's clock in µs since the Unix epoch, FenceFloor).
+	Fence int64
+	// FenceEnd is the last token reserved for this grant: max(Fence, clock + FenceBlock).
+	FenceEnd int64
+	// State describes the present holder of a busy name.
+	State State
+}
+
+// ExtendRequest prolongs one grant.
+type ExtendRequest struct {
+	Name  Name
+	Owner string
+	// TTL counts from the moment the service handles the request; whole milliseconds.
+	TTL time.Duration
+	// Exact sets the remaining time to TTL even if more was left. Without it an extension never shortens a grant.
+	Exact bool
+}
+
+// ExtendReply answers one ExtendRequest.
+type ExtendReply struct {
+	// Held says that the owner holds the name and that its TTL was set. False without an error is final: the owner
+	// does not hold the name.
+	Held bool
+	// Err is the error of this one request; its outcome is then unknown.
+	Err error
+}
+
+// ReleaseRequest ends a grant.
+type ReleaseRequest struct {
+	Name  Name
+	Owner string
+	// VoidFor, if positive, marks the owner as cancelled for this long, whether it held the name or not. It is how the
+	// Locker cleans up after an acquire with unknown outcome: a copy of that acquire which arrives later is answered
+	// Void. Whole milliseconds.
+	VoidFor time.Duration
+}
+
+// ReleaseReply answers a ReleaseRequest.
+type ReleaseReply struct {
+	// Released says that this owner's grant was ended: by this call, or by an earlier copy of it, also if one other
+	// owner was granted the name since. False means that the owner did not hold the name any more.
+	Released bool
+}
+
+// State is what can be seen of a name from outside.
+type State struct {
+	Held     bool
+	Holder   string
+	Fence    int64
+	Age      time.Duration // since the grant, by the service's clock
+	TTL      time.Duration // left, by the service's clock; negative: the grant does not expire
+	Waiters  int
+	Metadata map[string]string
+}
+
+// Driver keeps locks. It is safe for concurrent use. All methods but Capabilities and Close may block on the network
+// until ctx ends; a driver whose client does not notice the end of ctx promptly may return late.
+type Driver interface {
+	// Capabilities is constant over the life of the driver.
+	Capabilities() Capabilities
+
+	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
+	// already it answers with the stored token and sets the TTL anew. An error means that the outcome is unknown.
+	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
+
+	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].
+	// It never creates a grant, and needs no new memory in the service.
+	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
+
+	// Release ends the owner's grant and no other. The first thing it writes is a removal, so it works in a service
+	// that is out of memory. It is idempotent as ReleaseReply says. An error means that the outcome is unknown.
+	Release(ctx context.Context, req ReleaseRequest) (ReleaseReply, error)
+
+	// Inspect shows who holds the name. It changes nothing. A name that nobody holds has a State with Held false.
+	Inspect(ctx context.Context, name Name) (State, error)
+
+	// Close frees what the driver itself opened, never a client that it was given. It is called once, after the last
+	// other call has returned.
+	Close() error
+}
+
+// Punctual is implemented by a Driver that can tell when its calls will be on time. The Locker then makes a call in the
+// caller's goroutine; otherwise it hands it to another one, which costs some microseconds, so that a caller whose ctx
+// ends need not wait for the driver.
+type Punctual interface {
+	// Ready reports whether an Acquire or Release that is made now returns within a few milliseconds of the deadline of
+	// its ctx. It does no I/O. The deadline may be one that ctx tells without ending at it.
+	Ready() bool
+}

@@ -1,0 +1,404 @@
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+const (
+	// long is a TTL that no test waits for.
+	long = time.Minute
+	// short is one that tests wait for.
+	short = 250 * time.Millisecond
+	// tick is how far a service's clock may be off within a short TTL: what every holder's drift allows for.
+	tick = 2 * time.Millisecond
+)
+
+// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If the driver's
+// Capabilities say Shared, all drivers of one New see the same locks.
+type New func(tb testing.TB) driver.Driver
+
+// Run tests the drivers that newDriver makes. The tests wait for real time, a few seconds in all, and run in parallel.
+func Run(t *testing.T, newDriver New) {
+	for name, test := range map[string]func(*testing.T, New){
+		"S1_aGrantExcludesOthers":           testExcludes,
+		"S1_oneOfManyWins":                  testOneWins,
+		"S1_driversOfOneServiceExclude":     testShared,
+		"S1_hostileNamesAreDifferentLocks":  testNames,
+		"S1_notGrantedAgainBeforeTheTTL":    testNotBeforeTTL,
+		"S1_onlyTheOwnerReleases":           testOnlyOwnerReleases,
+		"S1_onlyTheOwnerExtends":            testOnlyOwnerExtends,
+		"S1_extendNeverGrants":              testExtendNeverGrants,
+		"S1_aRepeatedAcquireIsTheSameGrant": testAcquireIdempotent,
+		"S1_aCancelledOwnerIsRefused":       testVoid,
+		"S1_aReleasedOwnerIsRefused":        testReleasedVoid,
+		"S2_fencesRise":                     testFencesRise,
+		"S2_fencesFollowTheClock":           testFenceClock,
+		"S2_blocksDoNotOverlap":             testFenceBlocks,
+		"S2_fenceJumpsToTheFloor":           testFenceFloor,
+		"S2_anImpossibleFloorIsRefused":     testFenceBound,
+		"L_releaseFrees":                    testReleaseFrees,
+		"L_expiryFrees":                     testExpiryFrees,
+		"L_aReplayedReleaseSucceeds":        testReleaseIdempotent,
+		"N_extendProlongs":                  testExtendProlongs,
+		"N_extendNeverShortensUnlessExact":  testExtendNeverShortens,
+		"N_extendAnswersEachOfABatch":       testExtendBatch,
+		"C_aCancelledCallGrantsNothing":     testCancelled,
+		"inspectShowsTheHolder":             testInspect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newDriver)
+		})
+	}
+}
+
+// Benchmark measures one uncontended acquire and release.
+func Benchmark(b *testing.B, newDriver New) {
+	s := newSubject(b, newDriver(b))
+	for b.Loop() {
+		r := s.request()
+		s.granted(r)
+		s.release(r, true)
+	}
+}
+
+// subject is a driver and a fresh name, with calls that fail the test if they fail.
+type subject struct {
+	driver.Driver
+	tb   testing.TB
+	name driver.Name
+}
+
+func newSubject(tb testing.TB, d driver.Driver) *subject {
+	return &subject{Driver: d, tb: tb, name: freshName()}
+}
+
+func freshName() driver.Name { return driver.Name{Namespace: "drivertest", Key: randomHex()} }
+
+func randomHex() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// request is one of a new owner.
+func (s *subject) request() driver.AcquireRequest {
+	return driver.AcquireRequest{Name: s.name, Owner: randomHex(), TTL: long, Holder: "drivertest"}
+}
+
+func (s *subject) acquire(req driver.AcquireRequest) driver.AcquireReply {
+	s.tb.Helper()
+	reply, err := s.Acquire(context.Background(), req)
+	if err != nil {
+		s.tb.Fatalf("Acquire: %v", err)
+	}
+	return reply
+}
+
+func (s *subject) granted(req driver.AcquireRequest) driver.AcquireReply {
+	s.tb.Helper()
+	reply := s.acquire(req)
+	if reply.Outcome != driver.Granted {
+		s.tb.Fatalf("Acquire: outcome %d, want Granted", reply.Outcome)
+	}
+	return reply
+}
+
+func (s *subject) refused(req driver.AcquireRequest, want driver.Outcome) driver.AcquireReply {
+	s.tb.Helper()
+	reply := s.acquire(req)
+	if reply.Outcome != want {
+		s.tb.Fatalf("Acquire: outcome %d, want %d", reply.Outcome, want)
+	}
+	if reply.Fence != 0 || reply.FenceEnd != 0 {
+		s.tb.Errorf("a refused acquire shows a fence: %+v", reply)
+	}
+	return reply
+}
+
+func (s *subject) release(req driver.AcquireRequest, want bool) {
+	s.tb.Helper()
+	s.releaseVoid(req, 0, want)
+}
+
+func (s *subject) releaseVoid(req driver.AcquireRequest, void time.Duration, want bool) {
+	s.tb.Helper()
+	reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void})
+	if err != nil {
+		s.tb.Fatalf("Release: %v", err)
+	}
+	if reply.Released != want {
+		s.tb.Fatalf("Release: Released is %t, want %t", reply.Released, want)
+	}
+}
+
+func (s *subject) extend(req driver.AcquireRequest, ttl time.Duration, exact, want bool) {
+	s.tb.Helper()
+	reply := s.Extend(context.Background(), []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: ttl, Exact: exact}})[0]
+	if reply.Err != nil {
+		s.tb.Fatalf("Extend: %v", reply.Err)
+	}
+	if reply.Held != want {
+		s.tb.Fatalf("Extend: Held is %t, want %t", reply.Held, want)
+	}
+}
+
+func (s *subject) state() driver.State {
+	s.tb.Helper()
+	state, err := s.Inspect(context.Background(), s.name)
+	if err != nil {
+		s.tb.Fatalf("Inspect: %v", err)
+	}
+	return state
+}
+
+// takenOver waits until the name is granted to a new owner and returns that grant; it fails the test after a time.
+func (s *subject) takenOver() (driver.AcquireRequest, driver.AcquireReply) {
+	s.tb.Helper()
+	deadline := time.Now().Add(20 * short)
+	for time.Now().Before(deadline) {
+		req := s.request()
+		if reply := s.acquire(req); reply.Outcome == driver.Granted {
+			return req, reply
+		}
+		time.Sleep(time.Millisecond) // a poll, not a hope
+	}
+	s.tb.Fatal("the name was never free again")
+	return driver.AcquireRequest{}, driver.AcquireReply{}
+}
+
+func (s *subject) needsExpiry() bool {
+	s.tb.Helper()
+	return s.Capabilities().Expires
+}
+
+func testExcludes(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	holder := s.request()
+	holder.Holder, holder.Metadata = "first", map[string]string{"traceparent": "x"}
+	grant := s.granted(holder)
+	reply := s.refused(s.request(), driver.Busy)
+	if st := reply.State; !st.Held || st.Holder != "first" || st.Fence != grant.Fence || st.Metadata["traceparent"] != "x" {
+		t.Errorf("a busy reply shows %+v, want the holder", st)
+	}
+}
+
+func testOneWins(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	const contenders = 32
+	var (
+		wg       sync.WaitGroup
+		outcomes = make([]driver.Outcome, contenders)
+		start    = make(chan struct{})
+	)
+	for i := range contenders {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			<-start
+			reply, err := s.Acquire(context.Background(), s.request())
+			if err != nil {
+				t.Errorf("Acquire: %v", err)
+			}
+			outcomes[i] = reply.Outcome
+		}()
+	}
+	close(start)
+	wg.Wait()
+	winners := 0
+	for _, o := range outcomes {
+		if o == driver.Granted {
+			winners++
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d of %d contenders hold the name, want 1", winners, contenders)
+	}
+}
+
+func testShared(t *testing.T, newDriver New) {
+	a, b := newSubject(t, newDriver(t)), newSubject(t, newDriver(t))
+	b.name = a.name
+	holder := a.request()
+	first := a.granted(holder)
+	if !a.Capabilities().Shared {
+		b.granted(b.request())
+		return
+	}
+	b.refused(b.request(), driver.Busy)
+	if st := b.state(); !st.Held || st.Fence != first.Fence {
+		t.Errorf("the other driver sees %+v", st)
+	}
+	a.release(holder, true)
+	if second := b.granted(b.request()); second.Fence <= first.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", second.Fence, first.FenceEnd)
+	}
+}
+
+func testNames(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	unique := randomHex()
+	for _, name := range []driver.Name{
+		{Namespace: "a", Key: unique + "b:c"}, {Namespace: "a:" + unique + "b", Key: "c"},
+		{Namespace: "a", Key: unique + "{b}"}, {Namespace: "a", Key: unique + "{b"}, {Namespace: "a", Key: unique + "b}"},
+		{Namespace: "a", Key: unique + "%7D"}, {Namespace: "a", Key: unique + "}"}, {Namespace: "a", Key: unique + "%"},
+		{Namespace: "a", Key: unique + "%257D"},
+		{Namespace: "a", Key: unique + "}:lock"}, {Namespace: "a", Key: unique + "}:fence"},
+		{Namespace: "a", Key: unique + " "}, {Namespace: "a", Key: unique + "  "},
+		{Namespace: "a", Key: unique + "ä"}, {Namespace: "a", Key: unique + "a\u0308"},
+		{Namespace: "a", Key: unique + "x"}, {Namespace: "a", Key: unique + "X"},
+		{Namespace: "a", Key: unique + `'"\$(x);--`}, {Namespace: "a", Key: unique + "*"}, {Namespace: "a", Key: unique + "?"},
+		{Namespace: "a", Key: unique + strings.Repeat("k", 1024-len(unique))},
+		{Namespace: "a", Key: unique + strings.Repeat("k", 1023-len(unique))},
+		{Namespace: strings.Repeat("n", 128), Key: unique},
+	} {
+		s.name = name
+		req := s.request()
+		s.granted(req)
+		s.refused(s.request(), driver.Busy)
+	}
+}
+
+func testNotBeforeTTL(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if !s.needsExpiry() {
+		return
+	}
+	req := s.request()
+	req.TTL = short
+	sent := time.Now()
+	s.granted(req)
+	s.takenOver()
+	if after := time.Since(sent); after < short-tick {
+		t.Errorf("granted again after %s, before the TTL of %s", after, short)
+	}
+}
+
+func testOnlyOwnerReleases(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	holder, other := s.request(), s.request()
+	s.granted(holder)
+	s.release(other, false)
+	s.releaseVoid(other, long, false)
+	s.refused(s.request(), driver.Busy)
+	s.release(holder, true)
+}
+
+func testOnlyOwnerExtends(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	holder := s.request()
+	s.granted(holder)
+	s.extend(s.request(), long, false, false)
+	s.extend(s.request(), short, true, false)
+	if s.needsExpiry() && s.state().TTL <= short {
+		t.Errorf("another owner's extend shortened the grant to %s", s.state().TTL)
+	}
+	s.extend(holder, long, false, true)
+}
+
+func testExtendNeverGrants(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	s.extend(req, long, false, false)
+	s.extend(req, long, true, false)
+	s.granted(req)
+	s.release(req, true)
+	s.extend(req, long, false, false)
+	s.extend(req, long, true, false)
+	s.granted(s.request())
+}
+
+func testAcquireIdempotent(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.TTL = short
+	first := s.granted(req)
+	req.TTL = long
+	second := s.granted(req)
+	if first.Fence != second.Fence || first.FenceEnd != second.FenceEnd {
+		t.Errorf("the same owner was granted %+v, then %+v", first, second)
+	}
+	if s.needsExpiry() {
+		if left := s.state().TTL; left <= short {
+			t.Errorf("a repeated acquire leaves %s of its TTL of %s", left, long)
+		}
+	}
+}
+
+func testVoid(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	never, held := s.request(), s.request()
+	s.releaseVoid(never, long, false)
+	s.refused(never, driver.Void)
+
+	s.granted(held)
+	s.releaseVoid(held, long, true)
+	next := s.request()
+	s.granted(next)
+	s.release(next, true) // so that held is not the last released owner any more
+	s.refused(held, driver.Void)
+	s.refused(never, driver.Void)
+	s.granted(s.request())
+}
+
+func testReleasedVoid(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	s.granted(req)
+	s.release(req, true)
+	s.refused(req, driver.Void)
+	if s.state().Held {
+		t.Error("the name is held by an owner that was released")
+	}
+}
+
+func testReleaseFrees(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	s.granted(req)
+	s.release(req, true)
+	if s.state().Held {
+		t.Error("held after its release")
+	}
+	s.granted(s.request())
+}
+
+func testExpiryFrees(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if !s.needsExpiry() {
+		return
+	}
+	req := s.request()
+	req.TTL = short
+	first := s.granted(req)
+	next, second := s.takenOver()
+	if second.Fence <= first.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", second.Fence, first.FenceEnd)
+	}
+	s.extend(req, long, false, false)
+	s.release(req, false)
+	s.extend(next, long, false, true)
+}
+
+func testReleaseIdempotent(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	s.release(req, false)
+	s.granted(req)
+	s.release(req, true)
+	s.release(req, true)
+	next := s.request()
+	s.granted(next)
+	s.release(req, true) // a replay must not touch the next holder
+	if !s.state().Held {
+		t.Error("a replayed release ended the next grant")
+	}
+}

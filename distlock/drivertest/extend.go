@@ -1,0 +1,129 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+func testExtendProlongs(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.TTL = short
+	s.granted(req)
+	s.extend(req, long, false, true)
+	if !s.needsExpiry() {
+		return
+	}
+	if left := s.state().TTL; left <= short || left > long {
+		t.Errorf("%s left after an extend to %s", left, long)
+	}
+}
+
+func testExtendNeverShortens(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if !s.needsExpiry() {
+		return
+	}
+	req := s.request()
+	s.granted(req)
+	s.extend(req, short, false, true)
+	if left := s.state().TTL; left <= short {
+		t.Fatalf("%s left: the extend shortened the grant", left)
+	}
+	s.extend(req, short, true, true)
+	if left := s.state().TTL; left > short {
+		t.Fatalf("%s left after an exact extend to %s", left, short)
+	}
+	s.takenOver()
+}
+
+func testExtendBatch(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if replies := s.Extend(context.Background(), nil); len(replies) != 0 {
+		t.Errorf("an empty batch has %d replies", len(replies))
+	}
+	const n = 600
+	var (
+		reqs  []driver.ExtendRequest
+		holds []bool
+	)
+	for i := range n {
+		s.name = freshName()
+		req := s.request()
+		if i%3 != 0 {
+			s.granted(req)
+		}
+		owner := req.Owner
+		if i%3 == 2 {
+			owner = randomHex()
+		}
+		reqs = append(reqs, driver.ExtendRequest{Name: req.Name, Owner: owner, TTL: long})
+		holds = append(holds, i%3 == 1)
+	}
+	replies := s.Extend(context.Background(), reqs)
+	if len(replies) != n {
+		t.Fatalf("%d replies to %d requests", len(replies), n)
+	}
+	for i, reply := range replies {
+		if reply.Err != nil || reply.Held != holds[i] {
+			t.Errorf("reply %d is %+v, want Held %t", i, reply, holds[i])
+		}
+	}
+}
+
+func testCancelled(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Acquire(ctx, s.request()); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire: %v, want context.Canceled", err)
+	}
+	req := s.request()
+	s.granted(req)
+	if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Release: %v, want context.Canceled", err)
+	}
+	if _, err := s.Inspect(ctx, s.name); !errors.Is(err, context.Canceled) {
+		t.Errorf("Inspect: %v, want context.Canceled", err)
+	}
+	reply := s.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: long}})[0]
+	if !errors.Is(reply.Err, context.Canceled) {
+		t.Errorf("Extend: %v, want context.Canceled", reply.Err)
+	}
+	s.extend(req, long, false, true)
+}
+
+func testInspect(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if st := s.state(); st.Held || st.Fence != 0 || st.Holder != "" {
+		t.Errorf("a free name shows %+v", st)
+	}
+	req := s.request()
+	req.Holder = `a "quoted" \ holder: with {braces}`
+	req.Metadata = map[string]string{"traceparent": "00-ab-cd-01", "empty": "", "odd": ":\"\\"}
+	grant := s.granted(req)
+	for range 2 { // looking changes nothing
+		st := s.state()
+		if !st.Held || st.Holder != req.Holder || st.Fence != grant.Fence {
+			t.Errorf("a held name shows %+v", st)
+		}
+		for key, value := range req.Metadata {
+			if got, ok := st.Metadata[key]; !ok || got != value {
+				t.Errorf("metadata %q is %q, want %q", key, got, value)
+			}
+		}
+		if st.Age < 0 || st.Age > long/2 {
+			t.Errorf("a fresh grant is %s old", st.Age)
+		}
+		if s.needsExpiry() && (st.TTL <= long/2 || st.TTL > long) {
+			t.Errorf("%s of %s left", st.TTL, long)
+		}
+	}
+	if busy := s.refused(s.request(), driver.Busy).State; busy.Age > time.Minute || busy.Metadata["traceparent"] != "00-ab-cd-01" {
+		t.Errorf("a busy reply shows %+v", busy)
+	}
+}

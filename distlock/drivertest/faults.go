@@ -1,0 +1,124 @@
+package drivertest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Op names a method of driver.Driver.
+type Op string
+
+// The methods that can be made to fail.
+const (
+	Acquire Op = "acquire"
+	Extend  Op = "extend"
+	Release Op = "release"
+	Inspect Op = "inspect"
+)
+
+// Call is one call of a driver's method.
+type Call struct {
+	Op Op
+	N  int // how many calls of the same method came before
+}
+
+// Fault is what befalls a call. The zero Fault is none.
+type Fault struct {
+	// Before is returned, and the service never sees the call.
+	Before error
+	// After is returned though the service has carried out the call: its answer was lost.
+	After error
+	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. The call's context does
+	// not shorten that, as it does not with clients that sit in a read.
+	HoldBefore, HoldAfter <-chan struct{}
+}
+
+// Faults is a driver that fails as it is told. It is safe for concurrent use.
+type Faults struct {
+	driver.Driver
+
+	mu     sync.Mutex
+	inject func(Call) Fault
+	calls  map[Op]int
+}
+
+// NewFaults wraps d. Without an Inject it is transparent.
+func NewFaults(d driver.Driver) *Faults {
+	return &Faults{Driver: d, calls: make(map[Op]int)}
+}
+
+// Inject asks f at every further call what is to befall it; nil ends that. Calls may be concurrent.
+func (f *Faults) Inject(fault func(Call) Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inject = fault
+}
+
+// Calls is how often the method was called.
+func (f *Faults) Calls(op Op) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[op]
+}
+
+func (f *Faults) begin(op Op) Fault {
+	f.mu.Lock()
+	call := Call{Op: op, N: f.calls[op]}
+	f.calls[op]++
+	inject := f.inject
+	f.mu.Unlock()
+	if inject == nil {
+		return Fault{}
+	}
+	fault := inject(call)
+	wait(fault.HoldBefore)
+	return fault
+}
+
+func wait(until <-chan struct{}) {
+	if until != nil {
+		<-until
+	}
+}
+
+// Acquire implements driver.Driver.
+func (f *Faults) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	return faulty(f.begin(Acquire), func() (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })
+}
+
+// Release implements driver.Driver.
+func (f *Faults) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	return faulty(f.begin(Release), func() (driver.ReleaseReply, error) { return f.Driver.Release(ctx, req) })
+}
+
+// Inspect implements driver.Driver.
+func (f *Faults) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	return faulty(f.begin(Inspect), func() (driver.State, error) { return f.Driver.Inspect(ctx, name) })
+}
+
+// Extend implements driver.Driver. A fault befalls all of its requests.
+func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies, err := faulty(f.begin(Extend), func() ([]driver.ExtendReply, error) { return f.Driver.Extend(ctx, reqs), nil })
+	if err != nil {
+		replies = make([]driver.ExtendReply, len(reqs))
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
+func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {
+	if fault.Before != nil {
+		return reply, fault.Before
+	}
+	reply, err = call()
+	wait(fault.HoldAfter)
+	if err == nil && fault.After != nil {
+		var none T
+		return none, fault.After
+	}
+	return reply, err
+}

@@ -1,0 +1,84 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+func testFencesRise(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	last := int64(0)
+	for range 200 {
+		req := s.request()
+		grant := s.granted(req)
+		if grant.Fence <= last {
+			t.Fatalf("fence %d after %d", grant.Fence, last)
+		}
+		last = grant.FenceEnd
+		s.release(req, true)
+	}
+}
+
+func testFenceClock(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	const near = int64(time.Minute / time.Microsecond) // the service may have a clock of its own
+	grant := s.granted(s.request())
+	if now := time.Now().UnixMicro(); grant.Fence < now-near || grant.Fence > now+near {
+		t.Errorf("fence %d is not near the clock, %d µs since the epoch", grant.Fence, now)
+	}
+}
+
+func testFenceBlocks(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	const grants = 500
+	start := time.Now()
+	first := s.request()
+	base := s.granted(first).Fence
+	s.release(first, true)
+	for range grants {
+		req := s.request()
+		grant := s.granted(req)
+		s.release(req, true)
+		if grant.FenceEnd < grant.Fence {
+			t.Fatalf("the block %d…%d is empty", grant.Fence, grant.FenceEnd)
+		}
+		// However fast names change hands, tokens run ahead of the clock by one block and one per grant at most.
+		if ahead := grant.FenceEnd - base - time.Since(start).Microseconds(); ahead > driver.FenceBlock+grants+tick.Microseconds() {
+			t.Fatalf("the block ends %d µs ahead of the clock", ahead)
+		}
+	}
+}
+
+func testFenceFloor(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.FenceFloor = time.Now().Add(time.Hour).UnixMicro()
+	grant := s.granted(req)
+	if grant.Fence != req.FenceFloor {
+		t.Errorf("fence %d, want the floor %d", grant.Fence, req.FenceFloor)
+	}
+	s.release(req, true)
+	if next := s.granted(s.request()); next.Fence <= grant.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", next.Fence, grant.FenceEnd)
+	}
+}
+
+func testFenceBound(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.FenceFloor = driver.MaxFence + 1
+	if reply, err := s.Acquire(context.Background(), req); err == nil {
+		t.Errorf("a floor beyond 2^53 was answered with %+v", reply)
+	}
+	if s.state().Held {
+		t.Error("a refused acquire left a grant")
+	}
+	req = s.request()
+	req.FenceFloor = driver.MaxFence
+	if grant := s.granted(req); grant.Fence != driver.MaxFence {
+		t.Errorf("fence %d, want %d", grant.Fence, driver.MaxFence)
+	}
+}

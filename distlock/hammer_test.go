@@ -1,0 +1,79 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// Many goroutines on few keys over two Lockers, with cancellations and lost answers at random: the work never overlaps,
+// fences rise, and nothing is left behind.
+func TestHammer(t *testing.T) {
+	s := newService()
+	s.Inject(func(c drivertest.Call) drivertest.Fault {
+		switch rand.N(40) {
+		case 0:
+			return drivertest.Fault{Before: errBroken}
+		case 1:
+			return drivertest.Fault{After: errBroken}
+		}
+		return drivertest.Fault{}
+	})
+	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond, Retry: distlock.Retry{Min: time.Millisecond, Max: 5 * time.Millisecond}}
+	lockers := []*distlock.Locker{s.locker(t, opts), s.locker(t, opts)}
+	const keys = 3
+	var (
+		wg     sync.WaitGroup
+		inside [keys]atomic.Int32
+		fences [keys]int64 // guarded by the locks under test
+		runs   atomic.Int64
+	)
+	stop := time.Now().Add(2 * time.Second)
+	for g := range 24 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for time.Now().Before(stop) {
+				k := rand.N(keys)
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
+				lease, err := lockers[g%2].Acquire(ctx, strconv.Itoa(k))
+				if err == nil {
+					if inside[k].Add(1) != 1 {
+						t.Error("S1: two at once")
+					}
+					if lease.Fence() <= fences[k] {
+						t.Errorf("S2: fence %d after %d", lease.Fence(), fences[k])
+					}
+					fences[k] = lease.Fence()
+					runs.Add(1)
+					if rand.N(2) == 0 {
+						time.Sleep(rand.N(2 * time.Millisecond))
+					}
+					inside[k].Add(-1)
+					for errors.Is(lease.Release(ctx), distlock.ErrUnavailable) {
+					}
+				} else if !errors.Is(err, distlock.ErrNotAcquired) && !errors.Is(err, distlock.ErrUnavailable) && ctx.Err() == nil {
+					t.Errorf("Acquire: %v", err)
+				}
+				cancel()
+			}
+		}()
+	}
+	wg.Wait()
+	s.Inject(nil)
+	for _, l := range lockers {
+		mustClose(t, l)
+	}
+	if runs.Load() < 100 {
+		t.Errorf("%d runs only, this tests nothing", runs.Load())
+	}
+	t.Logf("%d critical sections", runs.Load())
+}

@@ -1,0 +1,325 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Lease is the right to a key for a time, renewed in the background until it is released or lost. It is safe for
+// concurrent use.
+//
+// A lease is held until its trust deadline: TTL after the sending of the last request that the lock service granted,
+// less a margin for clocks that run apart and for the time cancellation takes. A renewal moves the deadline. When it
+// passes, the lease is lost on this side, before the service can give the key to anyone else.
+type Lease struct {
+	locker   *Locker
+	name     driver.Name
+	owner    string
+	fence    int64
+	ttl      time.Duration // what renewals ask for
+	sent     time.Time     // of the request that was granted
+	doubt    bool          // a copy of that request may still be under way
+	acquired time.Time
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	mu        sync.Mutex
+	state     leaseState
+	deadline  time.Time     // no trust from here on
+	epoch     int           // counts the Extends that shortened the lease
+	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
+	expiry    *time.Timer   // enforces the deadline
+	ended     error         // why the lease is not held any more
+	asked     bool          // the lock service was asked to release
+	removed   bool          // and did
+	releasing chan struct{} // closed when the release under way has ended
+	guard     chan struct{} // holds a token while a guarded call runs; made when first needed
+	extending chan struct{} // likewise for Extend
+
+	renewal renewal // owned by renewals
+}
+
+type leaseState int
+
+const (
+	held leaseState = iota
+	releasing
+	released
+	lost
+)
+
+// drift is what the holder's and the service's clocks may run apart within one TTL.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// margin is the time between the loss of a lease on this side and the service's expiry in which the holder's work
+// can notice that its context was cancelled.
+func margin(ttl time.Duration) time.Duration {
+	return min(max(ttl/50, 5*time.Millisecond), 250*time.Millisecond)
+}
+
+// trustedUntil is the deadline that a grant or renewal gives whose request was sent at start or later.
+func trustedUntil(start time.Time, ttl time.Duration) time.Time {
+	return start.Add(ttl - drift(ttl) - margin(ttl))
+}
+
+func newLease(l *Locker, caller context.Context, req driver.AcquireRequest, start time.Time, fence int64) *Lease {
+	lease := &Lease{
+		locker:   l,
+		name:     req.Name,
+		owner:    req.Owner,
+		fence:    fence,
+		ttl:      req.TTL,
+		sent:     start,
+		acquired: time.Now(),
+		deadline: trustedUntil(start, req.TTL),
+	}
+	ctx := context.WithValue(context.WithoutCancel(withoutWait(caller)), leaseKey{l, req.Name.Key}, lease)
+	lease.ctx, lease.cancel = context.WithCancelCause(ctx)
+	return lease
+}
+
+// start begins to enforce the deadline and to renew.
+func (le *Lease) start() {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.state != held { // closed in the meantime
+		return
+	}
+	le.expiry = time.AfterFunc(time.Until(le.deadline), le.expire)
+	le.locker.renewals.add(le, le.sent.Add(le.period()))
+}
+
+// Key is the key that the lease is for.
+func (le *Lease) Key() string { return le.name.Key }
+
+// Fence is the lease's fencing token: positive, below 2^53, and higher than that of every lease granted on this key
+// before. A store that keeps the highest token it has seen, and refuses writes with a lower one, is safe from a holder
+// that was paused past its TTL (Martin Kleppmann, "How to do distributed locking", 2016).
+func (le *Lease) Fence() int64 { return le.fence }
+
+// Context carries the values of the context given to Acquire, but not its cancellation or deadline. It is cancelled
+// when the lease ends: with the cause [ErrLost] when it is lost, [ErrNotHeld] after Release or [Locker.Close]. Do work
+// that needs the lock under it.
+func (le *Lease) Context() context.Context { return le.ctx }
+
+// Err returns nil while the lease is held. It compares clock and deadline itself, so it is right even where a timer is
+// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]. A lease that is being released is not held any more.
+func (le *Lease) Err() error {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return le.errLocked()
+}
+
+func (le *Lease) errLocked() error {
+	switch {
+	case le.state == released || le.state == lost:
+		return le.ended
+	case !time.Now().Before(le.deadline):
+		return le.lossLocked(errDeadline)
+	case le.state == releasing:
+		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
+	}
+	return nil
+}
+
+var (
+	errDeadline = errors.New("its deadline passed before it was renewed; " +
+		"check the lock service and its latency, or use a longer TTL")
+	errNotMine = errors.New("the lock service does not know it any more; " +
+		"the lock expired there, was removed by hand, or the service lost its data")
+	errCapped = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")
+)
+
+// Extend sets the time the lease has left to ttl, once: the renewal schedule keeps the Locker's TTL, and never shortens
+// what Extend has given. ttl is at least [MinTTL]; it may be shorter than what is left, which is of use where the
+// schedule is off.
+//
+// Extend fails with [ErrInvalidOption], [ErrNotHeld] after Release, [ErrLost], [ErrUnavailable], or the error of ctx.
+// After the last two the lease is still held, until the earlier of the two deadlines; an extension that arrives late
+// counts. A shortening Extend that ends with ErrUnavailable leaves a lease that cannot be prolonged any more, because
+// the request may still take effect at any time.
+func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	if le == nil {
+		return ErrNotHeld
+	}
+	if err := validTTL(ttl); err != nil {
+		return err
+	}
+	ttl = ttl.Truncate(time.Millisecond)
+	l := le.locker
+	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: ttl, Fence: le.fence}
+	ctx = l.opts.Observer.Start(ctx, op)
+	defer l.opts.Observer.End(ctx, op)
+	op.Err = le.extend(ctx, op, ttl)
+	op.Outcome = OutcomeOf(op.Err)
+	return op.Err
+}
+
+func (le *Lease) extend(ctx context.Context, op *Operation, ttl time.Duration) error {
+	// One Extend at a time: two whose order in the service is unknown would leave unknown which TTL holds there. Only one
+	// that shortens is exact, so any other may arrive late without harm. The turn goes back when the answer is there, not when the caller leaves.
+	turn := le.token(&le.extending)
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return failed("extend", ctx, errLeft)
+	}
+	start, shortens, err := le.beginExtend(ttl)
+	if err != nil {
+		<-turn
+		return err
+	}
+	op.Attempts++
+	settle := func(reply driver.ExtendReply) error {
+		defer func() { <-turn }()
+		return le.endExtend(start, ttl, shortens, reply)
+	}
+	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: ttl, Exact: shortens}}
+	reply, err := detached(ctx, le.locker, ttl,
+		func(ctx context.Context) (driver.ExtendReply, error) {
+			return le.locker.driver.Extend(ctx, request)[0], nil
+		},
+		func(reply driver.ExtendReply, _ error) { _ = settle(reply) })
+	switch {
+	case errors.Is(err, ErrClosed): // and so nothing was sent
+		<-turn
+		return err
+	case err != nil:
+		return failed("extend", ctx, err)
+	}
+	return settle(reply)
+}
+
+func (le *Lease) beginExtend(ttl time.Duration) (start time.Time, shortens bool, err error) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if err := le.errLocked(); err != nil {
+		return start, false, err
+	}
+	if le.capped {
+		return start, false, unavailable("extend", errCapped)
+	}
+	// The schedule pauses: a renewal sent now could reach the service before a shortening Extend, and its answer
+	// after it.
+	le.locker.renewals.remove(le)
+	start = time.Now()
+	if until := trustedUntil(start, ttl); until.Before(le.deadline) {
+		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease.
+		le.deadline = until
+		le.epoch++
+		le.expiry.Reset(time.Until(until))
+		shortens = true
+	}
+	return start, shortens, nil
+}
+
+func (le *Lease) endExtend(start time.Time, ttl time.Duration, shortens bool, reply driver.ExtendReply) error {
+	if reply.Err == nil && !reply.Held {
+		return le.lose(errNotMine)
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	next := start.Add(min(le.period(), ttl/3))
+	switch {
+	case reply.Err == nil:
+		le.trustLocked(start, ttl)
+	case shortens:
+		// A copy of the request may still be on its way, and shorten whatever a later one gives.
+		le.capped = true
+	default:
+		next = time.Now().Add(le.period() / 4)
+	}
+	if !le.capped && le.state != released && le.state != lost {
+		le.locker.renewals.add(le, next)
+	}
+	if reply.Err != nil {
+		return unavailable("extend", reply.Err)
+	}
+	return nil
+}
+
+// trustLocked moves the deadline after an extension that was sent at start has succeeded; it never moves it back.
+func (le *Lease) trustLocked(start time.Time, ttl time.Duration) {
+	if until := trustedUntil(start, ttl); !le.capped && until.After(le.deadline) {
+		le.deadline = until
+	}
+}
+
+// token returns the one-place channel at field, made when first needed: most leases never need it.
+func (le *Lease) token(field *chan struct{}) chan struct{} {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if *field == nil {
+		*field = make(chan struct{}, 1)
+	}
+	return *field
+}
+
+// expire runs when the deadline may have passed.
+func (le *Lease) expire() {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.state != held && le.state != releasing {
+		return
+	}
+	if left := time.Until(le.deadline); left > 0 { // renewed since the timer was set
+		le.expiry.Reset(left)
+		return
+	}
+	le.lossLocked(errDeadline)
+}
+
+// lose ends a lease that is not this holder's any more, and returns the error to say so.
+func (le *Lease) lose(reason error) error {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.state == released || le.state == lost {
+		return le.ended
+	}
+	return le.lossLocked(reason)
+}
+
+// lossLocked turns a held lease into a lost one: it cancels the context first, and leaves what takes time to the
+// background.
+func (le *Lease) lossLocked(reason error) error {
+	le.state = lost
+	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
+	le.cancel(ErrLost)
+	if le.expiry != nil {
+		le.expiry.Stop()
+	}
+	age := time.Since(le.acquired)
+	l := le.locker
+	l.renewals.remove(le)
+	l.background(func() {
+		l.forget(le)
+		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.fence, Held: age, Err: le.ended, Outcome: OutcomeLost}
+		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
+		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.fence, "held", age, "reason", reason)
+		if reason == errDeadline {
+			// The service may still keep the lock for a moment, or for longer if a renewal's answer was lost. It is worth
+			// one try, in vain if the service is down.
+			_ = l.undo(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl})
+		}
+	})
+	return le.ended
+}
+
+// Release gives the lock back, so that the next waiter can have it, and cancels the lease's context. Calls of Guard
+// that are under way are waited for first, for at most one TTL; new ones are refused from the start.
+//
+// It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. It is
+// idempotent, and releasing a nil lease is fine. It fails with [ErrLost] if the lease had ended before, and with
+// [ErrUnavailable] if the lock service does not answer (joined to the error of ctx if that ended): the lease is over on
+// this side in any case, and the lock ends with its TTL at the latest; calling Release again tries again.
+func (le *Lease) Release(ctx context.Context) error {
+	if le == nil {
+		return nil
+	}
+	return le.release(ctx, errReleased)
+}

@@ -1,0 +1,201 @@
+package distlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Locker hands out leases on names. It is safe for concurrent use; one per process and service is the usual number.
+// Close it when the process ends, so that nobody has to wait for its leases to expire.
+type Locker struct {
+	driver  driver.Driver
+	backend string
+	opts    Options
+
+	punctual driver.Punctual // nil if the driver is not
+	quick    atomic.Bool     // the service has answered quickly of late
+	renewals renewals
+	workers  workers
+	closing  context.Context // ended by Close: waiting calls give up
+	close    context.CancelFunc
+	idle     chan struct{} // closed when, after that, the last background work has ended
+
+	mu     sync.Mutex
+	closed bool
+	active int // operations and background work under way
+	leases map[*Lease]struct{}
+
+	closeDriver func() error // once
+}
+
+// New makes a Locker over d. Backends have a New of their own that calls it: redislock.New, memlock.New. It
+// does no I/O. A nil driver and options out of range are refused with [ErrInvalidOption].
+//
+// The Locker owns d from now on: Close closes it.
+func New(d driver.Driver, opts *Options) (*Locker, error) {
+	if d == nil {
+		return nil, invalidOption("the driver is nil: use a backend's New, as redislock.New or memlock.New")
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Locker{
+		driver:      d,
+		backend:     d.Capabilities().Backend,
+		opts:        o,
+		idle:        make(chan struct{}),
+		leases:      make(map[*Lease]struct{}),
+		closeDriver: sync.OnceValue(d.Close),
+	}
+	l.closing, l.close = context.WithCancel(context.Background())
+	l.punctual, _ = d.(driver.Punctual)
+	l.renewals.locker = l
+	l.workers.idle = make(chan func())
+	l.workers.closing = l.closing.Done()
+	return l, nil
+}
+
+// Options returns the options in force, defaults filled in. What is built on a Locker takes its Observer and Logger
+// from here.
+func (l *Locker) Options() Options { return l.opts }
+
+// Backend is the name of the lock service's kind, as "redis" or "memory".
+func (l *Locker) Backend() string { return l.backend }
+
+// Info is what Inspect sees of a lock.
+type Info struct {
+	Held    bool
+	Holder  string        // the holder's Options.Holder
+	Fence   int64         // the holder's fencing token
+	Age     time.Duration // since the lock was granted, by the lock service's clock
+	TTL     time.Duration // left unless it is renewed; negative: the lock does not expire
+	Waiters int           // known to wait in the lock service; 0 where the backend keeps no queue
+}
+
+// Inspect shows who holds the lock on key. It changes nothing, and what it shows may be history by the time it is read:
+// it is for people and dashboards, not for decisions. A lock that nobody holds has an Info with Held
+// false and no error. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrClosed], the error of ctx.
+func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
+	if err := validKey(key); err != nil {
+		return Info{}, err
+	}
+	if !l.enter() {
+		return Info{}, ErrClosed
+	}
+	defer l.end()
+	s, err := detached(ctx, l, l.opts.TTL,
+		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
+		func(driver.State, error) {})
+	if err != nil {
+		return Info{}, failed("inspect", ctx, err)
+	}
+	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
+}
+
+// Close ends the Locker: calls that wait return [ErrClosed], every lease it holds is released and its context
+// cancelled, renewal stops, and a driver that opened its own client closes it. New calls are refused with [ErrClosed].
+//
+// Close waits for all that until ctx ends. If time runs out it says so in an error that matches the error of ctx; the
+// work goes on in the background, what is not released expires with its TTL, and Close may be called again to wait
+// longer. Closing a closed Locker is fine.
+func (l *Locker) Close(ctx context.Context) error {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		l.close()
+		if l.active == 0 && len(l.leases) == 0 {
+			close(l.idle)
+		}
+		for lease := range l.leases {
+			l.active++
+			go func() {
+				defer l.end()
+				// The error is in the log and with the Observer; the caller of Close learns of what matters: whether all
+				// this has ended.
+				_ = lease.release(ctx, errByClose)
+			}()
+		}
+	}
+	l.mu.Unlock()
+
+	select {
+	case <-l.idle:
+		if err := l.closeDriver(); err != nil {
+			return fmt.Errorf("distlock: close: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
+			context.Cause(ctx))
+	}
+}
+
+// enter counts an operation that a closed Locker refuses.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.active++
+	return true
+}
+
+// begin counts work that a closing Locker still has to finish. It fails only when all work has ended: the driver
+// may be gone then.
+func (l *Locker) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed && l.active == 0 {
+		return false
+	}
+	l.active++
+	return true
+}
+
+func (l *Locker) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active--
+	if l.closed && l.active == 0 {
+		close(l.idle)
+	}
+}
+
+// adopt takes responsibility for a lease, unless the Locker has been closed meanwhile.
+func (l *Locker) adopt(lease *Lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.leases[lease] = struct{}{}
+	return true
+}
+
+func (l *Locker) forget(lease *Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.leases, lease)
+}
+
+func (l *Locker) name(key string) driver.Name {
+	return driver.Name{Namespace: l.opts.Namespace, Key: key}
+}
+
+// background runs f in a goroutine that Close waits for.
+func (l *Locker) background(f func()) {
+	if !l.begin() {
+		return
+	}
+	go func() {
+		defer l.end()
+		f()
+	}()
+}

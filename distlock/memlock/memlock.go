@@ -1,0 +1,196 @@
+// Package memlock keeps locks in the memory of one process.
+//
+// It gives what every backend gives, fencing tokens and expiry included, between the goroutines of one process. It is
+// for programs that run as a single instance, and for tests: under testing/synctest its TTLs follow the bubble's clock.
+// Nothing is shared between two drivers, even in one process.
+package memlock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// New makes a Locker whose locks live in this process. Nil opts mean the defaults; options out of range are refused
+// with distlock.ErrInvalidOption.
+func New(opts *distlock.Options) (*distlock.Locker, error) {
+	return distlock.New(NewDriver(), opts)
+}
+
+// NewDriver makes an empty lock table.
+func NewDriver() driver.Driver {
+	return &table{epoch: time.Now(), locks: make(map[driver.Name]*lock)}
+}
+
+// table is the lock service: a map of what Redis would keep, under one mutex.
+type table struct {
+	epoch time.Time
+
+	mu    sync.Mutex
+	locks map[driver.Name]*lock
+	sweep int // entries at which the next sweep is due
+}
+
+// lock is all that is known of one name.
+type lock struct {
+	owner    string // of the last grant; empty after its release
+	expires  time.Time
+	since    time.Time
+	holder   string
+	metadata map[string]string
+	fence    int64
+	last     int64                // the highest token that was ever reserved
+	released string               // the last owner that was released
+	void     map[string]time.Time // cancelled owners, until when
+}
+
+func (t *table) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Backend: "memory", Expires: true}
+}
+
+// Ready implements driver.Punctual: nothing here ever waits.
+func (t *table) Ready() bool { return true }
+
+func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	l := t.locks[req.Name]
+	if l == nil {
+		l = &lock{}
+	}
+	if l.heldAt(now) {
+		if l.owner != req.Owner {
+			return driver.AcquireReply{Outcome: driver.Busy, State: l.state(now)}, nil
+		}
+		l.expires = now.Add(req.TTL)
+		return l.grant(), nil
+	}
+	if l.released == req.Owner || now.Before(l.void[req.Owner]) {
+		return driver.AcquireReply{Outcome: driver.Void}, nil
+	}
+	clock := t.clock(now)
+	fence := max(l.last+1, clock, req.FenceFloor)
+	last := max(fence, clock+driver.FenceBlock)
+	if last > driver.MaxFence {
+		return driver.AcquireReply{}, errFenceExhausted
+	}
+	l.owner, l.fence, l.last = req.Owner, fence, last
+	l.since, l.expires = now, now.Add(req.TTL)
+	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
+	t.put(req.Name, l, now)
+	return l.grant(), nil
+}
+
+var errFenceExhausted = errors.New("memlock: the fencing token would pass 2^53: a store's mark, given as floor, must be wrong")
+
+func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := make([]driver.ExtendReply, len(reqs))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for i, req := range reqs {
+		if replies[i].Err = ctx.Err(); replies[i].Err != nil {
+			continue
+		}
+		l := t.locks[req.Name]
+		if !l.heldAt(now) || l.owner != req.Owner {
+			continue
+		}
+		if expires := now.Add(req.TTL); req.Exact || expires.After(l.expires) {
+			l.expires = expires
+		}
+		replies[i].Held = true
+	}
+	return replies
+}
+
+func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.ReleaseReply{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	l := t.locks[req.Name]
+	if l == nil {
+		l = &lock{}
+	}
+	if req.VoidFor > 0 {
+		if l.void == nil {
+			l.void = make(map[string]time.Time)
+		}
+		l.dropMarks(now)
+		l.void[req.Owner] = now.Add(req.VoidFor)
+		t.put(req.Name, l, now)
+	}
+	if l.heldAt(now) && l.owner == req.Owner {
+		l.owner, l.released, l.metadata = "", req.Owner, nil
+		return driver.ReleaseReply{Released: true}, nil
+	}
+	return driver.ReleaseReply{Released: l.released == req.Owner}, nil
+}
+
+func (t *table) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.State{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if l := t.locks[name]; l.heldAt(now) {
+		return l.state(now), nil
+	}
+	return driver.State{}, nil
+}
+
+func (t *table) Close() error { return nil }
+
+// clock is the fence clock: microseconds since the Unix epoch, on a clock that never steps back, so that a forgotten
+// name starts above its old tokens.
+func (t *table) clock(now time.Time) int64 {
+	return t.epoch.UnixMicro() + now.Sub(t.epoch).Microseconds()
+}
+
+// put stores l and, each time the table has doubled, forgets what has no meaning any more, so that memory stays
+// proportional to the names in use.
+func (t *table) put(name driver.Name, l *lock, now time.Time) {
+	t.locks[name] = l
+	if len(t.locks) < max(t.sweep, 1024) {
+		return
+	}
+	for name, l := range t.locks {
+		if l.dropMarks(now); !l.heldAt(now) && len(l.void) == 0 && t.clock(now) > l.last {
+			delete(t.locks, name)
+		}
+	}
+	t.sweep = 2 * len(t.locks)
+}
+
+func (l *lock) heldAt(now time.Time) bool {
+	return l != nil && l.owner != "" && now.Before(l.expires)
+}
+
+func (l *lock) grant() driver.AcquireReply {
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: l.fence, FenceEnd: l.last}
+}
+
+func (l *lock) state(now time.Time) driver.State {
+	return driver.State{
+		Held: true, Holder: l.holder, Fence: l.fence, Age: now.Sub(l.since), TTL: l.expires.Sub(now),
+		Metadata: maps.Clone(l.metadata),
+	}
+}
+
+// dropMarks forgets the cancelled owners that have served their time.
+func (l *lock) dropMarks(now time.Time) {
+	maps.DeleteFunc(l.void, func(_ string, until time.Time) bool { return !now.Before(until) })
+}

@@ -1,0 +1,151 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// recorder is an Observer that checks its own contract: one End for every Start, with the context Start made.
+type recorder struct {
+	t  *testing.T
+	mu sync.Mutex
+	n  int
+	// ended are the operations, complete, in the order of their ends.
+	ended []distlock.Operation
+}
+
+type startOf struct{ op *distlock.Operation }
+
+func (r *recorder) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	if op.Name == distlock.OpAcquire {
+		op.Metadata = map[string]string{"number": fmt.Sprint(r.n)}
+	}
+	return context.WithValue(ctx, startOf{op}, true)
+}
+
+func (r *recorder) End(ctx context.Context, op *distlock.Operation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n--
+	if ctx.Value(startOf{op}) != true {
+		r.t.Errorf("End of %s without the context of its Start", op.Name)
+	}
+	r.ended = append(r.ended, *op)
+}
+
+func (r *recorder) outcomes() (list []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n != 0 {
+		r.t.Errorf("%d operations have not ended", r.n)
+	}
+	for _, op := range r.ended {
+		if op.Err != nil == (op.Outcome == distlock.OutcomeDone || op.Outcome == distlock.OutcomeAcquired) {
+			r.t.Errorf("%s: outcome %s with error %v", op.Name, op.Outcome, op.Err)
+		}
+		list = append(list, op.Name+" "+string(op.Outcome))
+	}
+	r.ended = nil
+	return list
+}
+
+func TestObserver_isToldOfEveryOperation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		seen := &recorder{t: t}
+		l := s.locker(t, distlock.Options{Observer: seen, Wait: time.Second})
+		expect := func(what string, want ...string) {
+			t.Helper()
+			if got := seen.outcomes(); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+
+		lease := mustAcquire(t, l)
+		expect("acquire", "distlock.acquire acquired")
+		_, _ = l.TryAcquire(t.Context(), key)
+		expect("busy", "distlock.acquire busy")
+		_, _ = l.Acquire(distlock.WithWait(t.Context(), 100*time.Millisecond), key)
+		expect("timeout", "distlock.acquire timeout")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, _ = l.Acquire(ctx, key)
+		expect("cancelled", "distlock.acquire cancelled")
+		_ = lease.Extend(t.Context(), ttl)
+		expect("extend", "distlock.extend done")
+		time.Sleep(ttl / 2)
+		expect("renewal", "distlock.extend done")
+		mustRelease(t, lease)
+		expect("release", "distlock.release done")
+
+		lost := mustAcquire(t, l)
+		s.steal(t)
+		_ = lost.Extend(t.Context(), ttl)
+		synctest.Wait()
+		expect("lost", "distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost")
+
+		s.Inject(cutOff(errBroken))
+		_, _ = l.Acquire(t.Context(), key)
+		expect("unavailable", "distlock.acquire unavailable")
+	})
+}
+
+func TestObserver_seesWhatHappened(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		seen := &recorder{t: t}
+		l := s.locker(t, distlock.Options{Observer: seen})
+		first := mustAcquire(t, l)
+		time.AfterFunc(time.Second, func() { mustRelease(t, first) })
+		second := mustAcquire(t, l)
+		synctest.Wait()
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		var release, acquire distlock.Operation
+		for _, op := range seen.ended {
+			switch {
+			case op.Name == distlock.OpRelease:
+				release = op
+			case op.Fence == second.Fence():
+				acquire = op
+			}
+		}
+		if release.Held != time.Second || release.Key != key || release.Fence != first.Fence() {
+			t.Errorf("release %+v", release)
+		}
+		if acquire.Wait < time.Second || acquire.Attempts < 2 || acquire.Attempts != s.Calls(drivertest.Acquire)-1 ||
+			acquire.Handoff != distlock.HandoffNone || acquire.TTL != ttl || acquire.Backend != "memory" {
+			t.Errorf("acquire %+v", acquire)
+		}
+		if acquire.Blocker["number"] != "1" {
+			t.Errorf("blocked by %v, want what the first acquire's Start had set", acquire.Blocker)
+		}
+	})
+}
+
+func TestOutcomeOf(t *testing.T) {
+	for want, err := range map[distlock.Outcome]error{
+		distlock.OutcomeDone:        nil,
+		distlock.OutcomeLost:        fmt.Errorf("%w: %w", distlock.ErrLost, context.Canceled),
+		distlock.OutcomeUnavailable: fmt.Errorf("%w: %w", distlock.ErrUnavailable, context.DeadlineExceeded),
+		distlock.OutcomeCancelled:   fmt.Errorf("%w: %w", &distlock.BusyError{}, context.Canceled),
+		distlock.OutcomeTimeout:     &distlock.BusyError{},
+		distlock.OutcomeFailed:      errors.New("other"),
+	} {
+		if got := distlock.OutcomeOf(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}

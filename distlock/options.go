@@ -1,0 +1,153 @@
+package distlock
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	// MinTTL is the shortest TTL a lease may have. Below it, drift and scheduling delays would eat up most of it.
+	MinTTL = 100 * time.Millisecond
+
+	defaultNamespace = "distlock"
+	defaultTTL       = 30 * time.Second
+	defaultWait      = 5 * time.Second
+	defaultRetryMin  = 10 * time.Millisecond
+	defaultRetryMax  = 250 * time.Millisecond
+	minRenewEvery    = 10 * time.Millisecond
+)
+
+// Options configure a [Locker]. The zero value of each field means its default; nil Options mean all defaults.
+type Options struct {
+	// Namespace is the prefix of every key, so that several applications can share one service. Default "distlock";
+	// at most 128 bytes of UTF-8 without braces and control characters.
+	Namespace string
+	// TTL is how long a lease outlives a holder that has died. Default 30 s, at least 100 ms, whole milliseconds. A living holder keeps its
+	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
+	TTL time.Duration
+	// Wait is the longest that an Acquire waits, besides its ctx. Default 5 s; negative: ctx alone decides. [WithWait]
+	// changes it for the calls under one ctx.
+	Wait time.Duration
+	// Retry paces a waiting Acquire where the backend cannot notify.
+	Retry Retry
+	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms and below TTL; negative: no renewal, the lease
+	// ends with its TTL unless Extend is called.
+	RenewEvery time.Duration
+	// MaxHold is the age past which a lease is not renewed any more, so that a holder that is stuck cannot keep it for
+	// ever. Default: none. The lease then ends at most one TTL later.
+	MaxHold time.Duration
+	// Holder tells people who holds a lock, in Inspect and BusyError. Default host:pid; at most 256 bytes.
+	Holder string
+	// Observer is told of every operation. Default: nobody is.
+	Observer Observer
+	// Logger takes what no caller can be told: lost leases, failed renewals and clean-ups. Default [slog.Default]. Keys
+	// are never logged.
+	Logger *slog.Logger
+}
+
+// Retry is exponential backoff with full jitter: before attempt n+1 a waiter sleeps for a random time between 0 and
+// min(Max, Min·2ⁿ), which spreads waiters that have started together (Marc Brooker, "Exponential Backoff and Jitter",
+// AWS Architecture Blog, 2015).
+type Retry struct {
+	Min time.Duration // first upper bound; default 10 ms
+	Max time.Duration // last upper bound; default 250 ms
+}
+
+// delay is how long to sleep after the given number of attempts, at least 1.
+func (r Retry) delay(attempts int) time.Duration {
+	bound := r.Min
+	for i := 1; i < attempts && bound < r.Max; i++ {
+		bound *= 2
+	}
+	// A sleep of almost nothing would be a busy loop against the lock service.
+	return max(time.Millisecond, rand.N(min(bound, r.Max)+1))
+}
+
+// withDefaults validates o and fills in the defaults. It changes nothing that the caller can see.
+func (o *Options) withDefaults() (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	setDefault(&c.Namespace, defaultNamespace)
+	setDefault(&c.TTL, defaultTTL)
+	setDefault(&c.Wait, defaultWait)
+	setDefault(&c.Retry.Min, min(defaultRetryMin, positiveOr(c.Retry.Max, defaultRetryMin)))
+	setDefault(&c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
+	setDefault(&c.Holder, defaultHolder())
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
+	}
+
+	if err := c.validate(); err != nil {
+		return Options{}, err
+	}
+	c.TTL = c.TTL.Truncate(time.Millisecond) // what every service can keep
+	setDefault(&c.RenewEvery, c.TTL/3)
+	return c, nil
+}
+
+func (o *Options) validate() error {
+	if err := validTTL(o.TTL); err != nil {
+		return err
+	}
+	switch {
+	case len(o.Namespace) > maxNamespace:
+		return invalidOption("Namespace has %d bytes, at most %d are allowed", len(o.Namespace), maxNamespace)
+	case badText(o.Namespace) != "":
+		return invalidOption("Namespace %q contains %s", o.Namespace, badText(o.Namespace))
+	case strings.ContainsAny(o.Namespace, "{}"):
+		return invalidOption("Namespace %q contains a brace: braces mark the part of a Redis key that is hashed, use another separator", o.Namespace)
+	case o.RenewEvery >= o.TTL:
+		return invalidOption("RenewEvery is %s, but must be below TTL, which is %s: leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL)
+	case o.RenewEvery > 0 && o.RenewEvery < minRenewEvery:
+		return invalidOption("RenewEvery is %s, but must be at least %s: leave it 0 for a third of TTL", o.RenewEvery, minRenewEvery)
+	case o.MaxHold < 0:
+		return invalidOption("MaxHold is %s, but must not be negative: leave it 0 for no bound", o.MaxHold)
+	case o.Retry.Min < time.Millisecond:
+		return invalidOption("Retry.Min is %s, but must be at least 1ms: leave it 0 for %s", o.Retry.Min, defaultRetryMin)
+	case o.Retry.Max < o.Retry.Min:
+		return invalidOption("Retry.Max is %s, but must not be below Retry.Min, which is %s", o.Retry.Max, o.Retry.Min)
+	case len(o.Holder) > maxHolder:
+		return invalidOption("Holder has %d bytes, at most %d are allowed", len(o.Holder), maxHolder)
+	case badText(o.Holder) != "":
+		return invalidOption("Holder contains %s", badText(o.Holder))
+	}
+	return nil
+}
+
+func validTTL(ttl time.Duration) error {
+	if ttl < MinTTL {
+		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals", ttl, MinTTL)
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func positiveOr(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+func defaultHolder() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" || badText(host) != "" {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}

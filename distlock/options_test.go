@@ -1,0 +1,61 @@
+package distlock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+)
+
+func TestNew_refusesOptionsOutOfRange(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts distlock.Options
+		want string // in the text: what to do
+	}{
+		"short TTL":            {distlock.Options{TTL: 99 * time.Millisecond}, "at least 100ms"},
+		"negative TTL":         {distlock.Options{TTL: -1}, "at least 100ms"},
+		"RenewEvery = TTL":     {distlock.Options{TTL: time.Second, RenewEvery: time.Second}, "below TTL"},
+		"RenewEvery > TTL":     {distlock.Options{RenewEvery: time.Minute}, "below TTL"},
+		"tiny RenewEvery":      {distlock.Options{RenewEvery: time.Millisecond}, "at least 10ms"},
+		"negative MaxHold":     {distlock.Options{MaxHold: -1}, "not be negative"},
+		"Retry.Min":            {distlock.Options{Retry: distlock.Retry{Min: -1}}, "at least 1ms"},
+		"Retry.Max":            {distlock.Options{Retry: distlock.Retry{Min: time.Second, Max: time.Millisecond}}, "below Retry.Min"},
+		"brace in Namespace":   {distlock.Options{Namespace: "a{b"}, "another separator"},
+		"control in Namespace": {distlock.Options{Namespace: "a\nb"}, "control character"},
+		"long Namespace":       {distlock.Options{Namespace: strings.Repeat("n", 129)}, "at most 128"},
+		"long Holder":          {distlock.Options{Holder: strings.Repeat("h", 257)}, "at most 256"},
+		"Holder not UTF-8":     {distlock.Options{Holder: "\xff"}, "UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := memlock.New(&test.opts)
+			if l != nil || !errors.Is(err, distlock.ErrInvalidOption) {
+				t.Fatalf("New: %v, %v, want ErrInvalidOption", l, err)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%q does not say %q", err, test.want)
+			}
+		})
+	}
+	if _, err := distlock.New(nil, nil); !errors.Is(err, distlock.ErrInvalidOption) {
+		t.Errorf("a nil driver: %v", err)
+	}
+}
+
+func TestNew_defaults(t *testing.T) {
+	l, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := l.Options()
+	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 5*time.Second || o.RenewEvery != 10*time.Second ||
+		o.MaxHold != 0 || o.Retry != (distlock.Retry{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}) ||
+		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil {
+		t.Errorf("defaults %+v", o)
+	}
+	if l.Backend() != "memory" {
+		t.Errorf("backend %q", l.Backend())
+	}
+}

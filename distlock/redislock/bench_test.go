@@ -1,0 +1,118 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func BenchmarkDriver(b *testing.B) {
+	drivertest.Benchmark(b, driversAt(testservers.StartRedis(b).Addr()))
+}
+
+// deleteIfEqual is what a lock without fences, renewal and idempotence needs to release.
+var deleteIfEqual = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`)
+
+// BenchmarkUncontended compares an acquire and release of a Locker, renewal and loss notice on, with the barest lock
+// there is, SET NX PX and a compare-and-delete script. The two take turns, so that both meet the same machine; it prints
+// the median of each, their ratio, and the round trips of one acquire and release.
+func BenchmarkUncontended(b *testing.B) {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
+	b.Cleanup(func() { _ = client.Close() })
+	l := newLocker(b, client, distlock.Options{Logger: slog.New(slog.DiscardHandler)})
+	commands := &counter{}
+
+	locked := func() error {
+		lease, err := l.Acquire(ctx, "bench")
+		if err != nil {
+			return err
+		}
+		return lease.Release(ctx)
+	}
+	raw := func() error {
+		if ok, err := client.SetNX(ctx, "raw", "owner", 30*time.Second).Result(); err != nil || !ok {
+			return fmt.Errorf("SET NX: %t, %w", ok, err)
+		}
+		return deleteIfEqual.Run(ctx, client, []string{"raw"}, "owner").Err()
+	}
+	timed := func(op func() error) time.Duration {
+		start := time.Now()
+		if err := op(); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(start)
+	}
+	for range 200 {
+		timed(raw)
+		timed(locked)
+	}
+	client.AddHook(commands)
+	timed(locked)
+	trips := commands.n.Load()
+
+	var raws, lockeds []time.Duration
+	for b.Loop() {
+		raws = append(raws, timed(raw))
+		lockeds = append(lockeds, timed(locked))
+	}
+	slices.Sort(raws)
+	slices.Sort(lockeds)
+	p50 := func(d []time.Duration) float64 { return float64(d[len(d)/2].Nanoseconds()) / 1000 }
+	b.ReportMetric(p50(raws), "raw-p50-µs")
+	b.ReportMetric(p50(lockeds), "lock-p50-µs")
+	b.ReportMetric(p50(lockeds)/p50(raws), "lock/raw")
+	b.ReportMetric(float64(trips), "round-trips")
+	b.ReportMetric(0, "ns/op") // of both together: says nothing
+}
+
+// counter counts what the client sends.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+func TestLocker_acquireAndReleaseAreTwoRoundTrips(t *testing.T) {
+	client := newClient(t, testservers.StartRedis(t).Addr())
+	l := newLocker(t, client, distlock.Options{})
+	commands := &counter{}
+	for i := range 5 {
+		if i == 1 { // the server knows the scripts now
+			client.AddHook(commands)
+		}
+		lease, err := l.Acquire(t.Context(), strings.Repeat("k", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := commands.n.Load(); n != 4*2 {
+		t.Errorf("%d commands for 4 acquisitions and releases, want 8", n)
+	}
+}

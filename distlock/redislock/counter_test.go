@@ -1,0 +1,77 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+const (
+	counterAddr  = "REDISLOCK_TEST_COUNTER_ADDR"
+	processes    = 20
+	increments   = 50
+	counterValue = "counter"
+)
+
+// Twenty processes increment one number, each by reading, sleeping and writing it: without mutual exclusion most
+// increments are lost.
+func TestLocker_S1_twentyProcessesCount(t *testing.T) {
+	if addr := os.Getenv(counterAddr); addr != "" {
+		count(t, addr)
+		return
+	}
+	server := testservers.StartRedis(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range processes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
+			cmd.Env = append(os.Environ(), counterAddr+"="+server.Addr())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("a counting process: %v\n%s", err, out)
+			}
+		}()
+	}
+	wg.Wait()
+	got, err := server.Do("GET", counterValue)
+	if err != nil || got != fmt.Sprint(processes*increments) {
+		t.Errorf("counted to %s, %v; want %d", got, err, processes*increments)
+	}
+}
+
+func count(t *testing.T, addr string) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	l, err := redislock.New(client, &distlock.Options{Wait: -1, Retry: distlock.Retry{Max: 50 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	for range increments {
+		err := l.Do(t.Context(), "the counter", func(ctx context.Context) error {
+			n, err := client.Get(ctx, counterValue).Int()
+			if err != nil && !strings.Contains(err.Error(), "nil") {
+				return err
+			}
+			time.Sleep(500 * time.Microsecond) // the window that a missing lock would leave open
+			return client.Set(ctx, counterValue, n+1, 0).Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

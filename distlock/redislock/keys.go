@@ -1,0 +1,26 @@
+package redislock
+
+import (
+	"strings"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// keys is the common prefix of a lock's keys, "namespace:{key}:". A namespace has no brace, so the first one is the
+// hash tag's; a '}' in the key is escaped, so the next one ends it. That makes the prefix unambiguous, and the hash tag
+// of Redis Cluster exactly the key.
+type keys string
+
+var escaper = strings.NewReplacer("%", "%25", "}", "%7D")
+
+func keysOf(name driver.Name) keys {
+	key := name.Key
+	if strings.ContainsAny(key, "%}") {
+		key = escaper.Replace(key)
+	}
+	return keys(name.Namespace + ":{" + key + "}:")
+}
+
+func (k keys) lock() string             { return string(k) + "lock" }
+func (k keys) fence() string            { return string(k) + "fence" }
+func (k keys) void(owner string) string { return string(k) + "void:" + owner }

@@ -1,0 +1,307 @@
+package redislock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+const key = "secret-session-id"
+
+func newLocker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) *distlock.Locker {
+	tb.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := redislock.New(client, &opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+func TestNew_refusesWhatCannotKeepALock(t *testing.T) {
+	var none *redis.Client
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	for name, client := range map[string]redis.UniversalClient{"nil": nil, "nil pointer": none, "Ring": ring} {
+		if l, err := redislock.New(client, nil); l != nil || !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("%s: %v, %v, want ErrInvalidOption", name, l, err)
+		}
+	}
+}
+
+func TestLocker_onARealServer(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := newClient(t, server.Addr())
+	l := newLocker(t, client, distlock.Options{Holder: "test", TTL: 5 * time.Second})
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := l.Inspect(t.Context(), key)
+	if err != nil || !info.Held || info.Holder != "test" || info.Fence != lease.Fence() || info.TTL <= 0 || info.TTL > 5*time.Second {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+	var busy *distlock.BusyError
+	if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Holder != "test" {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	// What is left is the counter, and it goes by itself.
+	keys := client.Keys(t.Context(), "*").Val()
+	if len(keys) != 1 || !strings.HasSuffix(keys[0], ":fence") {
+		t.Errorf("keys left: %q", keys)
+	}
+	if left := client.TTL(t.Context(), keys[0]).Val(); left < driver.FenceKeep-time.Minute || left > driver.FenceKeep+time.Minute {
+		t.Errorf("the counter expires in %s, want about %s", left, driver.FenceKeep)
+	}
+}
+
+func TestLocker_C_noServerIsUnavailable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	l := newLocker(t, newClient(t, addr), distlock.Options{})
+	_, err = l.Acquire(t.Context(), key)
+	wantUnavailable(t, err, "connection refused", "is Redis running")
+	_, err = l.Inspect(t.Context(), key)
+	wantUnavailable(t, err, "connection refused")
+}
+
+func TestLocker_C_wrongPasswordIsUnavailable(t *testing.T) {
+	server := testservers.StartRedis(t, "--requirepass", "right")
+	for name, client := range map[string]*redis.Client{
+		"wrong": redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "wrong"}),
+		"none":  newClient(t, server.Addr()),
+	} {
+		t.Cleanup(func() { _ = client.Close() })
+		_, err := newLocker(t, client, distlock.Options{}).Acquire(t.Context(), key)
+		wantUnavailable(t, err, "check the user and password")
+		if err != nil && strings.Contains(err.Error(), "wrong\"") {
+			t.Errorf("%s: the text shows the password: %v", name, err)
+		}
+	}
+}
+
+func wantUnavailable(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) {
+		t.Errorf("%v, want ErrUnavailable", err)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+	if strings.Contains(err.Error(), key) {
+		t.Errorf("the text shows the key: %v", err)
+	}
+}
+
+// Data of others is never overwritten, and nobody waits for it to go away.
+func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := newClient(t, server.Addr())
+	prefix := "distlock:{" + key + "}:"
+	for name, put := range map[string]func() error{
+		"list":                func() error { return client.RPush(t.Context(), prefix+"lock", "x").Err() },
+		"other library":       func() error { return client.Set(t.Context(), prefix+"lock", "3f2a", 0).Err() },
+		"counter is a hash":   func() error { return client.HSet(t.Context(), prefix+"fence", "a", "b").Err() },
+		"counter is no count": func() error { return client.Set(t.Context(), prefix+"fence", "many", 0).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := put(); err != nil {
+				t.Fatal(err)
+			}
+			before := dump(t, client)
+			l := newLocker(t, client, distlock.Options{Wait: -1})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, key)
+			wantUnavailable(t, err, "choose another Namespace")
+			if !errors.Is(err, driver.ErrForeign) || ctx.Err() != nil {
+				t.Errorf("Acquire: %v", err)
+			}
+			if after := dump(t, client); !bytes.Equal(before, after) {
+				t.Errorf("changed from %q to %q", before, after)
+			}
+		})
+	}
+}
+
+// dump is everything in the server.
+func dump(t *testing.T, client *redis.Client) []byte {
+	t.Helper()
+	var all []byte
+	for _, k := range client.Keys(t.Context(), "*").Val() {
+		all = append(all, k+"="+client.Dump(t.Context(), k).Val()+"\n"...)
+	}
+	return all
+}
+
+func TestLocker_survivesScriptFlush(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := newClient(t, server.Addr())
+	l := newLocker(t, client, distlock.Options{RenewEvery: -1})
+	flush := func() {
+		t.Helper()
+		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		flush()
+		lease, err := l.Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		flush()
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		flush()
+		if info, err := l.Inspect(t.Context(), key); err != nil || !info.Held {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+		flush()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+}
+
+func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
+	server := testservers.StartRedis(t)
+	admin := newClient(t, server.Addr())
+	err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">pw", "~distlock:*",
+		"+evalsha", "+eval", "+mget", "+get", "+set", "+append", "+del", "+pexpire", "+pttl", "+time").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "pw"})
+	defer client.Close()
+	l := newLocker(t, client, distlock.Options{})
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	if _, err := l.Inspect(t.Context(), key); err != nil {
+		t.Errorf("Inspect: %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	other := newLocker(t, client, distlock.Options{Namespace: "forbidden"})
+	_, err = other.Acquire(t.Context(), key)
+	wantUnavailable(t, err, "lacks a right")
+}
+
+// Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
+func TestFence_S2_hasAllItsDigits(t *testing.T) {
+	server := testservers.StartRedis(t)
+	d := driversAt(server.Addr())(t)
+	rounded := 0
+	for i := range 20 {
+		req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat("a", 30) + string(rune('a'+i)) + "0", TTL: time.Minute}
+		reply, err := d.Acquire(t.Context(), req)
+		if err != nil || reply.Outcome != driver.Granted {
+			t.Fatalf("Acquire: %+v, %v", reply, err)
+		}
+		if reply.FenceEnd < reply.Fence {
+			t.Errorf("block %d…%d", reply.Fence, reply.FenceEnd)
+		}
+		if reply.Fence%100 == 0 {
+			rounded++
+		}
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rounded > 5 {
+		t.Errorf("%d of 20 tokens end in 00", rounded)
+	}
+}
+
+func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
+	server := testservers.StartRedis(t)
+	l := newLocker(t, newClient(t, server.Addr()), distlock.Options{})
+	first, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Restart()
+	second, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Fence() <= first.Fence() {
+		t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+	}
+	if err := first.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("Release of the forgotten lease: %v, want ErrLost", err)
+	}
+	if err := second.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
+	server := testservers.StartRedis(t)
+	const ttl = time.Second
+	client := newClient(t, server.Addr())
+	l := newLocker(t, client, distlock.Options{TTL: ttl})
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(ttl / 2) // into the time after a renewal
+	watcher := newClient(t, server.Addr())
+	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
+		t.Fatal(err)
+	}
+	client.Close()
+	<-lease.Context().Done()
+	left := watcher.PTTL(t.Context(), "distlock:{"+key+"}:lock").Val()
+	if left <= 0 {
+		t.Errorf("told when the key had expired (PTTL %s)", left)
+	}
+	if context.Cause(lease.Context()) != distlock.ErrLost {
+		t.Errorf("cause %v", context.Cause(lease.Context()))
+	}
+}

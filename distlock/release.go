@@ -1,0 +1,187 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+var (
+	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
+	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
+)
+
+// releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
+// enough to return what really happened.
+const releaseGrace = 25 * time.Millisecond
+
+// release ends the lease for the given reason, errReleased or errByClose.
+func (le *Lease) release(ctx context.Context, reason error) error {
+	le.mu.Lock()
+	switch {
+	case le.state == held && !time.Now().Before(le.deadline):
+		le.lossLocked(errDeadline)
+		fallthrough
+	case le.state == lost:
+		defer le.mu.Unlock()
+		return le.ended
+	case le.state == released && le.removed:
+		defer le.mu.Unlock()
+		return nil
+	case le.state == releasing || le.releasing != nil:
+		under := le.releasing
+		le.mu.Unlock()
+		return le.await(ctx, under)
+	}
+	done := make(chan struct{})
+	le.releasing = done
+	first := le.state == held
+	if first {
+		le.state = releasing
+	}
+	le.mu.Unlock()
+
+	var err error
+	if first {
+		le.drain(ctx)
+		err = le.finish(reason)
+	}
+	if err == nil {
+		err = le.remove(ctx)
+	}
+
+	le.mu.Lock()
+	le.releasing = nil
+	le.mu.Unlock()
+	close(done)
+	return err
+}
+
+// await waits for a release that another call has under way.
+func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
+	select {
+	case <-under:
+	case <-ctx.Done():
+		return fmt.Errorf("distlock: release: another call is at it: %w", context.Cause(ctx))
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	switch {
+	case le.state == lost:
+		return le.ended
+	case !le.removed:
+		return unavailable("release", errLeft)
+	}
+	return nil
+}
+
+// drain waits until no guarded call runs any more, for at most one TTL. Renewal goes on meanwhile. A caller who is in
+// a hurry has the lease's context cancelled at once, which tells the guarded call to end.
+func (le *Lease) drain(ctx context.Context) {
+	le.mu.Lock()
+	guard := le.guard
+	le.mu.Unlock()
+	if guard == nil || inGuard(ctx, le) {
+		return
+	}
+	timer := time.NewTimer(le.ttl)
+	defer timer.Stop()
+	select {
+	case guard <- struct{}{}: // kept: no guarded call starts any more
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-le.ctx.Done():
+	}
+}
+
+// finish ends the lease on this side, if it was not lost while it drained.
+func (le *Lease) finish(reason error) error {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.state == lost {
+		return le.ended
+	}
+	le.state = released
+	le.ended = reason
+	le.cancel(ErrNotHeld)
+	if le.expiry != nil {
+		le.expiry.Stop()
+	}
+	// ⚑ Out of the schedule before the removal is sent.
+	le.locker.renewals.remove(le)
+	le.locker.forget(le)
+	return nil
+}
+
+// remove tells the lock service.
+func (le *Lease) remove(ctx context.Context) error {
+	l := le.locker
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.fence, Held: time.Since(le.acquired), Attempts: 1}
+	ctx = l.opts.Observer.Start(ctx, op)
+	defer l.opts.Observer.End(ctx, op)
+
+	cancel := func() {}
+	defer func() { cancel() }()
+	until := func() context.Context {
+		ctx, cancel = lingering(ctx, releaseGrace)
+		return ctx
+	}
+	le.mu.Lock()
+	again := le.asked
+	le.asked = true
+	le.mu.Unlock()
+	settle := func(reply driver.ReleaseReply, err error) error {
+		switch {
+		case err != nil:
+			err = unavailable("release", err)
+			l.opts.Logger.Warn("distlock: a lock could not be released; it stands until its TTL has passed",
+				"namespace", le.name.Namespace, "fence", le.fence, "ttl", le.ttl, "error", err)
+			return err
+		case !reply.Released && !again: // a second request may just have forgotten the first
+			le.mu.Lock()
+			defer le.mu.Unlock()
+			le.state = lost
+			le.ended = fmt.Errorf("%w: %w", ErrLost, errNotMine)
+			return le.ended
+		}
+		le.mu.Lock()
+		defer le.mu.Unlock()
+		le.removed = true
+		return nil
+	}
+	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
+	if le.doubt {
+		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
+		request.VoidFor = le.ttl
+	}
+	reply, _, err := direct(ctx, until, l, le.ttl,
+		func(ctx context.Context) (driver.ReleaseReply, error) {
+			return l.driver.Release(ctx, request)
+		},
+		func(reply driver.ReleaseReply, err error) { _ = settle(reply, err) })
+	switch {
+	case errors.Is(err, ErrClosed):
+		op.Err = err
+	case errors.Is(err, errLeft):
+		op.Err = unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, context.Cause(ctx)))
+	default:
+		op.Err = settle(reply, err)
+	}
+	op.Outcome = OutcomeOf(op.Err)
+	return op.Err
+}
+
+// lingering returns a context that ends a moment after ctx does.
+func lingering(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
+	})
+	return late, func() { stop(); cancel(nil) }
+}

@@ -1,0 +1,265 @@
+package distlock
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// maxBatch bounds the renewals of one exchange, so that a single one does not occupy the service for long.
+const maxBatch = 1000
+
+// renewals is the schedule of a Locker: one goroutine, alive while there are leases to renew, sends what is due
+// in batches. A lease is either in the heap or in the one batch that renews it, never in both. It has no say in when a
+// lease is lost by its deadline: the lease sees to that itself.
+//
+// Lock order: a lease's mu may be held when renewals' mu is taken, never the other way round.
+type renewals struct {
+	locker *Locker
+
+	mu      sync.Mutex
+	due     dueHeap
+	running bool
+	next    time.Time     // when the goroutine wakes up
+	wake    chan struct{} // to make it earlier
+}
+
+// renewal is a lease's place in the schedule, guarded by renewals.mu.
+type renewal struct {
+	due   time.Time
+	place int // index in the heap + 1; 0: not in it
+	// turn counts the lease's entries and exits, so that the answer of a batch tells whether it is still wanted.
+	turn int
+}
+
+// period is the time between two renewals of the lease; not positive: it is not renewed.
+func (le *Lease) period() time.Duration {
+	every := le.locker.opts.RenewEvery
+	if every > 0 && le.ttl != le.locker.opts.TTL {
+		every = le.ttl / 3
+	}
+	return every
+}
+
+// add schedules the lease's next renewal, unless it is not to be renewed then.
+func (r *renewals) add(le *Lease, due time.Time) {
+	maxHold := r.locker.opts.MaxHold
+	if le.period() <= 0 || maxHold > 0 && due.Sub(le.acquired) > maxHold {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takeOut(le)
+	le.renewal.due = due
+	heap.Push(&r.due, le)
+	switch {
+	case !r.running:
+		if !r.locker.begin() {
+			return
+		}
+		r.running = true
+		r.next = due
+		r.wake = make(chan struct{}, 1)
+		go r.run()
+	case due.Before(r.next):
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// remove takes the lease off the schedule; the answer of a renewal that is under way will not prolong it any more.
+func (r *renewals) remove(le *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takeOut(le)
+}
+
+func (r *renewals) takeOut(le *Lease) {
+	le.renewal.turn++
+	if le.renewal.place == 0 {
+		return
+	}
+	heap.Remove(&r.due, le.renewal.place-1)
+	if len(r.due) == 0 && r.running && r.locker.closing.Err() != nil {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run sends what is due until the schedule is empty. That is noticed when an entry that has left would have been due,
+// so a Locker that is in use keeps its goroutine; when the Locker closes, it is noticed at once.
+func (r *renewals) run() {
+	defer r.locker.end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	closing := r.locker.closing.Done()
+	for {
+		select {
+		case <-timer.C:
+		case <-r.wake:
+		case <-closing:
+			closing = nil // leases that are being released stay on the schedule until they are
+		}
+		batches, next, ok := r.collect(time.Now())
+		for _, batch := range batches {
+			r.locker.background(func() { r.renew(batch) })
+		}
+		if !ok {
+			return
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// ticket is one lease in a batch, as it was when it was taken out.
+type ticket struct {
+	lease *Lease
+	turn  int
+	epoch int
+}
+
+// collect takes out what is due by now or soon after: a renewal that is a little early saves an exchange.
+func (r *renewals) collect(now time.Time) (batches [][]ticket, next time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var batch []ticket
+	for len(r.due) > 0 {
+		le := r.due[0]
+		slack := le.period() / 8
+		if len(batch) == 0 && len(batches) == 0 {
+			slack = 0 // nothing to join
+		}
+		if le.renewal.due.After(now.Add(slack)) {
+			break
+		}
+		heap.Pop(&r.due)
+		batch = append(batch, ticket{lease: le, turn: le.renewal.turn})
+		if len(batch) == maxBatch {
+			batches, batch = append(batches, batch), nil
+		}
+	}
+	if len(batch) > 0 {
+		batches = append(batches, batch)
+	}
+	if len(r.due) == 0 { // what was taken out starts the goroutine again when it comes back
+		r.running = false
+		return batches, next, false
+	}
+	r.next = r.due[0].renewal.due
+	return batches, r.next, true
+}
+
+// renew sends one batch. A batch that gets no answer within half a period is tried again, while there is time before the
+// deadline; its answer still counts if it comes.
+func (r *renewals) renew(batch []ticket) {
+	l := r.locker
+	requests := make([]driver.ExtendRequest, len(batch))
+	operations := make([]*Operation, len(batch))
+	contexts := make([]context.Context, len(batch))
+	limit := batch[0].lease.period()
+	for i := range batch {
+		le := batch[i].lease
+		le.mu.Lock()
+		batch[i].epoch = le.epoch
+		le.mu.Unlock()
+		requests[i] = driver.ExtendRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}
+		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.fence, Scheduled: true, Attempts: 1}
+		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
+		limit = min(limit, le.period()/2)
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	replies, err := detached(ctx, l, limit,
+		func(ctx context.Context) ([]driver.ExtendReply, error) { return l.driver.Extend(ctx, requests), nil },
+		func(replies []driver.ExtendReply, _ error) {
+			for i, t := range batch {
+				r.answered(t, start, replies[i])
+			}
+		})
+	if err != nil {
+		replies = make([]driver.ExtendReply, len(batch))
+		for i := range replies {
+			replies[i].Err = errLeft
+		}
+	}
+	for i, op := range operations {
+		switch {
+		case replies[i].Err != nil:
+			op.Err = unavailable("renew", replies[i].Err)
+		case !replies[i].Held:
+			op.Err = fmt.Errorf("%w: %w", ErrLost, errNotMine)
+		}
+		op.Outcome = OutcomeOf(op.Err)
+		l.opts.Observer.End(contexts[i], op)
+		r.answered(batch[i], start, replies[i])
+	}
+}
+
+// answered applies the outcome of one renewal that was sent at start. It may come late, after the schedule has gone on
+// without it.
+func (r *renewals) answered(t ticket, start time.Time, reply driver.ExtendReply) {
+	le := t.lease
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.state == released || le.state == lost {
+		return
+	}
+	switch {
+	case reply.Err != nil:
+		if r.waitsFor(t) {
+			left := time.Until(le.deadline)
+			r.locker.opts.Logger.Warn("distlock: a renewal failed; it is tried again before the lease's deadline",
+				"namespace", le.name.Namespace, "fence", le.fence, "left", left, "error", reply.Err)
+			r.add(le, time.Now().Add(max(min(le.period(), left)/4, time.Millisecond)))
+		}
+	case !reply.Held: // final, however late it comes
+		le.lossLocked(errNotMine)
+	default:
+		if t.epoch == le.epoch { // ⚑ a shortening Extend that was sent since may have followed it
+			le.trustLocked(start, le.ttl)
+		}
+		if r.waitsFor(t) {
+			r.add(le, start.Add(le.period()))
+		}
+	}
+}
+
+// waitsFor reports whether the lease's next renewal depends on the answer to t: not if it was released, extended by
+// hand, or scheduled again since.
+func (r *renewals) waitsFor(t ticket) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.lease.renewal.turn == t.turn
+}
+
+// dueHeap is a heap of leases by due time.
+type dueHeap []*Lease
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].renewal.due.Before(h[j].renewal.due) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].renewal.place, h[j].renewal.place = i+1, j+1
+}
+func (h *dueHeap) Push(x any) {
+	le := x.(*Lease)
+	*h = append(*h, le)
+	le.renewal.place = len(*h)
+}
+func (h *dueHeap) Pop() any {
+	old := *h
+	le := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	le.renewal.place = 0
+	return le
+}

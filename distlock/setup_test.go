@@ -1,0 +1,155 @@
+package distlock_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	key = "conversation-1"
+	ttl = 3 * time.Second
+)
+
+// service is an in-process lock service whose answers can be spoiled.
+type service struct {
+	*drivertest.Faults
+	*spy
+}
+
+// spy remembers the last acquire that was granted.
+type spy struct {
+	driver.Driver
+	mu   sync.Mutex
+	last driver.AcquireRequest
+}
+
+func (s *spy) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Driver.Acquire(ctx, req)
+	if err == nil && reply.Outcome == driver.Granted {
+		s.mu.Lock()
+		s.last = req
+		s.mu.Unlock()
+	}
+	return reply, err
+}
+
+func newService() *service {
+	s := &spy{Driver: memlock.NewDriver()}
+	return &service{Faults: drivertest.NewFaults(s), spy: s}
+}
+
+// twin is another client of the same service, with faults of its own.
+func (s *service) twin() *service {
+	return &service{Faults: drivertest.NewFaults(s.spy), spy: s.spy}
+}
+
+// granted is the last acquire that was granted, whether its answer arrived or not.
+func (s *service) granted() driver.AcquireRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// steal ends the last grant behind the back of its holder.
+func (s *service) steal(t *testing.T) {
+	t.Helper()
+	req := s.granted()
+	if reply, err := s.spy.Driver.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
+		t.Fatalf("steal: %+v, %v", reply, err)
+	}
+}
+
+func (s *service) state(t *testing.T) driver.State {
+	t.Helper()
+	state, err := s.spy.Driver.Inspect(context.Background(), driver.Name{Namespace: "distlock", Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// locker makes a Locker over the service with the given options, silent and with the test's TTL unless they say
+// otherwise. It is closed at the end of the test.
+func (s *service) locker(t *testing.T, opts distlock.Options) *distlock.Locker {
+	t.Helper()
+	if opts.TTL == 0 {
+		opts.TTL = ttl
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := distlock.New(s.Faults, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, l) })
+	return l
+}
+
+func mustClose(t *testing.T, l *distlock.Locker) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func mustAcquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(context.Background(), key)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return lease
+}
+
+func mustRelease(t *testing.T, lease *distlock.Lease) {
+	t.Helper()
+	if err := lease.Release(context.Background()); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+}
+
+// inBubble runs the test on fake time.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// always makes the calls of op fail before they reach the service.
+func always(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+	return func(c drivertest.Call) drivertest.Fault {
+		if c.Op == op {
+			return drivertest.Fault{Before: err}
+		}
+		return drivertest.Fault{}
+	}
+}
+
+// after makes the calls of op lose their answers.
+func after(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+	return func(c drivertest.Call) drivertest.Fault {
+		if c.Op == op {
+			return drivertest.Fault{After: err}
+		}
+		return drivertest.Fault{}
+	}
+}
+
+func cutOff(err error) func(drivertest.Call) drivertest.Fault {
+	return func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: err} }
+}

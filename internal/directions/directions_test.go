@@ -1,0 +1,132 @@
+// Package directions keeps the import directions of this module: what the core may know, and what may know the core.
+package directions
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/belugalock/belugalock/"
+
+// allowed lists for every package what it may import besides the standard library; a trailing "/..." includes what
+// is below. Paths without a dot in their first element belong to this module.
+var allowed = map[string][]string{
+	"distlock/driver":      {},
+	"distlock":             {"distlock/driver"},
+	"distlock/drivertest":  {"distlock/driver"},
+	"distlock/memlock":     {"distlock", "distlock/driver"},
+	"distlock/redislock":   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
+	"distlock/lockurl":     {"distlock/...", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory":         {"distlock"},
+	"tracing":              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
+	"examples/...":         {"examples/agent/internal/...", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"internal/testservers": {},
+	"internal/directions":  {},
+	"internal/doctest":     {},
+}
+
+// testOnly are never reached from code that is not a test.
+var testOnly = []string{"testing", "go.uber.org/goleak", module + "internal/testservers", module + "distlock/drivertest"}
+
+// tests are the packages that exist for tests, and may use what only tests use.
+var tests = []string{"distlock/drivertest", "internal/testservers", "internal/directions", "internal/doctest"}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func TestImportDirections(t *testing.T) {
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := ruleFor(name)
+		if !ok {
+			t.Errorf("%s: no rule says what it may import: add one", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			if !standard(path) && !matches(rule, strings.TrimPrefix(path, module)) {
+				t.Errorf("%s imports %s; allowed are the standard library and %q", name, path, rule)
+			}
+		}
+		if slices.Contains(tests, name) {
+			continue
+		}
+		for _, path := range p.Deps {
+			if slices.Contains(testOnly, path) {
+				t.Errorf("%s reaches %s, which is for tests only", name, path)
+			}
+		}
+	}
+}
+
+// TestImportDirections_coreIsStandardLibraryOnly looks at what is reached, not only at what is imported.
+func TestImportDirections_coreIsStandardLibraryOnly(t *testing.T) {
+	core := []string{"distlock", "distlock/driver", "distlock/drivertest", "distlock/memlock", "lockedmemory"}
+	seen := 0
+	for _, p := range list(t) {
+		if !slices.Contains(core, strings.TrimPrefix(p.ImportPath, module)) {
+			continue
+		}
+		seen++
+		for _, path := range p.Deps {
+			if !standard(path) && !strings.HasPrefix(path, module) {
+				t.Errorf("%s reaches %s", p.ImportPath, path)
+			}
+		}
+	}
+	if seen != len(core) {
+		t.Errorf("%d of %d core packages were found", seen, len(core))
+	}
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func ruleFor(name string) ([]string, bool) {
+	if rule, ok := allowed[name]; ok {
+		return rule, true
+	}
+	for pattern, rule := range allowed {
+		if matches([]string{pattern}, name) {
+			return rule, true
+		}
+	}
+	return nil, false
+}
+
+func matches(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		below, isTree := strings.CutSuffix(pattern, "/...")
+		return path == below || isTree && strings.HasPrefix(path, below+"/")
+	})
+}
+
+// standard reports whether path belongs to the standard library, whose first elements have no dot.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}

@@ -1,0 +1,22 @@
+// Package testservers starts real servers for tests.
+//
+// Each server runs on a free loopback port, keeps its files in the test's
+// temporary directory and belongs to the test that started it:
+//
+//	func TestLock_survivesARestart(t *testing.T) {
+//		srv := testservers.StartRedis(t)
+//		client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+//		// ...
+//		srv.Kill()
+//		srv.Restart()
+//	}
+//
+// A server is stopped in the test's cleanup. On Linux it also dies with the
+// test process, however that ends; elsewhere a test process that is killed
+// leaves its servers behind. If the test failed, the end of the server's log is
+// printed with it.
+//
+// While a server runs, one goroutine waits for it. A check for leaked
+// goroutines therefore has to run after the server's cleanup: from TestMain, or
+// from a cleanup that was registered before the server was started.
+package testservers

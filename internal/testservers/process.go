@@ -1,0 +1,134 @@
+package testservers
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// logTailBytes bounds what a failed test prints of a server's log.
+const logTailBytes = 16 << 10
+
+// process is one run of a server that the test process started.
+type process struct {
+	cmd     *exec.Cmd
+	logPath string
+	logFrom int64         // where this run's output begins in the log
+	exited  chan struct{} // closed once the server is gone and reaped
+}
+
+// startProcess runs a program in dir and appends its output to the log.
+func startProcess(path string, args []string, dir, logPath string) (*process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// The child has its own descriptor once it is started.
+	defer log.Close()
+	size, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+
+	cmd := exec.Command(path, args...)
+	cmd.Dir = dir
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.SysProcAttr = dieWithParent()
+	p := &process{cmd: cmd, logPath: logPath, logFrom: size, exited: make(chan struct{})}
+
+	started := make(chan error)
+	go func() {
+		// Linux sends the parent-death signal when the thread that forked
+		// the child ends, not when its process does. The lock keeps that thread
+		// for this goroutine, which outlives the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		defer close(p.exited)
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// kill ends the process without warning and returns when it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only if it has ended
+	<-p.exited
+}
+
+// stop asks the process to end, kills it after the grace period and returns
+// when it is gone.
+func (p *process) stop(grace time.Duration) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Process.Signal(sigCont) // a paused process does not see a SIGTERM
+	select {
+	case <-p.exited:
+	case <-time.After(grace):
+		p.kill()
+	}
+}
+
+// pause returns when the process has stopped executing: the signal alone is
+// delivered a moment later, in which the server could still answer.
+func (p *process) pause(timeout time.Duration) error {
+	if err := p.cmd.Process.Signal(sigStop); err != nil {
+		return err
+	}
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !stopped(p.cmd.Process.Pid) {
+		select {
+		case <-p.exited:
+			return os.ErrProcessDone
+		case <-deadline.C:
+			return fmt.Errorf("process %d still runs %v after it was told to stop", p.cmd.Process.Pid, timeout)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (p *process) resume() error {
+	return p.cmd.Process.Signal(sigCont)
+}
+
+// output returns what this run has logged so far.
+func (p *process) output() string {
+	return readFrom(p.logPath, p.logFrom)
+}
+
+// logTail returns the end of the log, earlier runs included.
+func (p *process) logTail() string {
+	info, err := os.Stat(p.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	return readFrom(p.logPath, max(0, info.Size()-logTailBytes))
+}
+
+func readFrom(path string, offset int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.NewSectionReader(f, offset, 1<<62))
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

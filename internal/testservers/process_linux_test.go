@@ -1,0 +1,105 @@
+package testservers
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestProcess_diesWithTheTestProcess(t *testing.T) {
+	const asChild = "TESTSERVERS_CHILD"
+	if os.Getenv(asChild) != "" {
+		fmt.Printf("addr %s\n", StartRedis(t).Addr())
+		io.Copy(io.Discard, os.Stdin) // until it is killed, or its parent is gone
+		return
+	}
+
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), asChild+"=1", "TMPDIR="+t.TempDir())
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var addr string
+	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
+		_, addr, _ = strings.Cut(lines.Text(), "addr ")
+	}
+	child.Process.Kill()
+	child.Wait()
+	if addr == "" {
+		t.Fatal("the child started no server")
+	}
+
+	eventually(t, "the server of a killed test process is gone", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+}
+
+func TestProcess_outlivesTheThreadThatAskedForIt(t *testing.T) {
+	started := make(chan *Redis)
+	tids := make(chan int)
+	go startAndEndThread(t, started, tids)
+	r, ok := <-started
+	if !ok {
+		t.FailNow() // StartRedis has said why
+	}
+	tid := <-tids
+
+	eventually(t, "the thread has ended", func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	mustDo(t, r, "PONG", "PING")
+}
+
+// startAndEndThread ends the thread that it runs on: a goroutine that returns
+// while locked takes its thread along. The main thread is an exception, so it is
+// occupied until another one has done it.
+func startAndEndThread(t *testing.T, started chan<- *Redis, tids chan<- int) {
+	runtime.LockOSThread()
+	if syscall.Gettid() == os.Getpid() {
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			startAndEndThread(t, started, tids)
+		}()
+		<-done
+		return
+	}
+	defer close(started)
+	started <- StartRedis(t)
+	tids <- syscall.Gettid()
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,122 @@
+package lockedmemory
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// Memory is a conversation memory with messages of type M and search results of type D. Beluga AI's memory.Memory is a
+// Memory[schema.Message, schema.Document].
+type Memory[M, D any] interface {
+	// Save appends one exchange: what came in and what was answered.
+	Save(ctx context.Context, input, output M) error
+	// Load returns the history; what query means is up to the memory.
+	Load(ctx context.Context, query string) ([]M, error)
+	// Search returns up to k results for query.
+	Search(ctx context.Context, query string, k int) ([]D, error)
+	// Clear forgets the history.
+	Clear(ctx context.Context) error
+}
+
+// KeyFunc tells from the context of a call which session it belongs to. It is called once or more per operation and
+// should be quick. A KeyFunc that returns an error or "" makes Save, Clear and Turn fail: there is no lock that all
+// sessions without a name share.
+type KeyFunc func(ctx context.Context) (string, error)
+
+// FixedKey is the KeyFunc of a memory that serves one session.
+func FixedKey(key string) KeyFunc {
+	return func(context.Context) (string, error) { return key, nil }
+}
+
+// Options configure a [LockedMemory]. Nil means the defaults.
+type Options struct {
+	// TurnWait is the longest that a Turn waits for its session, besides its ctx. Default: ctx alone decides, because
+	// the turn in front may take minutes.
+	TurnWait time.Duration
+}
+
+// LockedMemory is a [Memory] that works under its session's lock. It is safe for concurrent use if the inner memory is.
+type LockedMemory[M, D any] struct {
+	inner  Memory[M, D]
+	locker *distlock.Locker
+	key    KeyFunc
+	opts   Options
+}
+
+// New puts locker in front of inner; key says which session a call belongs to. Operations of the memory are
+// reported to the Locker's Observer. A nil inner, locker or key and options out of range are refused
+// with distlock.ErrInvalidOption.
+func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opts *Options) (*LockedMemory[M, D], error) {
+	switch {
+	case isNil(inner):
+		return nil, fmt.Errorf("%w: the inner memory is nil: give the memory that is to be locked", distlock.ErrInvalidOption)
+	case locker == nil:
+		return nil, fmt.Errorf("%w: the Locker is nil: make one with redislock.New or memlock.New", distlock.ErrInvalidOption)
+	case key == nil:
+		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
+	}
+	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
+	if opts != nil {
+		m.opts = *opts
+	}
+	switch {
+	case m.opts.TurnWait < 0:
+		return nil, fmt.Errorf("%w: TurnWait is %s, but must not be negative: leave it 0 to wait as long as ctx allows",
+			distlock.ErrInvalidOption, m.opts.TurnWait)
+	case m.opts.TurnWait == 0:
+		m.opts.TurnWait = -1
+	}
+	return m, nil
+}
+
+// isNil also sees a nil pointer in an interface.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
+		return r.IsNil()
+	default:
+		return false
+	}
+}
+
+// Save runs the inner memory's Save under the session's lock: that of the [LockedMemory.Turn] or Locker.Do around it, or
+// one of its own. The inner call gets a context that carries the lease, see [Lease], and is cancelled when the
+// lease is lost.
+//
+// Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the inner Save; or with
+// distlock.ErrLost if the lease was lost while the inner Save ran: the write may or may not have happened. A
+// lock that could not be released after a successful Save is no failure of Save.
+func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
+	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
+}
+
+// Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
+func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
+	return m.step(ctx, OpClear, m.inner.Clear)
+}
+
+// Load asks the inner memory, without a lock. Under a lease that has ended, as after a Turn that took too long, it
+// fails with distlock.ErrLost or distlock.ErrNotHeld.
+func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) ([]M, error) {
+	ctx, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.inner.Load(ctx, query)
+}
+
+// Search asks the inner memory, as Load does.
+func (m *LockedMemory[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
+	ctx, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.inner.Search(ctx, query, k)
+}

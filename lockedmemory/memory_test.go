@@ -1,0 +1,496 @@
+package lockedmemory_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const session = "secret-session-id"
+
+var (
+	errInner  = errors.New("the inner memory failed")
+	errBroken = errors.New("the wire is broken")
+)
+
+// history is an inner memory of one session whose Save is two appends with a pause between them.
+type history struct {
+	mu       sync.Mutex
+	messages []string
+	pause    time.Duration
+	fail     error
+	seen     []context.Context
+}
+
+func (h *history) append(message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.messages = append(h.messages, message)
+}
+
+func (h *history) note(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = append(h.seen, ctx)
+	return h.fail
+}
+
+func (h *history) Save(ctx context.Context, input, output string) error {
+	if err := h.note(ctx); err != nil {
+		return err
+	}
+	h.append(input)
+	select {
+	case <-time.After(h.pause):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	h.append(output)
+	return nil
+}
+
+func (h *history) Load(ctx context.Context, query string) ([]string, error) {
+	if err := h.note(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.messages), nil
+}
+
+func (h *history) Search(ctx context.Context, query string, k int) ([]int, error) {
+	if err := h.note(ctx); err != nil {
+		return nil, err
+	}
+	return []int{len(query), k}, nil
+}
+
+func (h *history) Clear(ctx context.Context) error {
+	if err := h.note(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.messages = nil
+	return nil
+}
+
+var _ lockedmemory.Memory[string, int] = (*lockedmemory.LockedMemory[string, int])(nil)
+
+// setup is two locked memories, as two instances have them, over one history and one lock service.
+type setup struct {
+	inner  *history
+	faults *drivertest.Faults
+	a, b   *lockedmemory.LockedMemory[string, int]
+	locker *distlock.Locker // of a
+}
+
+func newSetup(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options) *setup {
+	t.Helper()
+	s := &setup{inner: &history{}, faults: drivertest.NewFaults(memlock.NewDriver())}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, m := range []**lockedmemory.LockedMemory[string, int]{&s.b, &s.a} {
+		var err error
+		if s.locker, err = distlock.New(s.faults, &opts); err != nil {
+			t.Fatal(err)
+		}
+		closing := s.locker
+		t.Cleanup(func() { _ = closing.Close(context.Background()) })
+		if *m, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), memOpts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+func TestSave_S1_keepsPairsTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: -1}, nil)
+		s.inner.pause = time.Millisecond
+		var wg sync.WaitGroup
+		for i := range 20 {
+			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				name := string(rune('a' + i))
+				if err := m.Save(t.Context(), name, strings.ToUpper(name)); err != nil {
+					t.Errorf("Save: %v", err)
+				}
+			}()
+		}
+		wg.Wait()
+		if n := len(s.inner.messages); n != 40 {
+			t.Fatalf("%d messages", n)
+		}
+		for i := 0; i < 40; i += 2 {
+			if strings.ToUpper(s.inner.messages[i]) != s.inner.messages[i+1] {
+				t.Fatalf("torn at %d: %q", i, s.inner.messages)
+			}
+		}
+	})
+}
+
+func TestSave_isRenewedAsLongAsItTakes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{TTL: time.Second, Wait: -1}, nil)
+		s.inner.pause = 10 * time.Second
+		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
+			t.Errorf("Save: %v", err)
+		}
+	})
+}
+
+func TestSave_runsUnderTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		type name struct{}
+		if err := s.a.Save(context.WithValue(t.Context(), name{}, "kept"), "q", "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx := s.inner.seen[0]
+		lease, ok := lockedmemory.Lease(ctx)
+		if !ok || lease.Key() != session || lease.Fence() <= 0 || ctx.Value(name{}) != "kept" {
+			t.Errorf("the inner call's context: lease %v, value %v", lease, ctx.Value(name{}))
+		}
+	})
+}
+
+func TestSave_N_aLostLeaseCancelsItAndIsSaid(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
+		s.inner.pause = time.Hour
+		time.AfterFunc(100*time.Millisecond, func() {
+			s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+		})
+		start := time.Now()
+		err := s.a.Save(t.Context(), "q", "a")
+		if !errors.Is(err, distlock.ErrLost) || !strings.Contains(err.Error(), "may or may not have happened") {
+			t.Errorf("Save: %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("told after %s", took)
+		}
+	})
+}
+
+func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: time.Second}, nil)
+		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+		for call, err := range map[string]error{
+			"Save":  s.a.Save(t.Context(), "q", "a"),
+			"Clear": s.a.Clear(t.Context()),
+			"Turn":  s.a.Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
+		} {
+			if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), session) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+		s.faults.Inject(nil)
+		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		for call, err := range map[string]error{"Save": s.a.Save(t.Context(), "q", "a"), "Clear": s.b.Clear(t.Context())} {
+			if !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("%s of a busy session: %v", call, err)
+			}
+		}
+		if len(s.inner.seen) != 0 {
+			t.Error("the inner memory was called")
+		}
+	})
+}
+
+func TestSave_passesOnWhatTheInnerMemorySays(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		s.inner.fail = errInner
+		if err := s.a.Save(t.Context(), "q", "a"); err != errInner {
+			t.Errorf("Save: %v", err)
+		}
+		if err := s.a.Clear(t.Context()); err != errInner {
+			t.Errorf("Clear: %v", err)
+		}
+		if _, err := s.a.Load(t.Context(), ""); err != errInner {
+			t.Errorf("Load: %v", err)
+		}
+		if _, err := s.a.Search(t.Context(), "", 1); err != errInner {
+			t.Errorf("Search: %v", err)
+		}
+	})
+}
+
+func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var log strings.Builder
+		var failures atomic.Int32
+		s := newSetup(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Observer: onEnd(func(op *distlock.Operation) {
+			if op.Name == distlock.OpRelease && errors.Is(op.Err, distlock.ErrUnavailable) {
+				failures.Add(1)
+			}
+		})}, nil)
+		s.faults.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Release {
+				return drivertest.Fault{Before: errBroken}
+			}
+			return drivertest.Fault{}
+		})
+		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
+			t.Errorf("Save: %v", err)
+		}
+		if failures.Load() != 1 {
+			t.Errorf("the Observer was told %d times", failures.Load())
+		}
+		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, session) {
+			t.Errorf("log: %s", text)
+		}
+	})
+}
+
+type onEnd func(*distlock.Operation)
+
+func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
+
+func TestLoadAndSearch_takeNoLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		s.inner.messages = []string{"q", "a"}
+		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.b.Load(t.Context(), ""); err != nil || len(got) != 2 {
+			t.Errorf("Load: %q, %v", got, err)
+		}
+		if got, err := s.b.Search(t.Context(), "four", 7); err != nil || !slices.Equal(got, []int{4, 7}) {
+			t.Errorf("Search: %v, %v", got, err)
+		}
+	})
+}
+
+func TestTurn_S1_coversLoadAndSave(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: time.Millisecond}, nil) // a Turn waits by its own rule
+		var wg sync.WaitGroup
+		for i := range 10 {
+			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				err := m.Turn(t.Context(), func(ctx context.Context) error {
+					before, err := m.Load(ctx, "")
+					if err != nil {
+						return err
+					}
+					time.Sleep(10 * time.Second) // the model
+					if err := m.Save(ctx, "q", "a"); err != nil {
+						return err
+					}
+					after, err := m.Load(ctx, "")
+					if len(after) != len(before)+2 {
+						t.Errorf("%d messages before the turn, %d after it", len(before), len(after))
+					}
+					return err
+				})
+				if err != nil {
+					t.Errorf("Turn: %v", err)
+				}
+			}()
+		}
+		wg.Wait()
+		for _, ctx := range s.inner.seen {
+			if lease, ok := lockedmemory.Lease(ctx); !ok || lease.Key() != session {
+				t.Error("a call inside a turn has no lease")
+			}
+		}
+	})
+}
+
+func TestTurn_waitIsBoundedByTurnWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{TurnWait: time.Minute})
+		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err := s.b.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+		if !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Minute {
+			t.Errorf("Turn: %v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestTurn_insideATurnJoinsIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			return s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
+		})
+		if err != nil {
+			t.Errorf("Turn: %v", err)
+		}
+		if n := s.faults.Calls(drivertest.Acquire); n != 1 {
+			t.Errorf("%d locks for one turn", n)
+		}
+	})
+}
+
+func TestTurn_savesInsideItAreSerialised(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		s.inner.pause = time.Millisecond
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			var wg sync.WaitGroup
+			for i := range 5 {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					name := string(rune('a' + i))
+					if err := s.a.Save(ctx, name, strings.ToUpper(name)); err != nil {
+						t.Errorf("Save: %v", err)
+					}
+				}()
+			}
+			wg.Wait()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(s.inner.messages); i += 2 {
+			if strings.ToUpper(s.inner.messages[i]) != s.inner.messages[i+1] {
+				t.Fatalf("torn at %d: %q", i, s.inner.messages)
+			}
+		}
+	})
+}
+
+func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		var kept context.Context
+		if err := s.a.Turn(t.Context(), func(ctx context.Context) error { kept = context.WithoutCancel(ctx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for call, err := range map[string]error{
+			"Save":   s.a.Save(kept, "q", "a"),
+			"Clear":  s.a.Clear(kept),
+			"Load":   second(s.a.Load(kept, "")),
+			"Search": second(s.a.Search(kept, "", 1)),
+		} {
+			if !errors.Is(err, distlock.ErrNotHeld) {
+				t.Errorf("%s after the turn: %v, want ErrNotHeld", call, err)
+			}
+		}
+		if len(s.inner.seen) != 0 {
+			t.Error("the inner memory was called")
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestSession_mustBeKnown(t *testing.T) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	inner := &history{}
+	for name, key := range map[string]lockedmemory.KeyFunc{
+		"empty": lockedmemory.FixedKey(""),
+		"error": func(context.Context) (string, error) { return "", errInner },
+		"bad":   lockedmemory.FixedKey("a\x00b"),
+	} {
+		m, err := lockedmemory.New(inner, locker, key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for call, err := range map[string]error{
+			"Save":  m.Save(t.Context(), "q", "a"),
+			"Clear": m.Clear(t.Context()),
+			"Turn":  m.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }),
+		} {
+			if !errors.Is(err, distlock.ErrInvalidKey) {
+				t.Errorf("%s, %s: %v, want ErrInvalidKey", name, call, err)
+			}
+		}
+	}
+	if len(inner.seen) != 0 {
+		t.Error("the inner memory was called")
+	}
+}
+
+func TestNew_refusesWhatIsMissing(t *testing.T) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	var none *history
+	key := lockedmemory.FixedKey(session)
+	for name, err := range map[string]error{
+		"nil inner":         second(lockedmemory.New[string, int](nil, locker, key, nil)),
+		"nil inner pointer": second(lockedmemory.New(none, locker, key, nil)),
+		"nil locker":        second(lockedmemory.New(&history{}, nil, key, nil)),
+		"nil key":           second(lockedmemory.New(&history{}, locker, nil, nil)),
+		"negative TurnWait": second(lockedmemory.New(&history{}, locker, key, &lockedmemory.Options{TurnWait: -1})),
+	} {
+		if !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("%s: %v, want ErrInvalidOption", name, err)
+		}
+	}
+}
+
+func TestObserver_isToldOfMemoryOperations(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var (
+			mu    sync.Mutex
+			names []string
+		)
+		s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
+			mu.Lock()
+			defer mu.Unlock()
+			if op.Key != session || op.Backend != "memory" {
+				t.Errorf("%+v", op)
+			}
+			names = append(names, op.Name+" "+string(op.Outcome))
+		})}, nil)
+		_ = s.a.Turn(t.Context(), func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
+		_ = s.a.Clear(t.Context())
+		s.inner.fail = errInner
+		_ = s.a.Clear(t.Context())
+		want := []string{
+			"distlock.acquire acquired", "lockedmemory.save done", "distlock.release done", "lockedmemory.turn done",
+			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear done",
+			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear failed",
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("told of %q, want %q", names, want)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package lockedmemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// The names of the operations that a Locker's Observer is told of by this package.
+const (
+	OpSave  = "lockedmemory.save"
+	OpClear = "lockedmemory.clear"
+	OpTurn  = "lockedmemory.turn"
+)
+
+// Turn runs fn, one turn of the conversation, alone: it waits until no other instance works on the session, and keeps
+// the session's lease, renewed, until fn has returned. Load, Save and Clear of this memory with fn's
+// context belong to the turn. It waits as long as ctx allows, or Options.TurnWait.
+//
+// Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
+// everything inside: with the outer one, a Save would wait for the turn it is part of.
+//
+// A Turn inside a Turn of the same session joins it. The errors are those of distlock.Locker.Do: of Acquire, and fn was
+// not run then; of fn; or distlock.ErrLost, if the lease was lost while fn ran.
+func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
+	return m.observed(ctx, OpTurn, func(ctx context.Context, key string) error {
+		return m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), key, func(ctx context.Context) error {
+			return fn(m.withLease(ctx, key))
+		})
+	})
+}
+
+// step runs one write of the inner memory under the session's lock.
+func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
+	return m.observed(ctx, name, func(ctx context.Context, key string) error {
+		began := false
+		err := m.locker.Do(ctx, key, func(ctx context.Context) error {
+			lease, _ := m.locker.FromContext(ctx, key)
+			return lease.Guard(ctx, func(ctx context.Context) error {
+				began = true
+				return write(m.withLease(ctx, key))
+			})
+		})
+		if began && errors.Is(err, distlock.ErrLost) {
+			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
+		}
+		return err
+	})
+}
+
+// observed finds the session and reports the operation.
+func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func(ctx context.Context, key string) error) error {
+	key, err := m.key(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w: the KeyFunc does not know the session: %w", name, distlock.ErrInvalidKey, err)
+	}
+	if key == "" {
+		return fmt.Errorf("%s: %w: the session is empty: put its ID into the context that the KeyFunc reads", name, distlock.ErrInvalidKey)
+	}
+	observer := m.locker.Options().Observer
+	op := &distlock.Operation{Name: name, Backend: m.locker.Backend(), Key: key}
+	ctx = observer.Start(ctx, op)
+	defer observer.End(ctx, op)
+	op.Err = run(ctx, key)
+	op.Outcome = distlock.OutcomeOf(op.Err)
+	return op.Err
+}
+
+// read prepares a call that takes no lock.
+func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
+	key, err := m.key(ctx)
+	if err != nil || key == "" {
+		return ctx, nil // whether a read needs a session is for the inner memory to say
+	}
+	lease, ok := m.locker.FromContext(ctx, key)
+	if !ok {
+		return ctx, nil
+	}
+	if err := lease.Err(); err != nil {
+		return ctx, err
+	}
+	return context.WithValue(ctx, leaseKey{}, lease), nil
+}
+
+type leaseKey struct{}
+
+func (m *LockedMemory[M, D]) withLease(ctx context.Context, key string) context.Context {
+	lease, _ := m.locker.FromContext(ctx, key)
+	return context.WithValue(ctx, leaseKey{}, lease)
+}
+
+// Lease returns the lease that a call of an inner memory runs under; a store that checks fencing tokens
+// takes its token from here. A Load outside a Turn has none.
+func Lease(ctx context.Context) (*distlock.Lease, bool) {
+	lease, ok := ctx.Value(leaseKey{}).(*distlock.Lease)
+	return lease, ok
+}

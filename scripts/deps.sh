@@ -1,0 +1,73 @@
+#!/bin/sh
+# Makes sure that the servers which the tests start are installed.
+#
+# It installs them only where that surprises nobody: as root, with apt-get, on a
+# CI machine or in a container. Elsewhere it names what is missing and fails.
+set -eu
+
+# The program that has to be on PATH, and the Debian package that holds it.
+servers='
+redis-server    redis-server
+redis-sentinel  redis-sentinel
+'
+
+# missing COLUMN lists the absent servers: their programs (1) or packages (2).
+missing() {
+	echo "$servers" | while read -r program package; do
+		if [ -n "$program" ] && ! command -v "$program" >/dev/null 2>&1; then
+			if [ "$1" = 1 ]; then echo "$program"; else echo "$package"; fi
+		fi
+	done | sort -u | xargs
+}
+
+# disposable tells whether this machine is nobody's own: CI, or a container.
+disposable() {
+	case ${CI:-} in
+	'' | 0 | false) ;;
+	*) return 0 ;;
+	esac
+	[ -e /.dockerenv ] || [ -e /run/.containerenv ] || [ ! -d /run/systemd/system ]
+}
+
+programs=$(missing 1)
+if [ -z "$programs" ]; then
+	exit 0
+fi
+packages=$(missing 2)
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "The tests need these programs, which are not on PATH: $programs" >&2
+	echo "Install them with the system's package manager; with Homebrew: brew install redis" >&2
+	exit 1
+fi
+if [ "$(id -u)" != 0 ] || ! disposable; then
+	echo "The tests need these programs, which are not on PATH: $programs" >&2
+	echo "Install them with: sudo apt-get install $packages" >&2
+	exit 1
+fi
+
+echo "The tests need these programs, which are not on PATH: $programs"
+echo "Installing: $packages"
+
+# Debian starts a service as soon as it is installed. The tests start their own
+# servers, and nothing should listen on a standard port because of them.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+apt-get update
+# shellcheck disable=SC2086 # one word per package
+apt-get install -y --no-install-recommends $packages
+
+programs=$(missing 1)
+if [ -n "$programs" ]; then
+	echo "Installed $packages, but these programs are still not on PATH: $programs" >&2
+	exit 1
+fi

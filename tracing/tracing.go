@@ -1,0 +1,210 @@
+// Package tracing reports the operations of distlock and lockedmemory to OpenTelemetry.
+//
+// A [Tracing] is a distlock.Observer: put it into the Options of a Locker, and every acquire, extend and release, and
+// every Save, Clear and Turn of a locked memory over that Locker, becomes a span of the scope "beluga.memory.distlock":
+//
+//	distlock.acquire  distlock.extend  distlock.release  lockedmemory.save  lockedmemory.clear  lockedmemory.turn
+//
+// A lost lease is the event distlock.lost on the span that was current when the lease was acquired. A distlock.acquire
+// that found the lock busy is linked to the span under which the holder in its way had acquired it, across
+// processes: the trace context travels in the lock.
+//
+// Attributes:
+//
+//	lock_key            the key: hashed unless WithKeyAttribute says otherwise
+//	acquired            of distlock.acquire: whether the lock was granted
+//	distlock.backend    "redis", "memory", …
+//	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, lost, failed
+//	distlock.attempts   how often the lock service was asked
+//	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
+//	distlock.ttl_ms     milliseconds that the lease was asked for
+//	distlock.fence      the fencing token
+//	distlock.handoff    of a granted distlock.acquire: how the lock came; "none": it was free
+//	distlock.scheduled  of distlock.extend: true for a renewal by the schedule
+//
+// Outcomes unavailable, lost and failed set the span's status to error and record the error. Busy, timeout and
+// cancelled are results of contention, not errors.
+package tracing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// Scope is the name of the instrumentation scope.
+const Scope = "beluga.memory.distlock"
+
+// KeyMode says what becomes of a lock's key, which most of the time identifies a person's session, in spans.
+type KeyMode string
+
+const (
+	// KeyHashed is the first 16 hexadecimal digits of the key's SHA-256: spans of one session can be found together,
+	// and by those who know the key. It is the default. It does not hide keys that can be guessed.
+	KeyHashed KeyMode = "hashed"
+	// KeyRaw is the key itself.
+	KeyRaw KeyMode = "raw"
+	// KeyNone leaves the attribute out.
+	KeyNone KeyMode = "none"
+)
+
+// Option configures [New].
+type Option func(*Tracing)
+
+// WithTracerProvider sets where spans go. Default: the global provider, at the time of [New].
+func WithTracerProvider(provider trace.TracerProvider) Option {
+	return func(t *Tracing) { t.provider = provider }
+}
+
+// WithKeyAttribute sets what the attribute lock_key shows. Default: [KeyHashed].
+func WithKeyAttribute(mode KeyMode) Option {
+	return func(t *Tracing) { t.keys = mode }
+}
+
+// Tracing is a distlock.Observer. It is safe for concurrent use.
+type Tracing struct {
+	provider trace.TracerProvider
+	tracer   trace.Tracer
+	keys     KeyMode
+}
+
+var _ distlock.Observer = (*Tracing)(nil)
+
+// New makes a Tracing. A nil provider and an unknown KeyMode are refused with distlock.ErrInvalidOption.
+func New(opts ...Option) (*Tracing, error) {
+	t := &Tracing{provider: otel.GetTracerProvider(), keys: KeyHashed}
+	for _, option := range opts {
+		option(t)
+	}
+	if t.provider == nil {
+		return nil, fmt.Errorf("%w: the TracerProvider is nil: leave the option out for the global one", distlock.ErrInvalidOption)
+	}
+	switch t.keys {
+	case KeyHashed, KeyRaw, KeyNone:
+	default:
+		return nil, fmt.Errorf("%w: the key mode is %q: allowed are %q, %q and %q", distlock.ErrInvalidOption, t.keys, KeyHashed, KeyRaw, KeyNone)
+	}
+	t.tracer = t.provider.Tracer(Scope)
+	return t, nil
+}
+
+// Start begins the operation's span. It is called by a Locker.
+func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	if op.Name == distlock.OpLost {
+		return ctx // an event, on the span that is there already
+	}
+	kind := trace.SpanKindInternal
+	if strings.HasPrefix(op.Name, "distlock.") {
+		kind = trace.SpanKindClient
+	}
+	around := trace.SpanContextFromContext(ctx)
+	ctx, span := t.tracer.Start(ctx, op.Name, trace.WithSpanKind(kind), trace.WithAttributes(t.known(op)...))
+	if op.Name == distlock.OpAcquire {
+		// What blocks others is not this acquire but the work around it; only without any, this is all there is to show.
+		if !around.IsValid() {
+			around = span.SpanContext()
+		}
+		op.Metadata = inject(around)
+	}
+	return ctx
+}
+
+// End ends the span that Start began.
+func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
+	span := trace.SpanFromContext(ctx)
+	if op.Name == distlock.OpLost {
+		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)))
+		return
+	}
+	span.SetAttributes(learnt(op)...)
+	if op.Name == distlock.OpAcquire {
+		if blocker := extract(op.Blocker); blocker.IsValid() {
+			span.AddLink(trace.Link{SpanContext: blocker})
+		}
+	}
+	switch op.Outcome {
+	case distlock.OutcomeUnavailable, distlock.OutcomeLost, distlock.OutcomeFailed:
+		text := t.redacted(op)
+		span.SetStatus(codes.Error, text)
+		span.RecordError(errors.New(text))
+	}
+	span.End()
+}
+
+// known is what can be said of an operation before it begins.
+func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{attribute.String("distlock.backend", op.Backend)}
+	if t.keys != KeyNone {
+		attrs = append(attrs, attribute.String("lock_key", t.shown(op.Key)))
+	}
+	if op.TTL > 0 {
+		attrs = append(attrs, attribute.Int64("distlock.ttl_ms", op.TTL.Milliseconds()))
+	}
+	if op.Name == distlock.OpExtend {
+		attrs = append(attrs, attribute.Bool("distlock.scheduled", op.Scheduled))
+	}
+	return attrs
+}
+
+// learnt is what can be said of it afterwards.
+func learnt(op *distlock.Operation) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{attribute.String("distlock.outcome", string(op.Outcome))}
+	if op.Attempts > 0 {
+		attrs = append(attrs, attribute.Int("distlock.attempts", op.Attempts))
+	}
+	if op.Fence > 0 {
+		attrs = append(attrs, attribute.Int64("distlock.fence", op.Fence))
+	}
+	if op.Name == distlock.OpAcquire {
+		attrs = append(attrs,
+			attribute.Bool("acquired", op.Outcome == distlock.OutcomeAcquired),
+			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000))
+	}
+	if op.Handoff != "" {
+		attrs = append(attrs, attribute.String("distlock.handoff", string(op.Handoff)))
+	}
+	return attrs
+}
+
+func (t *Tracing) shown(key string) string {
+	switch t.keys {
+	case KeyRaw:
+		return key
+	case KeyNone:
+		return "(key)"
+	default:
+		sum := sha256.Sum256([]byte(key))
+		return hex.EncodeToString(sum[:8])
+	}
+}
+
+// redacted is the text of op.Err without the key: errors of this module never name it, but that of an inner memory
+// may.
+func (t *Tracing) redacted(op *distlock.Operation) string {
+	return strings.ReplaceAll(op.Err.Error(), op.Key, t.shown(op.Key))
+}
+
+// The lock carries the W3C trace context, in its own format.
+var propagator = propagation.TraceContext{}
+
+func inject(span trace.SpanContext) map[string]string {
+	carrier := propagation.MapCarrier{}
+	propagator.Inject(trace.ContextWithSpanContext(context.Background(), span), carrier)
+	return carrier
+}
+
+func extract(metadata map[string]string) trace.SpanContext {
+	ctx := propagator.Extract(context.Background(), propagation.MapCarrier(metadata))
+	return trace.SpanContextFromContext(ctx)
+}

@@ -1,0 +1,249 @@
+package tracing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const session = "secret-session-id"
+
+var errBroken = errors.New("the wire is broken")
+
+// nothing is a memory that forgets.
+type nothing struct{ fail error }
+
+func (n *nothing) Save(context.Context, string, string) error              { return n.fail }
+func (n *nothing) Load(context.Context, string) ([]string, error)          { return nil, n.fail }
+func (n *nothing) Search(context.Context, string, int) ([]struct{}, error) { return nil, n.fail }
+func (n *nothing) Clear(context.Context) error                             { return n.fail }
+
+type setup struct {
+	spans  *tracetest.InMemoryExporter
+	tracer trace.Tracer
+	faults *drivertest.Faults
+	locker *distlock.Locker
+	inner  *nothing
+	memory *lockedmemory.LockedMemory[string, struct{}]
+}
+
+func newSetup(t *testing.T, opts ...tracing.Option) *setup {
+	t.Helper()
+	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(memlock.NewDriver()), inner: &nothing{}}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
+	s.tracer = provider.Tracer("the application")
+	observer, err := tracing.New(append([]tracing.Option{tracing.WithTracerProvider(provider)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.locker, err = distlock.New(s.faults, &distlock.Options{Observer: observer, TTL: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
+	s.memory, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// span returns the only span with the name.
+func (s *setup) span(t *testing.T, name string) tracetest.SpanStub {
+	t.Helper()
+	var found []tracetest.SpanStub
+	for _, span := range s.spans.GetSpans() {
+		if span.Name == name {
+			found = append(found, span)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d spans %s", len(found), name)
+	}
+	return found[0]
+}
+
+func attributes(span tracetest.SpanStub) map[attribute.Key]attribute.Value {
+	m := make(map[attribute.Key]attribute.Value)
+	for _, a := range span.Attributes {
+		m[a.Key] = a.Value
+	}
+	return m
+}
+
+func TestSave_isOneTraceWithItsAttributes(t *testing.T) {
+	s := newSetup(t)
+	ctx, root := s.tracer.Start(t.Context(), "request")
+	if err := s.memory.Save(ctx, "q", "a"); err != nil {
+		t.Fatal(err)
+	}
+	root.End()
+	save, acquire, release := s.span(t, "lockedmemory.save"), s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
+	for _, span := range []tracetest.SpanStub{save, acquire, release} {
+		if span.SpanContext.TraceID() != root.SpanContext().TraceID() {
+			t.Errorf("%s belongs to another trace", span.Name)
+		}
+		if span.InstrumentationScope.Name != "beluga.memory.distlock" {
+			t.Errorf("%s has the scope %q", span.Name, span.InstrumentationScope.Name)
+		}
+		if span.Status.Code != codes.Unset {
+			t.Errorf("%s has the status %v", span.Name, span.Status)
+		}
+		attrs := attributes(span)
+		if key := attrs["lock_key"].AsString(); len(key) != 16 || strings.Contains(key, "secret") {
+			t.Errorf("%s has the lock_key %q", span.Name, key)
+		}
+		if attrs["distlock.backend"].AsString() != "memory" {
+			t.Errorf("%s has the backend %q", span.Name, attrs["distlock.backend"].AsString())
+		}
+	}
+	if save.Parent.SpanID() != root.SpanContext().SpanID() || acquire.Parent.SpanID() != save.SpanContext.SpanID() ||
+		release.Parent.SpanID() != save.SpanContext.SpanID() {
+		t.Error("the spans are not nested as the calls are")
+	}
+	got := attributes(acquire)
+	if !got["acquired"].AsBool() || got["distlock.outcome"].AsString() != "acquired" || got["distlock.attempts"].AsInt64() != 1 ||
+		got["distlock.ttl_ms"].AsInt64() != 1000 || got["distlock.fence"].AsInt64() <= 0 || got["distlock.handoff"].AsString() != "none" ||
+		got["distlock.wait_ms"].Type() != attribute.FLOAT64 {
+		t.Errorf("distlock.acquire has %v", acquire.Attributes)
+	}
+	if f := attributes(release)["distlock.fence"]; f != got["distlock.fence"] {
+		t.Errorf("distlock.release has the fence %v", f)
+	}
+}
+
+func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
+	s := newSetup(t)
+	ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
+	lease, err := s.locker.Acquire(ctx, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.spans.Reset()
+	if _, err := s.locker.TryAcquire(t.Context(), session); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Fatalf("TryAcquire: %v", err)
+	}
+	span := s.span(t, "distlock.acquire")
+	attrs := attributes(span)
+	if span.Status.Code != codes.Unset || len(span.Events) != 0 || attrs["acquired"].AsBool() || attrs["distlock.outcome"].AsString() != "busy" {
+		t.Errorf("status %v, events %v, attributes %v", span.Status, span.Events, span.Attributes)
+	}
+	if len(span.Links) != 1 || span.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() ||
+		span.Links[0].SpanContext.TraceID() != holder.SpanContext().TraceID() {
+		t.Errorf("links %v, want the turn in front", span.Links)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAcquire_withoutASpanAroundItShowsItself(t *testing.T) {
+	s := newSetup(t)
+	if _, err := s.locker.Acquire(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	first := s.span(t, "distlock.acquire")
+	s.spans.Reset()
+	_, _ = s.locker.TryAcquire(t.Context(), session)
+	if links := s.span(t, "distlock.acquire").Links; len(links) != 1 || links[0].SpanContext.SpanID() != first.SpanContext.SpanID() {
+		t.Errorf("links %v, want the first acquire", links)
+	}
+}
+
+func TestFailure_setsStatusAndRecordsTheError(t *testing.T) {
+	s := newSetup(t)
+	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+	if err := s.memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Fatalf("Save: %v", err)
+	}
+	for _, name := range []string{"distlock.acquire", "lockedmemory.save"} {
+		span := s.span(t, name)
+		if span.Status.Code != codes.Error || !strings.Contains(span.Status.Description, "broken") ||
+			len(span.Events) != 1 || attributes(span)["distlock.outcome"].AsString() != "unavailable" {
+			t.Errorf("%s: status %v, events %v, attributes %v", name, span.Status, span.Events, span.Attributes)
+		}
+	}
+}
+
+// An inner memory may name the session in its errors; spans do not.
+func TestFailure_ofTheInnerMemoryDoesNotShowTheKey(t *testing.T) {
+	s := newSetup(t)
+	s.inner.fail = fmt.Errorf("no table for %s", session)
+	if err := s.memory.Save(t.Context(), "q", "a"); err != s.inner.fail {
+		t.Fatalf("Save: %v", err)
+	}
+	text := fmt.Sprintf("%+v", s.spans.GetSpans())
+	if strings.Contains(text, session) {
+		t.Errorf("the key is in %s", text)
+	}
+	if span := s.span(t, "lockedmemory.save"); span.Status.Code != codes.Error || !strings.Contains(span.Status.Description, "no table for") {
+		t.Errorf("status %v", span.Status)
+	}
+}
+
+func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
+	s := newSetup(t)
+	ctx, turn := s.tracer.Start(t.Context(), "turn")
+	lease, err := s.locker.Acquire(ctx, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+	<-lease.Context().Done()
+	if err := s.locker.Close(t.Context()); err != nil { // the event is reported by then
+		t.Fatal(err)
+	}
+	turn.End()
+	events := s.span(t, "turn").Events
+	if len(events) != 1 || events[0].Name != "distlock.lost" {
+		t.Errorf("events %v", events)
+	}
+}
+
+func TestWithKeyAttribute(t *testing.T) {
+	for mode, want := range map[tracing.KeyMode]string{
+		tracing.KeyRaw: session, tracing.KeyNone: "", tracing.KeyHashed: "8b24f1a166ac8c39",
+	} {
+		s := newSetup(t, tracing.WithKeyAttribute(mode))
+		if err := s.memory.Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, there := attributes(s.span(t, "lockedmemory.clear"))["lock_key"]
+		if there != (want != "") || there && got.AsString() != want {
+			t.Errorf("%s: lock_key %q, want %q", mode, got.AsString(), want)
+		}
+	}
+}
+
+func TestNew_refusesOptionsOutOfRange(t *testing.T) {
+	for name, option := range map[string]tracing.Option{
+		"unknown key mode": tracing.WithKeyAttribute("plain"),
+		"nil provider":     tracing.WithTracerProvider(nil),
+	} {
+		if tr, err := tracing.New(option); tr != nil || !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("%s: %v, %v, want ErrInvalidOption", name, tr, err)
+		}
+	}
+	if _, err := tracing.New(); err != nil {
+		t.Errorf("no options: %v", err)
+	}
+}
