@@ -1,0 +1,174 @@
+// Command agent lets several instances of an AI agent, each a process, work on the same conversations: first without a
+// lock, then with one. usage.txt, which -h prints, says more. How the lock is used is in agent.go.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/examples/agent/internal/history"
+	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/report"
+	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+)
+
+//go:embed usage.txt
+var usage string
+
+// config is what the instances are told. Run begins the name of every key in Redis.
+type config struct {
+	Redis, Run                 string
+	Instances, Sessions, Turns int
+	Locked                     bool
+}
+
+func (c config) historyKey(session int) string {
+	return fmt.Sprintf("%s:history:%d:locked=%t", c.Run, session, c.Locked)
+}
+
+func main() {
+	instances.Serve(runAgent)
+
+	cfg, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(usage)
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "agent: %v\nFor help: go run ./examples/agent -h\n", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	err = compare(ctx, cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (cfg config, err error) {
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&cfg.Redis, "lock", "", "")
+	flags.IntVar(&cfg.Instances, "instances", 4, "")
+	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
+	flags.IntVar(&cfg.Turns, "turns", 120, "")
+	otlp := flags.String("otlp", "", "")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	endpoint, err := url.Parse(*otlp)
+	switch {
+	case flags.NArg() > 0:
+		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	case cfg.Instances < 1 || cfg.Instances > 64 || cfg.Sessions < 1 || cfg.Turns < 1:
+		return cfg, errors.New("-instances must be 1 to 64, -sessions and -turns at least 1")
+	case *otlp != "" && (err != nil || endpoint.Host == "" || !strings.HasPrefix(endpoint.Scheme, "http")):
+		return cfg, fmt.Errorf("-otlp is %q, but must be a URL such as http://localhost:4318", *otlp)
+	case strings.HasPrefix(cfg.Redis, "mem:"):
+		return cfg, errors.New("-lock mem:// cannot work: its locks live in one process, and this program starts several")
+	case cfg.Redis != "":
+		locker, err := lockurl.Open(context.Background(), cfg.Redis, nil) // checks the URL, but does not connect yet
+		if err != nil {
+			return cfg, fmt.Errorf("-lock: %w", err)
+		}
+		defer locker.Close(context.Background())
+	}
+	if *otlp != "" { // for the instances, which inherit it
+		err = os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.JoinPath("v1/traces").String())
+	}
+	return cfg, err
+}
+
+// compare has all messages answered, without and with the lock. It fails if the lock broke its promise.
+func compare(ctx context.Context, cfg config) (err error) {
+	if cfg.Redis == "" {
+		server, err := miniredis.Run()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		server.ClockTTL(true) // or no lock would ever expire
+		cfg.Redis = "redis://" + server.Addr()
+	}
+	cfg.Run = "agent-" + rand.Text()
+	client, err := connect(ctx, cfg.Redis)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	defer func() { err = errors.Join(err, removeKeys(context.WithoutCancel(ctx), client, cfg.Run)) }()
+	var results [2]*report.Result
+	for i, locked := range []bool{false, true} {
+		cfg.Locked = locked
+		if results[i], err = run(ctx, cfg, client); err != nil {
+			return err
+		}
+	}
+	title := fmt.Sprintf("%d conversations of %d messages, answered by %d instances", cfg.Sessions, cfg.Turns, cfg.Instances)
+	return report.Print(os.Stdout, title, results[0], results[1])
+}
+
+// run has all messages answered by instances, and judges what then stands in Redis.
+func run(ctx context.Context, cfg config, client *redis.Client) (*report.Result, error) {
+	title := map[bool]string{false: "without lock", true: "with lock"}[cfg.Locked]
+	answered := report.Progress(title, cfg.Sessions*(cfg.Turns+(cfg.Turns+4)/5))
+	r, start := &report.Result{}, time.Now()
+	err := instances.Run(ctx, cfg.Instances, cfg, func(s spans.Span) {
+		r.Spans = append(r.Spans, s)
+		if s.Name == "agent.turn" {
+			answered()
+		}
+	})
+	r.Took = time.Since(start)
+	for session := 0; session < cfg.Sessions && err == nil; session++ {
+		var messages []history.Message
+		messages, err = history.New(client, cfg.historyKey(session)).Load(ctx, "")
+		r.Judge(messages, cfg.Turns)
+	}
+	return r, err
+}
+
+func connect(ctx context.Context, url string) (*redis.Client, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	logging.Disable() // go-redis would say on stderr what its calls return as well
+	client := redis.NewClient(options)
+	if err := client.Ping(ctx).Err(); err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("no answer from Redis at %s: %w", options.Addr, err)
+	}
+	return client, nil
+}
+
+// removeKeys removes what a run has written: histories, locks and their counters.
+func removeKeys(ctx context.Context, client *redis.Client, run string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	keys := client.Scan(ctx, 0, run+":*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := client.Del(ctx, keys.Val()).Err(); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}

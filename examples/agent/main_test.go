@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// asProgram makes the test binary the program, so that what is tested is built with the race detector, too.
+const asProgram = "BELUGALOCK_EXAMPLE_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.WaitDelay = 5 * time.Second
+	// The race detector lets every process sleep for a second before it ends, unless told not to.
+	cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("exit code %d\nstdout:\n%s\nstderr:\n%s", cmd.ProcessState.ExitCode(), &stdout, &stderr)
+		}
+	})
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// row returns the numbers in a row of the table: without and with the lock.
+func (o outcome) row(t *testing.T, title string) (without, with int) {
+	t.Helper()
+	m := regexp.MustCompile(`│ ` + regexp.QuoteMeta(title) + `[^│]*│ *(\d+) │ *(\d+) │`).FindStringSubmatch(o.stdout)
+	if m == nil {
+		t.Fatalf("the table has no row %q", title)
+	}
+	without, _ = strconv.Atoi(m[1])
+	with, _ = strconv.Atoi(m[2])
+	return without, with
+}
+
+// checkReport is what every good run shows.
+func checkReport(t *testing.T, got outcome, messages int) {
+	t.Helper()
+	if got.code != 0 {
+		t.Fatalf("the exit code is %d, want 0", got.code)
+	}
+	if without, with := got.row(t, "messages of users"); without != messages || with != messages {
+		t.Errorf("%d and %d messages, want %d in both runs", without, with, messages)
+	}
+	damage := 0
+	for _, title := range []string{"lost", "torn", "stale", "doubled"} {
+		without, with := got.row(t, title)
+		damage += without
+		if with != 0 {
+			t.Errorf("with the lock %d messages are %s", with, title)
+		}
+	}
+	if damage == 0 {
+		t.Error("without the lock nothing went wrong")
+	}
+	for _, want := range []string{
+		"wait for the lock, median", "lockedmemory.turn", "distlock.acquire", "load ", "model ", "lockedmemory.save",
+		"distlock.release", "░",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("the report does not show %q", want)
+		}
+	}
+	for _, line := range strings.Split(got.stdout, "\n") {
+		if n := len([]rune(line)); n > 100 {
+			t.Errorf("a line has %d columns, at most 100 are allowed: %s", n, line)
+		}
+	}
+}
+
+func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
+	t.Parallel()
+	got := finish(t, program(t))
+	checkReport(t, got, 3*120)
+	for _, want := range []string{"without lock: 432 messages\n", "with lock: 432 messages\n"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("stderr does not say %q", want)
+		}
+	}
+}
+
+func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	checkReport(t, finish(t, program(t, "-lock", server.URL(), "-turns", "40", "-sessions", "2")), 2*40)
+	if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
+		t.Errorf("keys are left: %q, error %v", keys, err)
+	}
+}
+
+func TestAgent_usage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"help":                 {[]string{"-h"}, 0, "-otlp http://localhost:4318"},
+		"unknown flag":         {[]string{"-chaos"}, 2, "flag provided but not defined: -chaos"},
+		"an argument":          {[]string{"redis://localhost"}, 2, `"redis://localhost" is not a flag`},
+		"not a number":         {[]string{"-turns", "many"}, 2, `invalid value "many" for flag -turns`},
+		"no instance":          {[]string{"-instances", "0"}, 2, "-instances must be 1 to 64"},
+		"too many instances":   {[]string{"-instances", "65"}, 2, "-instances must be 1 to 64"},
+		"no session":           {[]string{"-sessions", "0"}, 2, "-sessions and -turns at least 1"},
+		"no turn":              {[]string{"-turns", "-1"}, 2, "-sessions and -turns at least 1"},
+		"locks of one process": {[]string{"-lock", "mem://"}, 2, "its locks live in one process"},
+		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
+		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
+		"bad endpoint":         {[]string{"-otlp", "localhost:4318"}, 2, "-otlp is \"localhost:4318\", but must be a URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := finish(t, program(t, test.args...))
+			text := got.stderr
+			if test.code == 0 {
+				text = got.stdout
+			}
+			if got.code != test.code || !strings.Contains(text, test.want) {
+				t.Errorf("exit code %d, want %d and the text %q", got.code, test.code, test.want)
+			}
+		})
+	}
+}
+
+func TestAgent_helpNamesEveryFlag(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-otlp ENDPOINT", "(default 120)", "Exit codes"} {
+		if !strings.Contains(usage, flag) {
+			t.Errorf("the help does not say %q", flag)
+		}
+	}
+}
+
+func TestAgent_saysThatRedisCannotBeReached(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	address := server.Listener.Addr().String()
+	server.Close() // nobody listens there now
+	got := finish(t, program(t, "-lock", "redis://"+address))
+	if got.code != 1 || !strings.Contains(got.stderr, "no answer from Redis at "+address) || !strings.Contains(got.stderr, "refused") {
+		t.Errorf("exit code %d, want 1 and the cause", got.code)
+	}
+	if n := strings.Count(got.stderr, "\n"); n != 1 {
+		t.Errorf("stderr has %d lines, want one", n)
+	}
+}
+
+func TestAgent_saysThatRedisWentAway(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	cmd := program(t, "-lock", server.URL(), "-turns", "10000")
+	time.AfterFunc(time.Second, server.Kill)
+	if got := finish(t, cmd); got.code != 1 || !strings.Contains(got.stderr, "agent: instance-") || !strings.Contains(got.stderr, "refused") {
+		t.Errorf("exit code %d, want 1 and the cause", got.code)
+	}
+}
+
+func TestAgent_oneInstanceAloneDoesNoDamage(t *testing.T) {
+	t.Parallel()
+	got := finish(t, program(t, "-instances", "1", "-turns", "10", "-sessions", "1"))
+	if got.code != 0 || !strings.Contains(got.stdout, "Without the lock nothing went wrong this time") ||
+		!strings.Contains(got.stdout, "No turn had to wait") {
+		t.Errorf("exit code %d, want 0 and a word about the missing damage", got.code)
+	}
+}
+
+// spanStore is an OpenTelemetry collector.
+type spanStore struct {
+	mu    sync.Mutex
+	spans []stored
+}
+
+type stored struct {
+	*tracepb.Span
+	service, instance string
+	locked            bool
+}
+
+func (c *spanStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(body, &request)
+	}
+	if err != nil || r.URL.Path != "/v1/traces" {
+		http.Error(w, "not a trace", http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range request.ResourceSpans {
+		var about stored
+		for _, attribute := range resource.Resource.Attributes {
+			switch attribute.Key {
+			case "service.name":
+				about.service = attribute.Value.GetStringValue()
+			case "service.instance.id":
+				about.instance = attribute.Value.GetStringValue()
+			case "agent.locked":
+				about.locked = attribute.Value.GetBoolValue()
+			}
+		}
+		for _, scope := range resource.ScopeSpans {
+			for _, span := range scope.Spans {
+				about.Span = span
+				c.spans = append(c.spans, about)
+			}
+		}
+	}
+}
+
+func TestAgent_sendsSpansToACollector(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(cmd *exec.Cmd, url string){
+		"-otlp":                       func(cmd *exec.Cmd, url string) { cmd.Args = append(cmd.Args, "-otlp", url) },
+		"OTEL_EXPORTER_OTLP_ENDPOINT": func(cmd *exec.Cmd, url string) { cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+url) },
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": func(cmd *exec.Cmd, url string) {
+			cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+url+"/v1/traces")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var store spanStore
+			server := httptest.NewServer(&store)
+			defer server.Close()
+			cmd := program(t, "-turns", "10", "-sessions", "1")
+			configure(cmd, server.URL)
+			if got := finish(t, cmd); got.code != 0 {
+				t.Fatalf("exit code %d", got.code)
+			}
+			store.check(t, 10+2)
+		})
+	}
+}
+
+// check looks at the spans of the run with the lock.
+func (c *spanStore) check(t *testing.T, deliveries int) {
+	t.Helper()
+	traces, turns := map[string]map[string]stored{}, map[string]bool{}
+	for _, s := range c.spans {
+		if s.service != "belugalock-agent" || !strings.HasPrefix(s.instance, "instance-") {
+			t.Fatalf("a span comes from %q, %q", s.service, s.instance)
+		}
+		if !s.locked {
+			continue
+		}
+		trace := string(s.TraceId)
+		if traces[trace] == nil {
+			traces[trace] = map[string]stored{}
+		}
+		traces[trace][s.Name] = s
+		turns[string(s.SpanId)] = s.Name == "lockedmemory.turn"
+	}
+	if len(traces) != deliveries {
+		t.Errorf("%d traces of the run with the lock, want one for each of %d turns", len(traces), deliveries)
+	}
+	links := 0
+	for _, trace := range traces {
+		for _, name := range []string{"agent.turn", "lockedmemory.turn", "distlock.acquire", "load", "distlock.release"} {
+			if trace[name].Span == nil {
+				t.Errorf("a trace has no span %s", name)
+				return
+			}
+		}
+		if string(trace["lockedmemory.turn"].ParentSpanId) != string(trace["agent.turn"].SpanId) {
+			t.Error("lockedmemory.turn is not part of agent.turn")
+		}
+		for _, name := range []string{"distlock.acquire", "load", "model", "lockedmemory.save", "distlock.release"} {
+			if s := trace[name]; s.Span != nil && string(s.ParentSpanId) != string(trace["lockedmemory.turn"].SpanId) {
+				t.Errorf("%s is not part of lockedmemory.turn", name)
+			}
+		}
+		for _, link := range trace["distlock.acquire"].Links {
+			links++
+			if !turns[string(link.SpanId)] || string(link.TraceId) == string(trace["distlock.acquire"].TraceId) {
+				t.Error("a link does not lead to another turn")
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no turn is linked to the one it waited for")
+	}
+}
+
+func TestAgent_saysThatTheCollectorCannotBeReached(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	server.Close()
+	got := finish(t, program(t, "-turns", "5", "-otlp", server.URL))
+	if got.code != 1 || !strings.Contains(got.stderr, server.Listener.Addr().String()) || !strings.Contains(got.stderr, "refused") {
+		t.Errorf("exit code %d, want 1 and the cause", got.code)
+	}
+}
+
+// Not parallel: it looks for goroutines, and sets the environment that instances inherit.
+func TestCompare_leavesNoGoroutineBehind(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Setenv(asProgram, "yes")
+	cfg, err := parse([]string{"-turns", "5", "-instances", "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compare(context.Background(), cfg); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if err := compare(ctx, cfg); err == nil || err.Error() != "interrupted" {
+		t.Errorf("the error after ctx has ended is %v, want that it was interrupted", err)
+	}
+}

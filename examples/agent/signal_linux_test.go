@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// living returns the processes of a process group, without those that have ended and wait to be reaped.
+func living(t *testing.T, group int) (pids []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		var state string
+		var parent, pgrp int
+		fields := string(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if _, err := fmt.Sscan(fields, &state, &parent, &pgrp); err == nil && pgrp == group && state != "Z" && state != "X" {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}
+
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		signal syscall.Signal
+		all    bool // as a terminal does, not to the program alone
+		clean  bool
+	}{
+		"Ctrl-C":                      {syscall.SIGINT, true, true},
+		"SIGINT to the program":       {syscall.SIGINT, false, true},
+		"SIGTERM to the program":      {syscall.SIGTERM, false, true},
+		"SIGTERM to all processes":    {syscall.SIGTERM, true, true},
+		"the program is killed alone": {syscall.SIGKILL, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testservers.StartRedis(t)
+			cmd := program(t, "-lock", server.URL(), "-turns", "10000")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			group := cmd.Process.Pid
+			t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
+			within(t, 20*time.Second, "four instances work", func() bool {
+				keys, _ := server.Do("KEYS", "agent-*")
+				return len(living(t, group)) == 5 && keys != ""
+			})
+
+			target := group
+			if test.all {
+				target = -group
+			}
+			start := time.Now()
+			if err := syscall.Kill(target, test.signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			within(t, 3*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("the end took %s", took)
+			}
+			if !test.clean {
+				return
+			}
+			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "agent: interrupted\n") {
+				t.Errorf("exit code %d, want 1 and a word about it on stderr:\n%s", code, &stderr)
+			}
+			if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
+				t.Errorf("keys are left: %q, error %v", keys, err)
+			}
+		})
+	}
+}

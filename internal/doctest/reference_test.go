@@ -1,0 +1,180 @@
+package doctest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+func TestGuide_distlockOptions(t *testing.T) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	inForce := locker.Options()
+	var want [][]string
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(inForce)) {
+		value := reflect.ValueOf(inForce).FieldByIndex(field.Index)
+		if field.Type.Kind() == reflect.Struct {
+			for _, inner := range reflect.VisibleFields(field.Type) {
+				want = append(want, []string{field.Name + "." + inner.Name, shown(value.FieldByIndex(inner.Index))})
+			}
+			continue
+		}
+		text := shown(value)
+		host, _ := os.Hostname()
+		switch {
+		case field.Name == "RenewEvery" && inForce.RenewEvery == inForce.TTL/3:
+			text = "TTL/3"
+		case field.Name == "Holder" && text == fmt.Sprintf("%s:%d", host, os.Getpid()):
+			text = "host:pid"
+		case field.Name == "Observer": // one that does nothing stands in for nobody
+			text = "none"
+		case field.Name == "Logger" && inForce.Logger == slog.Default():
+			text = "slog.Default()"
+		}
+		want = append(want, []string{field.Name, text})
+	}
+	sameRows(t, "### distlock.Options", want)
+}
+
+func TestGuide_limitsOfDistlockOptions(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		says            string // in the row of the table
+		field           string
+		allowed, beyond distlock.Options
+	}{
+		{"At most 128 bytes", "Namespace", distlock.Options{Namespace: strings.Repeat("n", 128)}, distlock.Options{Namespace: strings.Repeat("n", 129)}},
+		{"no braces", "Namespace", distlock.Options{Namespace: "n"}, distlock.Options{Namespace: "n}"}},
+		{"At least 100 ms", "TTL", distlock.Options{TTL: 100 * ms}, distlock.Options{TTL: 99 * ms}},
+		{"At least 1 ms", "Retry.Min", distlock.Options{Retry: distlock.Retry{Min: ms}}, distlock.Options{Retry: distlock.Retry{Min: ms - 1}}},
+		{"not below `Retry.Min`", "Retry.Max", distlock.Options{Retry: distlock.Retry{Min: ms, Max: ms}}, distlock.Options{Retry: distlock.Retry{Min: 2 * ms, Max: ms}}},
+		{"At least 10 ms", "RenewEvery", distlock.Options{RenewEvery: 10 * ms}, distlock.Options{RenewEvery: 9 * ms}},
+		{"below `TTL`", "RenewEvery", distlock.Options{RenewEvery: 99 * ms, TTL: 100 * ms}, distlock.Options{RenewEvery: 100 * ms, TTL: 100 * ms}},
+		{"Not negative", "MaxHold", distlock.Options{MaxHold: 1}, distlock.Options{MaxHold: -1}},
+		{"At most 256 bytes", "Holder", distlock.Options{Holder: strings.Repeat("h", 256)}, distlock.Options{Holder: strings.Repeat("h", 257)}},
+	} {
+		rows := readPage(t, "docs/guide.md").table(t, "### distlock.Options")
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
+			t.Errorf("the row of %s does not say %q", c.field, c.says)
+		}
+		if _, err := memlock.New(&c.allowed); err != nil {
+			t.Errorf("%s, %s: %v", c.field, c.says, err)
+		}
+		if _, err := memlock.New(&c.beyond); err == nil {
+			t.Errorf("%s, %s: more is allowed", c.field, c.says)
+		}
+	}
+}
+
+func TestGuide_lockedmemoryOptions(t *testing.T) {
+	var want [][]string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockedmemory.Options]()) {
+		want = append(want, []string{field.Name, shown(reflect.Zero(field.Type))})
+	}
+	sameRows(t, "### lockedmemory.Options", want)
+}
+
+func TestGuide_tracingOptions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "tracing", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	var names []string
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			f, ok := declaration.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
+				continue
+			}
+			if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); ok && result.Name == "Option" {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	var documented []string
+	for _, row := range readPage(t, "docs/guide.md").table(t, "### Options of tracing.New") {
+		documented = append(documented, row[0])
+		if row[0] != "WithKeyAttribute" {
+			continue
+		}
+		if row[1] != string(tracing.KeyHashed) {
+			t.Errorf("the default of WithKeyAttribute is %q", tracing.KeyHashed)
+		}
+		for _, mode := range []tracing.KeyMode{tracing.KeyHashed, tracing.KeyRaw, tracing.KeyNone} {
+			if !strings.Contains(row[2], "`"+string(mode)+"`") {
+				t.Errorf("the mode %q is not in the table", mode)
+			}
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(documented)
+	if !slices.Equal(names, documented) {
+		t.Errorf("tracing has %q, the table %q", names, documented)
+	}
+}
+
+func TestGuide_lockURLs(t *testing.T) {
+	_, err := lockurl.Open(t.Context(), "nowhere://", nil)
+	if err == nil {
+		t.Fatal("an unknown scheme was accepted")
+	}
+	_, known, _ := strings.Cut(err.Error(), "write one of ")
+	var schemes []string
+	for _, row := range readPage(t, "docs/guide.md").table(t, "### URLs of lockurl.Open") {
+		locker, err := lockurl.Open(t.Context(), row[0], nil)
+		if err != nil {
+			t.Errorf("%s: %v", row[0], err)
+			continue
+		}
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("%s: %v", row[0], err)
+		}
+		scheme, _, _ := strings.Cut(row[0], "://")
+		schemes = append(schemes, scheme+"://")
+	}
+	if got := strings.Join(schemes, " "); got != known {
+		t.Errorf("the table has %s, lockurl knows %s", got, known)
+	}
+}
+
+// sameRows compares the first two columns of a table, name and default, with those of the code, in order.
+func sameRows(t *testing.T, heading string, want [][]string) {
+	t.Helper()
+	var got [][]string
+	for _, row := range readPage(t, "docs/guide.md").table(t, heading) {
+		got = append(got, row[:2])
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: the table has\n%q\nthe code\n%q", heading, got, want)
+	}
+}
+
+// shown is how a table shows a default.
+func shown(value reflect.Value) string {
+	if value.IsZero() {
+		return "none"
+	}
+	return fmt.Sprint(value.Interface())
+}
