@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -103,6 +104,45 @@ func TestClose_duringDoIsReported(t *testing.T) {
 		})
 		if !errors.Is(err, distlock.ErrClosed) {
 			t.Errorf("Do: %v, want ErrClosed", err)
+		}
+	})
+}
+
+// readyService lets the Locker make its calls in the caller's goroutine.
+type readyService struct{ *drivertest.Faults }
+
+func (readyService) Ready() bool { return true }
+
+func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, err := distlock.New(readyService{s.Faults}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{HoldAfter: answer}
+			}
+			return drivertest.Fault{}
+		})
+		acquired := make(chan error)
+		go func() { acquired <- second(l.Acquire(t.Context(), key)) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- l.Close(t.Context()) }()
+		synctest.Wait()
+		close(answer)
+		if err := <-acquired; !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("Acquire: %v, want ErrClosed", err)
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
 		}
 	})
 }

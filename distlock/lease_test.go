@@ -139,6 +139,30 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 	})
 }
 
+func TestLease_N_renewalCountsFromTheSending(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		var sent time.Time
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Extend && c.N == 0:
+				sent = time.Now()
+				answer := make(chan struct{})
+				time.AfterFunc(ttl/2, func() { close(answer) })
+				return drivertest.Fault{HoldAfter: answer}
+			case c.Op == drivertest.Acquire:
+				return drivertest.Fault{}
+			}
+			return drivertest.Fault{Before: errBroken}
+		})
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		<-lease.Context().Done()
+		if trusted := time.Since(sent); trusted <= ttl/2 || trusted >= ttl {
+			t.Errorf("trusted for %s after the renewal was sent, with a TTL of %s", trusted, ttl)
+		}
+	})
+}
+
 func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

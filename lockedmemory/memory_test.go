@@ -421,12 +421,15 @@ func TestSession_mustBeKnown(t *testing.T) {
 	}
 	defer locker.Close(t.Context())
 	inner := &history{}
-	for name, key := range map[string]lockedmemory.KeyFunc{
-		"empty": lockedmemory.FixedKey(""),
-		"error": func(context.Context) (string, error) { return "", errInner },
-		"bad":   lockedmemory.FixedKey("a\x00b"),
+	for name, test := range map[string]struct {
+		key  lockedmemory.KeyFunc
+		want string
+	}{
+		"empty": {lockedmemory.FixedKey(""), "put its ID into the context"},
+		"error": {func(context.Context) (string, error) { return "", errInner }, errInner.Error()},
+		"bad":   {lockedmemory.FixedKey("a\x00b"), "control character"},
 	} {
-		m, err := lockedmemory.New(inner, locker, key, nil)
+		m, err := lockedmemory.New(inner, locker, test.key, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -435,8 +438,8 @@ func TestSession_mustBeKnown(t *testing.T) {
 			"Clear": m.Clear(t.Context()),
 			"Turn":  m.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }),
 		} {
-			if !errors.Is(err, distlock.ErrInvalidKey) {
-				t.Errorf("%s, %s: %v, want ErrInvalidKey", name, call, err)
+			if !errors.Is(err, distlock.ErrInvalidKey) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, %s: %v, want ErrInvalidKey that says %q", name, call, err, test.want)
 			}
 		}
 	}

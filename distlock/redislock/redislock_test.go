@@ -151,6 +151,9 @@ func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
 			if !errors.Is(err, driver.ErrForeign) || ctx.Err() != nil {
 				t.Errorf("Acquire: %v", err)
 			}
+			if err := l.Close(t.Context()); err != nil { // what goes on in the background has ended then
+				t.Errorf("Close: %v", err)
+			}
 			if after := dump(t, client); !bytes.Equal(before, after) {
 				t.Errorf("changed from %q to %q", before, after)
 			}

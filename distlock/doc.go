@@ -1,0 +1,47 @@
+// Package distlock leases names, across the machines that share a lock service.
+//
+// A [Locker] works over one service: Redis (package redislock), or the memory of one process (package memlock). Its
+// leases exclude each other, are renewed while their holder lives, end by themselves when it dies, and tell
+// their holder when they are lost, before anybody else can have them:
+//
+//	err := locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
+//		return work(ctx) // ctx ends when the lease does
+//	})
+//
+// # What holds
+//
+// At most one lease on a name is alive at any time, as long as the service keeps a lock for its TTL and clocks run apart
+// by less than one percent. Where that fails (the service loses its data, a lock is removed by hand, a process is stopped
+// between a check and a write), two may work at once for a while. The fencing token of [Lease.Fence] rises with
+// every lease, so a store that compares tokens can still refuse the older writer.
+//
+// # The states of a lease
+//
+//	held → releasing → released     Release: guarded steps end, then the service is told
+//	held, releasing → lost          the deadline passed, or the service says that the lock is another's
+//
+// The deadline is what a lease's trust rests on. Each request that the service grants moves it to the moment the request
+// was sent, plus the TTL, less drift and margin (the service's TTL begins later, so it ends later). Nothing else moves it
+// forward; an Extend that shortens the lease moves it back before it is sent. When it passes, the lease is lost: a timer
+// sees to that, and every call that depends on the lease compares the clock by itself, because timers may be late.
+//
+// # How an acquisition can end
+//
+// An acquisition has an identity of its own, the owner, under which each of its requests may arrive any number of times.
+//
+//	the service's answer         the caller is there    the caller has left (ctx, Wait, Close)
+//	granted, in time             a lease                released and marked as cancelled, in the background
+//	granted, TTL nearly used up  released and marked, ErrUnavailable
+//	busy                         waits, or BusyError    nothing is left behind
+//	none, or an error            released and marked, ErrUnavailable, or the error of ctx
+//
+// Answer and departure can meet: exactly one of the two decides, and a lease is returned or undone, never both or neither.
+// The mark makes the service refuse copies of the request that arrive later. A lease whose request took so long that the
+// client may have sent it twice is marked when it is released.
+//
+// # Which goroutine asks
+//
+// Calls of the service run apart from the caller, who leaves as soon as its context ends; clients tend to sit in a read
+// long after. Only while the service answers within milliseconds, and the driver keeps deadlines, is the call made in the
+// caller's own goroutine, for 25 ms at most.
+package distlock

@@ -1,0 +1,20 @@
+package lockurl_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock/lockurl"
+)
+
+func ExampleOpen() {
+	ctx := context.Background()
+	locker, err := lockurl.Open(ctx, "mem://", nil) // or "redis://localhost:6379/0"
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close(ctx)
+	fmt.Println(locker.Backend())
+	// Output: memory
+}

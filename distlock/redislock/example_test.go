@@ -1,0 +1,28 @@
+package redislock_test
+
+import (
+	"context"
+	"log"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+)
+
+func ExampleNew() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	locker, err := redislock.New(client, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(ctx)
+
+	err = locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
+		return nil // alone with the conversation, on all machines
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}

@@ -1,0 +1,68 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// A server that stops answering in the middle of a call keeps nobody whose context ends, whether the client keeps
+// deadlines, so that calls are made in the caller's goroutine, or not.
+func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
+	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testservers.StartRedis(t)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: punctual})
+			defer client.Close()
+			l := newLocker(t, client, distlock.Options{})
+			lease, err := l.Acquire(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 5 { // the service is known to be quick
+				if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+					t.Fatal(err)
+				}
+			}
+			server.Pause()
+			for call, op := range map[string]func(context.Context) error{
+				"Acquire": func(ctx context.Context) error { _, err := l.Acquire(ctx, "another"); return err },
+				"Extend":  func(ctx context.Context) error { return lease.Extend(ctx, time.Minute) },
+				"Release": lease.Release,
+			} {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(10*time.Millisecond, cancel)
+				start := time.Now()
+				err := op(ctx)
+				late := time.Since(start) - 10*time.Millisecond
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", call, err)
+				}
+				if late > 50*time.Millisecond {
+					t.Errorf("%s returned %s late", call, late)
+				}
+			}
+			server.Resume()
+			deadline := time.Now().Add(5 * time.Second)
+			for _, name := range []string{key, "another"} {
+				for {
+					info, err := l.Inspect(t.Context(), name)
+					if err == nil && !info.Held {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("a lock was left behind: %+v, %v", info, err)
+					}
+					time.Sleep(5 * time.Millisecond) // a poll
+				}
+			}
+		})
+	}
+}
