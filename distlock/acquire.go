@@ -107,12 +107,15 @@ func acquireOutcome(err error, p patience) Outcome {
 
 // contend is the one place where a lock is waited for: it asks, sleeps and asks again. caller is the context that the
 // lease's own will be made from; ctx is the same with what the Observer added.
-func (l *Locker) contend(ctx, caller context.Context, op *Operation, p patience) (*Lease, error) {
+func (l *Locker) contend(ctx, caller context.Context, op *Operation, p patience) (lease *Lease, err error) {
 	if lease, ok := l.FromContext(ctx, op.Key); ok {
 		if err := lease.Err(); err != nil {
 			return nil, err
 		}
 		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
+	}
+	if ctx.Err() != nil {
+		return nil, failed("acquire", ctx, errLeft)
 	}
 	req := driver.AcquireRequest{
 		Name:     l.name(op.Key),
@@ -121,6 +124,12 @@ func (l *Locker) contend(ctx, caller context.Context, op *Operation, p patience)
 		Holder:   l.opts.Holder,
 		Metadata: op.Metadata,
 	}
+	doubt := false // whether a copy of a request may take effect later
+	defer func() {
+		if lease == nil && doubt {
+			l.background(func() { l.cleanUp(req) })
+		}
+	}()
 	start := time.Now()
 	var giveUp context.Context
 	stop := func() {}
@@ -134,9 +143,16 @@ func (l *Locker) contend(ctx, caller context.Context, op *Operation, p patience)
 	}
 	var blocked *BusyError
 	for {
-		lease, busy, err := l.attempt(ctx, until, caller, req, op)
+		lease, busy, inDoubt, err := l.attempt(ctx, until, caller, req, op)
+		doubt = doubt || inDoubt
 		switch {
 		case lease != nil:
+			lease.doubt = doubt
+			if !l.adopt(lease) {
+				doubt = true
+				return nil, ErrClosed
+			}
+			lease.start()
 			return lease, nil
 		case errors.Is(err, errLeft):
 			return nil, gaveUp(until(), ctx, blocked)
@@ -191,50 +207,42 @@ func gaveUp(giveUp, ctx context.Context, blocked *BusyError) error {
 	case errors.Is(cause, errWaited):
 		return blocked
 	default:
-		return fmt.Errorf("%w: %w", blocked, cause)
+		return fmt.Errorf("%w: %w", blocked, ended(ctx))
 	}
 }
 
-// attempt asks the lock service once. It returns a lease, or who holds the lock, or an error; errLeft if the context that
-// until makes ended before the answer came.
-func (l *Locker) attempt(ctx context.Context, until func() context.Context, caller context.Context, req driver.AcquireRequest, op *Operation) (*Lease, driver.State, error) {
+// attempt asks the lock service once. It returns a lease that nobody knows of yet, or who holds the lock, or an error; errLeft if the context that
+// until makes ended before the answer came. The bool says whether a copy of the request may take effect later.
+func (l *Locker) attempt(ctx context.Context, until func() context.Context, caller context.Context, req driver.AcquireRequest, op *Operation) (*Lease, driver.State, bool, error) {
 	op.Attempts++
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
 	start := time.Now()
 	reply, doubt, err := direct(ctx, until, l, req.TTL,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
-			if err != nil || reply.Outcome == driver.Granted {
+			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
 				l.cleanUp(req)
 			}
 		})
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, ErrClosed):
-		return nil, driver.State{}, err
+	case errors.Is(err, ErrClosed): // and so nothing was sent
+		return nil, driver.State{}, false, err
+	case errors.Is(err, errLeft):
+		return nil, driver.State{}, true, err
 	case err != nil:
-		if !errors.Is(err, driver.ErrForeign) {
-			l.background(func() { l.cleanUp(req) })
-		}
-		return nil, driver.State{}, unavailable("acquire", err)
+		return nil, driver.State{}, !errors.Is(err, driver.ErrForeign), unavailable("acquire", err)
 	case reply.Outcome == driver.Busy:
-		return nil, reply.State, nil
+		return nil, reply.State, doubt, nil
 	case reply.Outcome == driver.Void:
-		return nil, driver.State{}, unavailable("acquire", errors.New("the lock service has cancelled this acquisition: try again"))
+		return nil, driver.State{}, doubt, unavailable("acquire", errors.New("the lock service has cancelled this acquisition: try again"))
 	}
 
 	lease := newLease(l, caller, req, start, reply.Fence)
-	lease.doubt = doubt
 	if !time.Now().Before(lease.deadline) {
-		l.background(func() { l.cleanUp(req) })
-		return nil, driver.State{}, unavailable("acquire",
+		return nil, driver.State{}, true, unavailable("acquire",
 			fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s", time.Since(start).Round(time.Millisecond), req.TTL))
 	}
-	if !l.adopt(lease) {
-		l.background(func() { l.cleanUp(req) })
-		return nil, driver.State{}, ErrClosed
-	}
-	lease.start()
-	return lease, driver.State{}, nil
+	return lease, driver.State{}, doubt, nil
 }
 
 // undo gives back what an acquire with unknown outcome may have taken, or may still take: the service remembers the

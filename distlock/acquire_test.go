@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
@@ -357,3 +359,83 @@ func TestAcquire_badKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestAcquire_anEndedContextSendsNothing(t *testing.T) {
+	s := newService()
+	l := s.locker(t, distlock.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		if _, err := l.TryAcquire(ctx, key); !errors.Is(err, context.Canceled) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+	}
+	if n := s.Calls(drivertest.Acquire); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestAcquire_aCauseDoesNotHideTheContextsError(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		mustAcquire(t, s.locker(t, distlock.Options{}))
+		seen := &recorder{t: t}
+		l := s.locker(t, distlock.Options{Observer: seen, Wait: -1})
+		for _, cause := range []error{errWork, distlock.ErrLost} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			_, err := l.Acquire(ctx, key)
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), cause.Error()) || errors.Is(err, distlock.ErrLost) {
+				t.Errorf("Acquire: %v", err)
+			}
+			if got := seen.outcomes(); len(got) != 1 || got[0] != "distlock.acquire cancelled" {
+				t.Errorf("outcomes %q", got)
+			}
+		}
+	})
+}
+
+// punctual is a service whose calls keep deadlines: the first Acquire after stall hangs until its context ends.
+type punctual struct {
+	*spy
+	stall atomic.Bool
+}
+
+func (*punctual) Ready() bool { return true }
+
+func (p *punctual) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if p.stall.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return driver.AcquireReply{}, ctx.Err()
+	}
+	return p.spy.Acquire(ctx, req)
+}
+
+func TestAcquire_aStalledDirectCallIsMadeAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		p := &punctual{spy: s.spy}
+		l, err := distlock.New(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
+		p.stall.Store(true)
+		start := time.Now()
+		lease := mustAcquire(t, l)
+		if took := time.Since(start); took != 25*time.Millisecond {
+			t.Errorf("took %s", took)
+		}
+		mustRelease(t, lease)
+
+		mustRelease(t, mustAcquire(t, l))
+		p.stall.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		start = time.Now()
+		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Millisecond {
+			t.Errorf("Acquire: %v after %s", err, time.Since(start))
+		}
+	})
+}

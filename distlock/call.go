@@ -22,12 +22,20 @@ const (
 func direct[T any](ctx context.Context, until func() context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (value T, doubt bool, err error) {
 	start := time.Now()
 	if l.punctual != nil && l.quick.Load() && ctx.Err() == nil && l.punctual.Ready() {
-		deadline := start.Add(min(limit, patientFor))
-		value, err = call(deadlineContext{ctx, deadline})
-		if err == nil || ctx.Err() == nil && time.Now().Before(deadline) {
-			return value, time.Since(start) >= quickly, err
+		hurried, cancel := context.WithTimeout(ctx, min(limit, patientFor))
+		value, err = call(hurried)
+		tooLate := hurried.Err() != nil
+		cancel()
+		slow := tooLate || time.Since(start) >= quickly
+		if slow {
+			l.quick.Store(false)
 		}
-		l.quick.Store(false)
+		switch {
+		case err == nil || !tooLate:
+			return value, slow, err
+		case ctx.Err() != nil:
+			return value, true, errLeft
+		}
 		doubt = true
 		start = time.Now()
 	}
@@ -36,20 +44,6 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 	quick := time.Since(start) < quickly
 	l.quick.Store(err == nil && quick)
 	return value, doubt || !quick, err
-}
-
-// deadlineContext tells an earlier deadline than its parent, without a timer: those cost more than the rest of a call
-// when they make another thread look at its schedule.
-type deadlineContext struct {
-	context.Context
-	deadline time.Time
-}
-
-func (c deadlineContext) Deadline() (time.Time, bool) {
-	if earlier, ok := c.Context.Deadline(); ok && earlier.Before(c.deadline) {
-		return earlier, true
-	}
-	return c.deadline, true
 }
 
 // detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
@@ -103,9 +97,17 @@ func failed(operation string, ctx context.Context, err error) error {
 	case !errors.Is(err, errLeft):
 		return unavailable(operation, err)
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("distlock: %s: %w", operation, context.Cause(ctx))
+		return fmt.Errorf("distlock: %s: %w", operation, ended(ctx))
 	default:
 		// A deadline that passes without any answer says something about the service, not only about the caller.
-		return unavailable(operation, fmt.Errorf("%w: %w", errLeft, context.Cause(ctx)))
+		return unavailable(operation, fmt.Errorf("%w: %w", errLeft, ended(ctx)))
 	}
+}
+
+// ended is the error of an ended context. Its cause is text alone: it may be the loss of another lease.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w (%v)", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
@@ -143,6 +145,49 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 		}
 		if s.state(t).Held {
 			t.Error("the lock stands")
+		}
+	})
+}
+
+// closing notes calls that are under way when the driver is closed.
+type closing struct {
+	readyService
+	under  atomic.Int32
+	missed atomic.Int32
+}
+
+func (c *closing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	c.under.Add(1)
+	defer c.under.Add(-1)
+	return c.readyService.Release(ctx, req)
+}
+
+func (c *closing) Close() error {
+	c.missed.Store(c.under.Load())
+	return nil
+}
+
+func TestClose_waitsForAReleaseUnderWay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		d := &closing{readyService: readyService{s.Faults}}
+		l, err := distlock.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := mustAcquire(t, l)
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+		released := make(chan error)
+		go func() { released <- lease.Release(t.Context()) }()
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(answer) })
+		mustClose(t, l)
+		if err := <-released; err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if n := d.missed.Load(); n != 0 || s.state(t).Held {
+			t.Errorf("closed under %d calls; %+v", n, s.state(t))
 		}
 	})
 }

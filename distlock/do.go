@@ -63,14 +63,14 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.Err(); err != nil {
 		return err
 	}
-	if inGuard(ctx, le) {
+	if inGuard(ctx, le) && ctx.Err() == nil { // ended: the step is over, and this is a goroutine it has left behind
 		return le.verdict(fn(ctx))
 	}
 	guard := le.token(&le.guard)
 	select {
 	case guard <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: waiting for another step under the lease: %w", context.Cause(ctx))
+		return fmt.Errorf("distlock: waiting for another step under the lease: %w", ended(ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	}
@@ -113,7 +113,7 @@ func tainted(gone, err error) error {
 		return err
 	case err == nil:
 		return gone
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, gone), errors.Is(gone, ErrLost) && errors.Is(err, ErrLost):
 		return err // says so already
 	default:
 		return fmt.Errorf("%w: %w", gone, err)

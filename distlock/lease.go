@@ -204,12 +204,11 @@ func (le *Lease) beginExtend(ttl time.Duration) (start time.Time, shortens bool,
 	if le.capped {
 		return start, false, unavailable("extend", errCapped)
 	}
-	// The schedule pauses: a renewal sent now could reach the service before a shortening Extend, and its answer
-	// after it.
-	le.locker.renewals.remove(le)
 	start = time.Now()
 	if until := trustedUntil(start, ttl); until.Before(le.deadline) {
-		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease.
+		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
+		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
+		le.locker.renewals.remove(le)
 		le.deadline = until
 		le.epoch++
 		le.expiry.Reset(time.Until(until))
@@ -302,8 +301,9 @@ func (le *Lease) lossLocked(reason error) error {
 		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
 		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.fence, "held", age, "reason", reason)
 		if reason == errDeadline {
-			// The service may still keep the lock for a moment, or for longer if a renewal's answer was lost. It is worth
-			// one try, in vain if the service is down.
+			// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
+			// left the margin that it was promised, though.
+			time.Sleep(margin(le.ttl))
 			_ = l.undo(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl})
 		}
 	})

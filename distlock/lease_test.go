@@ -3,7 +3,10 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -498,4 +501,91 @@ func TestRenewals_goOutInBatches(t *testing.T) {
 			t.Errorf("%d exchanges for 100 renewals of %d leases", calls, n)
 		}
 	})
+}
+
+// blocked is a log that nobody reads.
+type blocked struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (blocked) Enabled(context.Context, slog.Level) bool { return true }
+func (b blocked) Handle(context.Context, slog.Record) error {
+	<-b.until
+	return nil
+}
+
+func TestLease_N_aBlockedLogDoesNotKeepTheHolderFromBeingTold(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		log := blocked{until: make(chan struct{})}
+		lease := mustAcquire(t, s.locker(t, distlock.Options{Logger: slog.New(log)}))
+		s.Inject(cutOff(errBroken))
+		start := time.Now()
+		<-lease.Context().Done()
+		if told := time.Since(start); told >= ttl {
+			t.Errorf("told after %s", told)
+		}
+		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Err: %v", err)
+		}
+		close(log.until)
+	})
+}
+
+func TestRelease_duringARenewalIsNoLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		seen := &recorder{t: t}
+		lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend {
+				return drivertest.Fault{HoldBefore: answer}
+			}
+			return drivertest.Fault{}
+		})
+		time.Sleep(ttl/3 + time.Millisecond)
+		mustRelease(t, lease)
+		close(answer)
+		synctest.Wait()
+		if got := seen.outcomes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, "lost") }) {
+			t.Errorf("operations %q", got)
+		}
+	})
+}
+
+func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
+	for name, fault := range map[string]error{"it works": nil, "it fails": errBroken} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+				answer := make(chan struct{})
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					return drivertest.Fault{HoldBefore: answer, Before: fault}
+				})
+				first, second := make(chan error), make(chan error)
+				go func() { first <- lease.Release(t.Context()) }()
+				synctest.Wait()
+				go func() { second <- lease.Release(t.Context()) }()
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := lease.Release(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnavailable) {
+					t.Errorf("a third, cancelled: %v", err)
+				}
+				close(answer)
+				for _, err := range []error{<-first, <-second} {
+					if errors.Is(err, distlock.ErrUnavailable) != (fault != nil) {
+						t.Errorf("Release: %v", err)
+					}
+				}
+				if n := s.Calls(drivertest.Release); n != 1 {
+					t.Errorf("%d requests", n)
+				}
+				s.Inject(nil)
+			})
+		})
+	}
 }

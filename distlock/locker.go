@@ -132,7 +132,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
-			context.Cause(ctx))
+			ended(ctx))
 	}
 }
 

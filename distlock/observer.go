@@ -79,7 +79,7 @@ func OutcomeOf(err error) Outcome {
 		return OutcomeUnavailable
 	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed):
 		return OutcomeCancelled
-	case errors.Is(err, ErrNotAcquired), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrNotAcquired):
 		return OutcomeTimeout
 	default:
 		return OutcomeFailed

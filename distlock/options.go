@@ -34,8 +34,8 @@ type Options struct {
 	Wait time.Duration
 	// Retry paces a waiting Acquire where the backend cannot notify.
 	Retry Retry
-	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms and below TTL; negative: no renewal, the lease
-	// ends with its TTL unless Extend is called.
+	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, and below TTL by enough for a renewal to
+	// succeed; negative: no renewal, the lease ends with its TTL unless Extend is called.
 	RenewEvery time.Duration
 	// MaxHold is the age past which a lease is not renewed any more, so that a holder that is stuck cannot keep it for
 	// ever. Default: none. The lease then ends at most one TTL later.
@@ -105,8 +105,8 @@ func (o *Options) validate() error {
 		return invalidOption("Namespace %q contains %s", o.Namespace, badText(o.Namespace))
 	case strings.ContainsAny(o.Namespace, "{}"):
 		return invalidOption("Namespace %q contains a brace: braces mark the part of a Redis key that is hashed, use another separator", o.Namespace)
-	case o.RenewEvery >= o.TTL:
-		return invalidOption("RenewEvery is %s, but must be below TTL, which is %s: leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL)
+	case o.RenewEvery >= o.TTL-drift(o.TTL)-margin(o.TTL):
+		return invalidOption("RenewEvery is %s, but must be below TTL, which is %s, by enough for a renewal to succeed: leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL)
 	case o.RenewEvery > 0 && o.RenewEvery < minRenewEvery:
 		return invalidOption("RenewEvery is %s, but must be at least %s: leave it 0 for a third of TTL", o.RenewEvery, minRenewEvery)
 	case o.MaxHold < 0:

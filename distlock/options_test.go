@@ -19,6 +19,7 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 		"negative TTL":         {distlock.Options{TTL: -1}, "at least 100ms"},
 		"RenewEvery = TTL":     {distlock.Options{TTL: time.Second, RenewEvery: time.Second}, "below TTL"},
 		"RenewEvery > TTL":     {distlock.Options{RenewEvery: time.Minute}, "below TTL"},
+		"RenewEvery near TTL":  {distlock.Options{RenewEvery: 29500 * time.Millisecond}, "below TTL"},
 		"tiny RenewEvery":      {distlock.Options{RenewEvery: time.Millisecond}, "at least 10ms"},
 		"negative MaxHold":     {distlock.Options{MaxHold: -1}, "not be negative"},
 		"Retry.Min":            {distlock.Options{Retry: distlock.Retry{Min: -1}}, "at least 1ms"},

@@ -44,13 +44,10 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	}
 	le.mu.Unlock()
 
-	var err error
-	if first {
-		le.drain(ctx)
-		err = le.finish(reason)
-	}
-	if err == nil {
-		err = le.remove(ctx)
+	err := ErrClosed
+	if le.locker.begin() { // before it is forgotten, so that Close waits for it
+		err = le.end(ctx, first, reason)
+		le.locker.end()
 	}
 
 	le.mu.Lock()
@@ -60,12 +57,23 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	return err
 }
 
+// end ends the lease on this side, if that has not been done, and in the service.
+func (le *Lease) end(ctx context.Context, first bool, reason error) error {
+	if first {
+		le.drain(ctx)
+		if err := le.finish(reason); err != nil {
+			return err
+		}
+	}
+	return le.remove(ctx)
+}
+
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	select {
 	case <-under:
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: release: another call is at it: %w", context.Cause(ctx))
+		return unavailable("release", fmt.Errorf("another call is at it: %w", ended(ctx)))
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -125,9 +133,9 @@ func (le *Lease) remove(ctx context.Context) error {
 
 	cancel := func() {}
 	defer func() { cancel() }()
-	until := func() context.Context {
-		ctx, cancel = lingering(ctx, releaseGrace)
-		return ctx
+	until := func() (lingers context.Context) {
+		lingers, cancel = lingering(ctx, releaseGrace)
+		return lingers
 	}
 	le.mu.Lock()
 	again := le.asked
@@ -166,7 +174,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	case errors.Is(err, ErrClosed):
 		op.Err = err
 	case errors.Is(err, errLeft):
-		op.Err = unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, context.Cause(ctx)))
+		op.Err = unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, ended(ctx)))
 	default:
 		op.Err = settle(reply, err)
 	}

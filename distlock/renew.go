@@ -3,7 +3,7 @@ package distlock
 import (
 	"container/heap"
 	"context"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,18 +119,18 @@ func (r *renewals) run() {
 	}
 }
 
-// ticket is one lease in a batch, as it was when it was taken out.
+// ticket is one lease in a batch.
 type ticket struct {
 	lease *Lease
-	turn  int
-	epoch int
+	turn  int // when it was taken out of the heap
+	epoch int // when its renewal was sent
 }
 
 // collect takes out what is due by now or soon after: a renewal that is a little early saves an exchange.
-func (r *renewals) collect(now time.Time) (batches [][]ticket, next time.Time, ok bool) {
+func (r *renewals) collect(now time.Time) (batches [][]*ticket, next time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var batch []ticket
+	var batch []*ticket
 	for len(r.due) > 0 {
 		le := r.due[0]
 		slack := le.period() / 8
@@ -141,7 +141,7 @@ func (r *renewals) collect(now time.Time) (batches [][]ticket, next time.Time, o
 			break
 		}
 		heap.Pop(&r.due)
-		batch = append(batch, ticket{lease: le, turn: le.renewal.turn})
+		batch = append(batch, &ticket{lease: le, turn: le.renewal.turn})
 		if len(batch) == maxBatch {
 			batches, batch = append(batches, batch), nil
 		}
@@ -159,17 +159,18 @@ func (r *renewals) collect(now time.Time) (batches [][]ticket, next time.Time, o
 
 // renew sends one batch. A batch that gets no answer within half a period is tried again, while there is time before the
 // deadline; its answer still counts if it comes.
-func (r *renewals) renew(batch []ticket) {
+func (r *renewals) renew(batch []*ticket) {
 	l := r.locker
+	batch = slices.DeleteFunc(batch, func(t *ticket) bool { return !r.valid(t) })
+	if len(batch) == 0 {
+		return
+	}
 	requests := make([]driver.ExtendRequest, len(batch))
 	operations := make([]*Operation, len(batch))
 	contexts := make([]context.Context, len(batch))
 	limit := batch[0].lease.period()
-	for i := range batch {
-		le := batch[i].lease
-		le.mu.Lock()
-		batch[i].epoch = le.epoch
-		le.mu.Unlock()
+	for i, t := range batch {
+		le := t.lease
 		requests[i] = driver.ExtendRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}
 		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.fence, Scheduled: true, Attempts: 1}
 		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
@@ -182,7 +183,7 @@ func (r *renewals) renew(batch []ticket) {
 		func(ctx context.Context) ([]driver.ExtendReply, error) { return l.driver.Extend(ctx, requests), nil },
 		func(replies []driver.ExtendReply, _ error) {
 			for i, t := range batch {
-				r.answered(t, start, replies[i])
+				_ = r.answered(t, start, replies[i])
 			}
 		})
 	if err != nil {
@@ -191,51 +192,62 @@ func (r *renewals) renew(batch []ticket) {
 			replies[i].Err = errLeft
 		}
 	}
+	failures := 0
 	for i, op := range operations {
-		switch {
-		case replies[i].Err != nil:
-			op.Err = unavailable("renew", replies[i].Err)
-		case !replies[i].Held:
-			op.Err = fmt.Errorf("%w: %w", ErrLost, errNotMine)
-		}
+		op.Err = r.answered(batch[i], start, replies[i])
 		op.Outcome = OutcomeOf(op.Err)
 		l.opts.Observer.End(contexts[i], op)
-		r.answered(batch[i], start, replies[i])
+		if op.Outcome == OutcomeUnavailable {
+			failures, err = failures+1, op.Err
+		}
+	}
+	if failures > 0 { // said once, and without any lock: a log may block
+		l.opts.Logger.Warn("distlock: renewals failed; they are tried again before the leases' deadlines",
+			"namespace", l.opts.Namespace, "leases", failures, "error", err)
 	}
 }
 
-// answered applies the outcome of one renewal that was sent at start. It may come late, after the schedule has gone on
-// without it.
-func (r *renewals) answered(t ticket, start time.Time, reply driver.ExtendReply) {
+// valid prepares a ticket just before its renewal is sent: a lease may have been released or shortened since it was
+// taken out.
+func (r *renewals) valid(t *ticket) bool {
+	t.lease.mu.Lock()
+	defer t.lease.mu.Unlock()
+	t.epoch = t.lease.epoch
+	return r.waitsFor(t)
+}
+
+// answered applies the outcome of one renewal that was sent at start, and returns it as an error. It may come late, after
+// the schedule has gone on without it, or the lease has been released: then it is of no account.
+func (r *renewals) answered(t *ticket, start time.Time, reply driver.ExtendReply) error {
 	le := t.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if le.state == released || le.state == lost {
-		return
-	}
 	switch {
+	case le.state == released:
+		return nil
+	case le.state == lost:
+		return le.ended
 	case reply.Err != nil:
 		if r.waitsFor(t) {
 			left := time.Until(le.deadline)
-			r.locker.opts.Logger.Warn("distlock: a renewal failed; it is tried again before the lease's deadline",
-				"namespace", le.name.Namespace, "fence", le.fence, "left", left, "error", reply.Err)
 			r.add(le, time.Now().Add(max(min(le.period(), left)/4, time.Millisecond)))
 		}
+		return unavailable("renew", reply.Err)
 	case !reply.Held: // final, however late it comes
-		le.lossLocked(errNotMine)
-	default:
-		if t.epoch == le.epoch { // ⚑ a shortening Extend that was sent since may have followed it
-			le.trustLocked(start, le.ttl)
-		}
-		if r.waitsFor(t) {
-			r.add(le, start.Add(le.period()))
-		}
+		return le.lossLocked(errNotMine)
 	}
+	if t.epoch == le.epoch { // ⚑ a shortening Extend that was sent since may have followed it
+		le.trustLocked(start, le.ttl)
+	}
+	if r.waitsFor(t) {
+		r.add(le, start.Add(le.period()))
+	}
+	return nil
 }
 
 // waitsFor reports whether the lease's next renewal depends on the answer to t: not if it was released, extended by
 // hand, or scheduled again since.
-func (r *renewals) waitsFor(t ticket) bool {
+func (r *renewals) waitsFor(t *ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return t.lease.renewal.turn == t.turn

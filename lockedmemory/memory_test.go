@@ -497,3 +497,60 @@ func TestObserver_isToldOfMemoryOperations(t *testing.T) {
 		}
 	})
 }
+
+func TestLease_ofAnotherSessionIsNotShown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another session"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nameless, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(""), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
+			return errors.Join(second(other.Load(ctx, "")), second(nameless.Search(ctx, "", 1)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ctx := range s.inner.seen {
+			if lease, ok := lockedmemory.Lease(ctx); ok {
+				t.Errorf("a read of another session is shown the lease for %q", lease.Key())
+			}
+		}
+	})
+}
+
+func TestSave_interruptedByCloseSaysThatItMayHaveHappened(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		s.inner.pause = time.Hour
+		time.AfterFunc(time.Second, func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_ = s.locker.Close(ctx)
+		})
+		err := s.a.Save(t.Context(), "q", "a")
+		if !errors.Is(err, distlock.ErrClosed) || strings.Count(err.Error(), "may or may not have happened") != 1 {
+			t.Errorf("Save: %v", err)
+		}
+	})
+}
+
+func TestObserver_aTimeoutOfTheInnerMemoryIsAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var outcome distlock.Outcome
+		s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
+			if op.Name == lockedmemory.OpSave {
+				outcome = op.Outcome
+			}
+		})}, nil)
+		s.inner.fail = context.DeadlineExceeded // the database's
+		_ = s.a.Save(t.Context(), "q", "a")
+		if outcome != distlock.OutcomeFailed {
+			t.Errorf("outcome %q", outcome)
+		}
+	})
+}

@@ -19,6 +19,8 @@ const (
 // the session's lease, renewed, until fn has returned. Load, Save and Clear of this memory with fn's
 // context belong to the turn. It waits as long as ctx allows, or Options.TurnWait.
 //
+// The wait of a Turn is its own: distlock.WithWait has no effect on it.
+//
 // Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
 // everything inside: with the outer one, a Save would wait for the turn it is part of.
 //
@@ -43,7 +45,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				return write(m.withLease(ctx, key))
 			})
 		})
-		if began && errors.Is(err, distlock.ErrLost) {
+		if began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)) {
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}
 		return err
@@ -70,16 +72,15 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 
 // read prepares a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
-	key, err := m.key(ctx)
-	if err != nil || key == "" {
-		return ctx, nil // whether a read needs a session is for the inner memory to say
+	var lease *distlock.Lease // nil hides the lease of another session's turn around this call
+	// Whether a read needs a session is for the inner memory to say.
+	if key, err := m.key(ctx); err == nil {
+		lease, _ = m.locker.FromContext(ctx, key)
 	}
-	lease, ok := m.locker.FromContext(ctx, key)
-	if !ok {
-		return ctx, nil
-	}
-	if err := lease.Err(); err != nil {
-		return ctx, err
+	if lease != nil {
+		if err := lease.Err(); err != nil {
+			return ctx, err
+		}
 	}
 	return context.WithValue(ctx, leaseKey{}, lease), nil
 }
@@ -94,6 +95,6 @@ func (m *LockedMemory[M, D]) withLease(ctx context.Context, key string) context.
 // Lease returns the lease that a call of an inner memory runs under; a store that checks fencing tokens
 // takes its token from here. A Load outside a Turn has none.
 func Lease(ctx context.Context) (*distlock.Lease, bool) {
-	lease, ok := ctx.Value(leaseKey{}).(*distlock.Lease)
-	return lease, ok
+	lease, _ := ctx.Value(leaseKey{}).(*distlock.Lease)
+	return lease, lease != nil
 }

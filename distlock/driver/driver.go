@@ -148,11 +148,13 @@ type Driver interface {
 	Capabilities() Capabilities
 
 	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
-	// already it answers with the stored token and sets the TTL anew. An error means that the outcome is unknown.
+	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. An error means
+	// that the outcome is unknown.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].
-	// It never creates a grant, and needs no new memory in the service.
+	// It never creates a grant, and needs no new memory in the service. Each request is sent once: a copy of an exact
+	// one that arrives late could shorten what was prolonged since, so a client that replays must be kept from it.
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
 	// Release ends the owner's grant and no other. The first thing it writes is a removal, so it works in a service

@@ -39,6 +39,7 @@ func Run(t *testing.T, newDriver New) {
 		"S1_aRepeatedAcquireIsTheSameGrant": testAcquireIdempotent,
 		"S1_aCancelledOwnerIsRefused":       testVoid,
 		"S1_aReleasedOwnerIsRefused":        testReleasedVoid,
+		"S1_anExpiredOwnerIsRefused":        testExpiredVoid,
 		"S2_fencesRise":                     testFencesRise,
 		"S2_fencesFollowTheClock":           testFenceClock,
 		"S2_blocksDoNotOverlap":             testFenceBlocks,
@@ -330,7 +331,28 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 		if left := s.state().TTL; left <= short {
 			t.Errorf("a repeated acquire leaves %s of its TTL of %s", left, long)
 		}
+		req.TTL = short
+		s.granted(req)
+		if left := s.state().TTL; left <= short {
+			t.Errorf("a repeated acquire shortened the grant to %s", left)
+		}
 	}
+}
+
+func testExpiredVoid(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if !s.needsExpiry() {
+		return
+	}
+	req := s.request()
+	req.TTL = short
+	s.granted(req)
+	for deadline := time.Now().Add(20 * short); s.state().Held; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the grant did not expire")
+		}
+	}
+	s.refused(req, driver.Void)
 }
 
 func testVoid(t *testing.T, newDriver New) {

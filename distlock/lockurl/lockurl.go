@@ -85,6 +85,12 @@ type owned struct {
 	client redis.UniversalClient
 }
 
+// Ready implements driver.Punctual, as the driver does.
+func (o *owned) Ready() bool {
+	punctual, ok := o.Driver.(driver.Punctual)
+	return ok && punctual.Ready()
+}
+
 func (o *owned) Close() error { return errors.Join(o.Driver.Close(), o.client.Close()) }
 
 // withoutSecrets passes on what is wrong with a URL, unless that text could show a piece of its password.

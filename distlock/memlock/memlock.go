@@ -71,10 +71,12 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if l.owner != req.Owner {
 			return driver.AcquireReply{Outcome: driver.Busy, State: l.state(now)}, nil
 		}
-		l.expires = now.Add(req.TTL)
+		if expires := now.Add(req.TTL); expires.After(l.expires) {
+			l.expires = expires
+		}
 		return l.grant(), nil
 	}
-	if l.released == req.Owner || now.Before(l.void[req.Owner]) {
+	if l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
 		return driver.AcquireReply{Outcome: driver.Void}, nil
 	}
 	clock := t.clock(now)

@@ -7,7 +7,8 @@
 --       {2}                                                this owner was cancelled, or its grant is over
 -- Error FOREIGN, FENCE: nothing was written
 --
--- May be repeated: the owner that holds the lock is given its stored grant and a fresh TTL.
+-- May be repeated: the owner that holds the lock is given its stored grant and at least the TTL, never less than is left:
+-- a copy that comes late must not take back what an extend has given.
 --
 -- Tokens are written as TIME's own seconds and microseconds, plus how far they are ahead of it, which is 0 most of the
 -- time: formatting large numbers costs more than all the rest. Where a number must be formatted, string.format does it:
@@ -19,7 +20,9 @@ local owner = ARGV[1]
 local stored = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local held, counter = stored[1], stored[2]
 if held and string.sub(held, 4, 4 + #owner) == owner .. ':' then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
   return {1, held}
 end
 local time = redis.call('TIME')

@@ -27,6 +27,7 @@ func driversAt(addr string) drivertest.New {
 		if err != nil {
 			tb.Fatal(err)
 		}
+		tb.Cleanup(func() { _ = d.Close() })
 		return d
 	}
 }

@@ -16,7 +16,9 @@ import (
 
 // New makes a Locker over client, which stays the caller's: closing the Locker does not close it. A client with
 // ContextTimeoutEnabled makes acquiring and releasing quicker, because the Locker need not guard against calls that
-// outlast their context. Nil opts mean the defaults. It does no I/O; a nil client, a kind of client that cannot keep a lock, and options out of range are refused
+// outlast their context. Extends and renewals go over a second client, made with the options of the first, so that a pool
+// without a free connection does not starve them; with a type of client that is neither *redis.Client nor
+// *redis.ClusterClient they share its pool. Nil opts mean the defaults. It does no I/O; a nil client, a kind of client that cannot keep a lock, and options out of range are refused
 // with distlock.ErrInvalidOption.
 func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker, error) {
 	d, err := NewDriver(client)
@@ -26,7 +28,8 @@ func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker
 	return distlock.New(d, opts)
 }
 
-// NewDriver makes a driver over client, which stays the caller's.
+// NewDriver makes a driver over client, which stays the caller's. Close it, or the Locker that is given it, to close the
+// second client, see New.
 func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
@@ -35,7 +38,10 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	s := &service{client: client}
+	s := &service{client: client, renewals: client}
+	if own := renewalClient(client); own != nil {
+		s.renewals, s.own = own, own
+	}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
@@ -45,6 +51,9 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 // service is a driver.Driver.
 type service struct {
 	client redis.UniversalClient
+	// renewals is what extends go over: own, if there is one, or client.
+	renewals redis.UniversalClient
+	own      redis.UniversalClient
 	// single is the client if it speaks to one node and keeps deadlines, or nil.
 	single *redis.Client
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
@@ -85,7 +94,7 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 // extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script.
 func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int,
 	send func(*script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (unknown []int) {
-	pipe := s.client.Pipeline()
+	pipe := s.renewals.Pipeline()
 	cmds := make([]*redis.Cmd, len(todo))
 	for n, i := range todo {
 		exact := "0"
@@ -131,7 +140,13 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 	return parseState(reply)
 }
 
-func (s *service) Close() error { return nil }
+// Close closes the service's own client; that of the caller stays open.
+func (s *service) Close() error {
+	if s.own == nil {
+		return nil
+	}
+	return s.own.Close()
+}
 
 // foreign is the error for data that another program has put in the place of a lock.
 func foreign(cause error) error {

@@ -298,7 +298,7 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
 		t.Fatal(err)
 	}
-	client.Close()
+	server.Do("CLIENT", "PAUSE", "100000", "WRITE")
 	<-lease.Context().Done()
 	left := watcher.PTTL(t.Context(), "distlock:{"+key+"}:lock").Val()
 	if left <= 0 {
@@ -306,5 +306,33 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	}
 	if context.Cause(lease.Context()) != distlock.ErrLost {
 		t.Errorf("cause %v", context.Cause(lease.Context()))
+	}
+}
+
+func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: 100 * time.Millisecond})
+	defer client.Close()
+	const ttl = 600 * time.Millisecond
+	l := newLocker(t, client, distlock.Options{TTL: ttl})
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocking := make(chan error)
+	go func() { blocking <- client.BLPop(context.Background(), 4*ttl, "nothing").Err() }()
+	for client.PoolStats().IdleConns > 0 {
+		time.Sleep(time.Millisecond) // a poll
+	}
+	_, err = l.TryAcquire(t.Context(), "another")
+	wantUnavailable(t, err, "pool timeout")
+	if err := <-blocking; !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	if err := lease.Err(); err != nil {
+		t.Errorf("lost after %s: %v", 4*ttl, err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("Release: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func TestGuide_limitsOfDistlockOptions(t *testing.T) {
 		{"At least 1 ms", "Retry.Min", distlock.Options{Retry: distlock.Retry{Min: ms}}, distlock.Options{Retry: distlock.Retry{Min: ms - 1}}},
 		{"not below `Retry.Min`", "Retry.Max", distlock.Options{Retry: distlock.Retry{Min: ms, Max: ms}}, distlock.Options{Retry: distlock.Retry{Min: 2 * ms, Max: ms}}},
 		{"At least 10 ms", "RenewEvery", distlock.Options{RenewEvery: 10 * ms}, distlock.Options{RenewEvery: 9 * ms}},
-		{"below `TTL`", "RenewEvery", distlock.Options{RenewEvery: 99 * ms, TTL: 100 * ms}, distlock.Options{RenewEvery: 100 * ms, TTL: 100 * ms}},
+		{"(92 ms of 100 ms)", "RenewEvery", distlock.Options{RenewEvery: 91 * ms, TTL: 100 * ms}, distlock.Options{RenewEvery: 92 * ms, TTL: 100 * ms}},
 		{"Not negative", "MaxHold", distlock.Options{MaxHold: 1}, distlock.Options{MaxHold: -1}},
 		{"At most 256 bytes", "Holder", distlock.Options{Holder: strings.Repeat("h", 256)}, distlock.Options{Holder: strings.Repeat("h", 257)}},
 	} {

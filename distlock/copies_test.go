@@ -1,0 +1,162 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// Requests can reach the service twice, and the second time at any later moment: clients replay them, networks delay
+// them. These tests deliver such copies.
+
+func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		if err := lease.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ttl)
+		if err := lease.Err(); err != nil || !s.state(t).Held {
+			t.Errorf("the holder says %v, the service %+v", err, s.state(t))
+		}
+	})
+}
+
+// slowly answers so late that the client may have sent the acquire twice, and keeps the copy.
+type slowly struct {
+	*spy
+	copy driver.AcquireRequest
+}
+
+func (s *slowly) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	time.Sleep(10 * time.Millisecond)
+	s.copy = req
+	return s.spy.Acquire(ctx, req)
+}
+
+func TestAcquire_aLateCopyOfABusyOneRaisesNoGhost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		holder := mustAcquire(t, s.locker(t, distlock.Options{}))
+		slow := &slowly{spy: s.spy}
+		l, err := distlock.New(slow, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Fatalf("TryAcquire: %v", err)
+		}
+		synctest.Wait()
+		mustRelease(t, holder)
+		if _, err := s.spy.Driver.Acquire(t.Context(), slow.copy); err != nil || s.state(t).Held {
+			t.Errorf("a ghost holds the lock: %+v, %v", s.state(t), err)
+		}
+	})
+}
+
+// onStart is an Observer that is told of starts.
+type onStart func(*distlock.Operation)
+
+func (f onStart) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	f(op)
+	return ctx
+}
+func (onStart) End(context.Context, *distlock.Operation) {}
+
+// The renewal is due, but has not been sent, when an Extend shortens the lease: whichever reaches the service first, the
+// deadline stays at the Extend's.
+func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		var (
+			once          sync.Once
+			entered, goOn = make(chan struct{}), make(chan struct{})
+		)
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, MaxHold: 10 * time.Second, Observer: onStart(func(op *distlock.Operation) {
+			if op.Scheduled {
+				once.Do(func() { close(entered); <-goOn })
+			}
+		})})
+		if _, err := l.Acquire(t.Context(), "another in the batch"); err != nil {
+			t.Fatal(err)
+		}
+		lease := mustAcquire(t, l)
+		<-entered
+		hold := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && c.N == 0 {
+				return drivertest.Fault{HoldBefore: hold}
+			}
+			return drivertest.Fault{}
+		})
+		extended := make(chan error)
+		go func() { extended <- lease.Extend(t.Context(), 200*time.Millisecond) }()
+		synctest.Wait() // the deadline is lowered, the Extend is on its way
+		close(goOn)
+		synctest.Wait() // the renewal is answered
+		close(hold)
+		<-extended
+		time.Sleep(300 * time.Millisecond)
+		if lease.Err() == nil && !s.state(t).Held {
+			t.Error("trusted beyond the service's TTL")
+		}
+	})
+}
+
+func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		hold := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && c.N == 0 {
+				return drivertest.Fault{HoldBefore: hold}
+			}
+			return drivertest.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Extend: %v", err)
+		}
+		time.Sleep(3 * ttl)
+		if err := lease.Err(); err != nil {
+			t.Errorf("lost: %v", err)
+		}
+		close(hold)
+	})
+}
+
+func TestLease_N_marginIsLeftToTheWorkThatIsTold(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, other := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}), s.locker(t, distlock.Options{})
+		err := l.Do(t.Context(), key, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(200 * time.Millisecond) // rolling back
+			if _, err := other.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("another one, while the work ends: %v", err)
+			}
+			return nil
+		})
+		if !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		time.Sleep(100 * time.Millisecond) // the margin is over, the service's TTL is not
+		if _, err := other.TryAcquire(t.Context(), key); err != nil {
+			t.Errorf("after the margin: %v", err)
+		}
+	})
+}
