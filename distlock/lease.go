@@ -310,13 +310,15 @@ func (le *Lease) lossLocked(reason error) error {
 	return le.ended
 }
 
-// Release gives the lock back, so that the next waiter can have it, and cancels the lease's context. Calls of Guard
-// that are under way are waited for first, for at most one TTL; new ones are refused from the start.
+// Release gives the lock back, so that the next waiter can have it, and cancels the lease's context. A step of Guard
+// that is under way is waited for first, for at most one TTL and while ctx lasts; new ones are refused from the start.
 //
-// It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. It is
-// idempotent, and releasing a nil lease is fine. It fails with [ErrLost] if the lease had ended before, and with
-// [ErrUnavailable] if the lock service does not answer (joined to the error of ctx if that ended): the lease is over on
-// this side in any case, and the lock ends with its TTL at the latest; calling Release again tries again.
+// It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. A step under way is
+// then told by its context, and not waited for. Release is idempotent, and releasing a nil lease is fine.
+//
+// It fails with [ErrLost] if the lease had ended before, and with [ErrUnavailable] if the lock service does not answer
+// (joined to the error of ctx if that ended): the lease is over on this side in any case, and the lock ends with its TTL
+// at the latest. Calling Release again tries again, until the Locker is closed ([ErrClosed]).
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil
