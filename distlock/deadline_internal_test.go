@@ -68,3 +68,24 @@ func TestTrustedUntil_endsBeforeTheServiceDoes(t *testing.T) {
 		}
 	}
 }
+
+// A renewal that was due when the lease was shortened, and is about to be sent, is not.
+func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
+	l, err := New(granter{}, &Options{Logger: slog.New(slog.DiscardHandler)}) // whose Extend would panic
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	lease, err := l.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	batches, _, _ := l.renewals.collect(time.Now().Add(lease.period()))
+	if len(batches) != 1 {
+		t.Fatalf("%d batches", len(batches))
+	}
+	if _, shortens, err := lease.beginExtend(time.Second); err != nil || !shortens {
+		t.Fatalf("shortens %t, %v", shortens, err)
+	}
+	l.renewals.renew(batches[0])
+}

@@ -67,18 +67,20 @@ func trustedUntil(start time.Time, ttl time.Duration) time.Time {
 	return start.Add(ttl - drift(ttl) - margin(ttl))
 }
 
-func newLease(l *Locker, caller context.Context, req driver.AcquireRequest, start time.Time, fence int64) *Lease {
+// newLease makes the lease that the request sent at sent was granted.
+func newLease(a *acquisition, sent time.Time, fence int64) *Lease {
 	lease := &Lease{
-		locker:   l,
-		name:     req.Name,
-		owner:    req.Owner,
+		locker:   a.locker,
+		name:     a.req.Name,
+		owner:    a.req.Owner,
 		fence:    fence,
-		ttl:      req.TTL,
-		sent:     start,
+		ttl:      a.req.TTL,
+		sent:     sent,
+		doubt:    a.doubt,
 		acquired: time.Now(),
-		deadline: trustedUntil(start, req.TTL),
+		deadline: trustedUntil(sent, a.req.TTL),
 	}
-	ctx := context.WithValue(context.WithoutCancel(withoutWait(caller)), leaseKey{l, req.Name.Key}, lease)
+	ctx := context.WithValue(context.WithoutCancel(withoutWait(a.caller)), leaseKey{a.locker, a.req.Name.Key}, lease)
 	lease.ctx, lease.cancel = context.WithCancelCause(ctx)
 	return lease
 }

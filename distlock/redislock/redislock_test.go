@@ -69,13 +69,15 @@ func TestLocker_onARealServer(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Errorf("Release: %v", err)
 	}
-	// What is left is the counter, and it goes by itself.
-	keys := client.Keys(t.Context(), "*").Val()
-	if len(keys) != 1 || !strings.HasSuffix(keys[0], ":fence") {
-		t.Errorf("keys left: %q", keys)
-	}
-	if left := client.TTL(t.Context(), keys[0]).Val(); left < driver.FenceKeep-time.Minute || left > driver.FenceKeep+time.Minute {
-		t.Errorf("the counter expires in %s, want about %s", left, driver.FenceKeep)
+	// What is left goes by itself: the counter, and where an answer was slow, the mark of its owner.
+	for _, left := range client.Keys(t.Context(), "*").Val() {
+		expires := client.PTTL(t.Context(), left).Val()
+		switch {
+		case left == "distlock:{"+key+"}:fence" && expires > driver.FenceKeep-time.Minute && expires < driver.FenceKeep+time.Minute:
+		case strings.HasPrefix(left, "distlock:{"+key+"}:void:") && expires > 0 && expires <= 5*time.Second:
+		default:
+			t.Errorf("%q is left, and expires in %s", left, expires)
+		}
 	}
 }
 

@@ -32,10 +32,10 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 				}
 			}
 			server.Pause()
-			for call, op := range map[string]func(context.Context) error{
-				"Acquire": func(ctx context.Context) error { _, err := l.Acquire(ctx, "another"); return err },
-				"Extend":  func(ctx context.Context) error { return lease.Extend(ctx, time.Minute) },
-				"Release": lease.Release,
+			for call, op := range []func(context.Context) error{
+				func(ctx context.Context) error { _, err := l.Acquire(ctx, "another"); return err },
+				func(ctx context.Context) error { return lease.Extend(ctx, time.Minute) },
+				lease.Release,
 			} {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*time.Millisecond, cancel)
@@ -43,10 +43,10 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 				err := op(ctx)
 				late := time.Since(start) - 10*time.Millisecond
 				if !errors.Is(err, context.Canceled) {
-					t.Errorf("%s: %v", call, err)
+					t.Errorf("call %d: %v", call, err)
 				}
 				if late > 50*time.Millisecond {
-					t.Errorf("%s returned %s late", call, late)
+					t.Errorf("call %d returned %s late", call, late)
 				}
 			}
 			server.Resume()

@@ -1,0 +1,226 @@
+package distlock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// patience says how long and how often to ask for a lock that is busy.
+type patience struct {
+	attempts int           // 0: as many as fit
+	wait     time.Duration // negative: until ctx ends
+	delay    func(attempts int) time.Duration
+	promptly bool // wake up when the holder's TTL has passed, even if delay is longer
+}
+
+// once asks a single time; the wait then only bounds how long the service may take to answer.
+func (l *Locker) once() patience { return patience{attempts: 1, wait: l.opts.Wait} }
+
+func (l *Locker) patience(ctx context.Context) patience {
+	p := patience{wait: l.opts.Wait, delay: l.opts.Retry.delay, promptly: true}
+	if wait, _ := ctx.Value(waitKey{}).(*time.Duration); wait != nil {
+		p.wait = *wait
+	}
+	if p.wait == 0 {
+		return l.once()
+	}
+	return p
+}
+
+// acquisition is one call of Acquire, contending for its lock.
+type acquisition struct {
+	locker *Locker
+	caller context.Context // what the lease's own context will be made from
+	ctx    context.Context // the same with what the Observer added
+	op     *Operation
+	patience
+	start time.Time
+
+	req     driver.AcquireRequest
+	doubt   bool       // a copy of a request may take effect later
+	blocked *BusyError // the last answer, if there was one and it was busy
+
+	// giveUp ends with ctx, the wait, or the Locker, whichever comes first; see until.
+	giveUp context.Context
+	stop   func()
+}
+
+// contend is the one place where a lock is waited for: it asks, sleeps and asks again.
+func (a *acquisition) contend() (lease *Lease, err error) {
+	l := a.locker
+	if lease, ok := l.FromContext(a.ctx, a.op.Key); ok {
+		if err := lease.Err(); err != nil {
+			return nil, err
+		}
+		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
+	}
+	if a.ctx.Err() != nil {
+		return nil, failed("acquire", a.ctx, errLeft)
+	}
+	a.req = driver.AcquireRequest{
+		Name:     l.name(a.op.Key),
+		Owner:    newOwner(),
+		TTL:      a.op.TTL,
+		Holder:   l.opts.Holder,
+		Metadata: a.op.Metadata,
+	}
+	defer func() {
+		if a.stop != nil {
+			a.stop()
+		}
+		if lease == nil && a.doubt {
+			l.background(func() { l.cleanUp(a.req) })
+		}
+	}()
+	for {
+		lease, busy, err := a.attempt()
+		switch {
+		case errors.Is(err, errLeft):
+			return nil, a.gaveUp()
+		case lease != nil || err != nil:
+			return lease, err
+		}
+		a.blocked = &BusyError{Holder: busy.Holder, Held: busy.Age, Waiters: busy.Waiters}
+		a.op.Blocker = busy.Metadata
+		if a.op.Attempts == a.attempts {
+			return nil, a.blocked
+		}
+		pause := a.delay(a.op.Attempts)
+		if a.promptly && busy.TTL >= 0 {
+			pause = min(pause, busy.TTL+time.Millisecond)
+		}
+		if !sleep(a.until(), pause) {
+			return nil, a.gaveUp()
+		}
+	}
+}
+
+// attempt asks the lock service once. It returns a lease, or who holds the lock, or an error; errLeft if the caller has to
+// go before the answer has come.
+func (a *acquisition) attempt() (*Lease, driver.State, error) {
+	l := a.locker
+	a.op.Attempts++
+	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
+	sent := time.Now()
+	reply, doubt, err := direct(a.ctx, a.until, l, a.req.TTL,
+		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
+		func(reply driver.AcquireReply, err error) {
+			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
+				l.cleanUp(a.req)
+			}
+		})
+	switch {
+	case errors.Is(err, ErrClosed): // and so nothing was sent
+		return nil, driver.State{}, err
+	case errors.Is(err, errLeft):
+		a.doubt = true
+		return nil, driver.State{}, err
+	case err != nil:
+		a.doubt = a.doubt || !errors.Is(err, driver.ErrForeign)
+		return nil, driver.State{}, unavailable("acquire", err)
+	}
+	a.doubt = a.doubt || doubt
+	switch reply.Outcome {
+	case driver.Busy:
+		return nil, reply.State, nil
+	case driver.Void:
+		return nil, driver.State{}, unavailable("acquire", errVoid)
+	}
+
+	lease := newLease(a, sent, reply.Fence)
+	if !time.Now().Before(lease.deadline) {
+		a.doubt = true
+		return nil, driver.State{}, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",
+			time.Since(sent).Round(time.Millisecond), a.req.TTL))
+	}
+	if !l.adopt(lease) {
+		a.doubt = true
+		return nil, driver.State{}, ErrClosed
+	}
+	lease.start()
+	return lease, driver.State{}, nil
+}
+
+// until returns giveUp, which it makes when it is first needed: a lock that is free needs no timer.
+func (a *acquisition) until() context.Context {
+	if a.giveUp != nil {
+		return a.giveUp
+	}
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	unhook := context.AfterFunc(a.locker.closing, func() { cancel(ErrClosed) })
+	waited := func() bool { return true }
+	if a.wait >= 0 {
+		waited = time.AfterFunc(time.Until(a.start.Add(a.wait)), func() { cancel(errWaited) }).Stop
+	}
+	a.giveUp = ctx
+	a.stop = func() {
+		waited()
+		unhook()
+		cancel(nil)
+	}
+	return ctx
+}
+
+var (
+	errWaited   = errors.New("the wait is used up")
+	errNoAnswer = errors.New("no answer within the wait: is the lock service there, and is Wait long enough for its latency?")
+	errVoid     = errors.New("the lock service has cancelled this acquisition: try again")
+)
+
+// gaveUp says why the acquisition ended without an answer, or with busy as the last one.
+func (a *acquisition) gaveUp() error {
+	cause := context.Cause(a.until())
+	switch {
+	case errors.Is(cause, ErrClosed):
+		return ErrClosed
+	case a.blocked == nil && errors.Is(cause, errWaited):
+		return unavailable("acquire", errNoAnswer)
+	case a.blocked == nil:
+		return failed("acquire", a.ctx, errLeft)
+	case errors.Is(cause, errWaited):
+		return a.blocked
+	default:
+		return fmt.Errorf("%w: %w", a.blocked, ended(a.ctx))
+	}
+}
+
+// undo gives back what an acquire with unknown outcome may have taken, or may still take: the service remembers the
+// owner as cancelled, so a copy of the request that is late finds itself refused.
+func (l *Locker) undo(req driver.AcquireRequest) error {
+	ctx, cancel := context.WithTimeout(context.Background(), req.TTL)
+	defer cancel()
+	_, err := l.driver.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: req.TTL})
+	return err
+}
+
+func (l *Locker) cleanUp(req driver.AcquireRequest) {
+	if err := l.undo(req); err != nil {
+		l.opts.Logger.Debug("distlock: an acquisition whose outcome is unknown could not be undone; if it was granted, its lock stands until the TTL has passed",
+			"namespace", req.Name.Namespace, "ttl", req.TTL, "error", err)
+	}
+}
+
+// newOwner makes the identity of one acquisition.
+func newOwner() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// sleep waits for d and reports whether ctx outlived it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
