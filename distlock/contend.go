@@ -107,7 +107,7 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 	l := a.locker
 	a.op.Attempts++
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
-	sent := time.Now()
+	sent := now()
 	reply, doubt, err := direct(a.ctx, a.until, l, a.req.TTL,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
 		func(reply driver.AcquireReply, err error) {
@@ -134,10 +134,10 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 	}
 
 	lease := newLease(a, sent, reply.Fence)
-	if !time.Now().Before(lease.deadline) {
+	if !now().before(lease.deadline) {
 		a.doubt = true
 		return nil, driver.State{}, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",
-			time.Since(sent).Round(time.Millisecond), a.req.TTL))
+			now().sub(sent).Round(time.Millisecond), a.req.TTL))
 	}
 	if !l.adopt(lease) {
 		a.doubt = true

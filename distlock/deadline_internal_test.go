@@ -43,7 +43,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 			}
 			lease.mu.Lock()
 			lease.expiry.Stop()
-			lease.deadline = time.Now()
+			lease.deadline = now()
 			lease.mu.Unlock()
 			if err := guarded(l, lease); !errors.Is(err, ErrLost) {
 				t.Errorf("%v, want ErrLost", err)
@@ -60,9 +60,9 @@ func ran(t *testing.T) func(context.Context) error {
 }
 
 func TestTrustedUntil_endsBeforeTheServiceDoes(t *testing.T) {
-	start := time.Now()
+	start := now()
 	for _, ttl := range []time.Duration{MinTTL, time.Second, 30 * time.Second, 24 * time.Hour} {
-		left := ttl - trustedUntil(start, ttl).Sub(start)
+		left := ttl - trustedUntil(start, ttl).sub(start)
 		if left < drift(ttl)+5*time.Millisecond || left > ttl/5 {
 			t.Errorf("TTL %s: trust ends %s before it", ttl, left)
 		}

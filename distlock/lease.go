@@ -22,7 +22,7 @@ type Lease struct {
 	owner    string
 	fence    int64
 	ttl      time.Duration // what renewals ask for
-	sent     time.Time     // of the request that was granted
+	sent     moment        // of the request that was granted
 	doubt    bool          // a copy of that request may still be under way
 	acquired time.Time
 	ctx      context.Context
@@ -30,7 +30,7 @@ type Lease struct {
 
 	mu        sync.Mutex
 	state     leaseState
-	deadline  time.Time     // no trust from here on
+	deadline  moment        // no trust from here on
 	epoch     int           // counts the Extends that shortened the lease
 	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
 	expiry    *time.Timer   // enforces the deadline
@@ -63,12 +63,12 @@ func margin(ttl time.Duration) time.Duration {
 }
 
 // trustedUntil is the deadline that a grant or renewal gives whose request was sent at start or later.
-func trustedUntil(start time.Time, ttl time.Duration) time.Time {
-	return start.Add(ttl - drift(ttl) - margin(ttl))
+func trustedUntil(start moment, ttl time.Duration) moment {
+	return start.add(ttl - drift(ttl) - margin(ttl))
 }
 
 // newLease makes the lease that the request sent at sent was granted.
-func newLease(a *acquisition, sent time.Time, fence int64) *Lease {
+func newLease(a *acquisition, sent moment, fence int64) *Lease {
 	lease := &Lease{
 		locker:   a.locker,
 		name:     a.req.Name,
@@ -92,8 +92,8 @@ func (le *Lease) start() {
 	if le.state != held { // closed in the meantime
 		return
 	}
-	le.expiry = time.AfterFunc(time.Until(le.deadline), le.expire)
-	le.locker.renewals.add(le, le.sent.Add(le.period()))
+	le.expiry = time.AfterFunc(until(le.deadline), le.expire)
+	le.locker.renewals.add(le, le.sent.add(le.period()))
 }
 
 // Key is the key that the lease is for.
@@ -121,7 +121,7 @@ func (le *Lease) errLocked() error {
 	switch {
 	case le.state == released || le.state == lost:
 		return le.ended
-	case !time.Now().Before(le.deadline):
+	case !now().before(le.deadline):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
@@ -197,7 +197,7 @@ func (le *Lease) extend(ctx context.Context, op *Operation, ttl time.Duration) e
 	return settle(reply)
 }
 
-func (le *Lease) beginExtend(ttl time.Duration) (start time.Time, shortens bool, err error) {
+func (le *Lease) beginExtend(ttl time.Duration) (start moment, shortens bool, err error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if err := le.errLocked(); err != nil {
@@ -206,26 +206,26 @@ func (le *Lease) beginExtend(ttl time.Duration) (start time.Time, shortens bool,
 	if le.capped {
 		return start, false, unavailable("extend", errCapped)
 	}
-	start = time.Now()
-	if until := trustedUntil(start, ttl); until.Before(le.deadline) {
+	start = now()
+	if end := trustedUntil(start, ttl); end.before(le.deadline) {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
 		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
 		le.locker.renewals.remove(le)
-		le.deadline = until
+		le.deadline = end
 		le.epoch++
-		le.expiry.Reset(time.Until(until))
+		le.expiry.Reset(until(end))
 		shortens = true
 	}
 	return start, shortens, nil
 }
 
-func (le *Lease) endExtend(start time.Time, ttl time.Duration, shortens bool, reply driver.ExtendReply) error {
+func (le *Lease) endExtend(start moment, ttl time.Duration, shortens bool, reply driver.ExtendReply) error {
 	if reply.Err == nil && !reply.Held {
 		return le.lose(errNotMine)
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	next := start.Add(min(le.period(), ttl/3))
+	next := start.add(min(le.period(), ttl/3))
 	switch {
 	case reply.Err == nil:
 		le.trustLocked(start, ttl)
@@ -233,7 +233,7 @@ func (le *Lease) endExtend(start time.Time, ttl time.Duration, shortens bool, re
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		le.capped = true
 	default:
-		next = time.Now().Add(le.period() / 4)
+		next = now().add(le.period() / 4)
 	}
 	if !le.capped && le.state != released && le.state != lost {
 		le.locker.renewals.add(le, next)
@@ -245,9 +245,9 @@ func (le *Lease) endExtend(start time.Time, ttl time.Duration, shortens bool, re
 }
 
 // trustLocked moves the deadline after an extension that was sent at start has succeeded; it never moves it back.
-func (le *Lease) trustLocked(start time.Time, ttl time.Duration) {
-	if until := trustedUntil(start, ttl); !le.capped && until.After(le.deadline) {
-		le.deadline = until
+func (le *Lease) trustLocked(start moment, ttl time.Duration) {
+	if end := trustedUntil(start, ttl); !le.capped && le.deadline.before(end) {
+		le.deadline = end
 	}
 }
 
@@ -268,7 +268,7 @@ func (le *Lease) expire() {
 	if le.state != held && le.state != releasing {
 		return
 	}
-	if left := time.Until(le.deadline); left > 0 { // renewed since the timer was set
+	if left := until(le.deadline); left > 0 { // renewed since the timer was set
 		le.expiry.Reset(left)
 		return
 	}

@@ -22,7 +22,7 @@ const releaseGrace = 25 * time.Millisecond
 func (le *Lease) release(ctx context.Context, reason error) error {
 	le.mu.Lock()
 	switch {
-	case le.state == held && !time.Now().Before(le.deadline):
+	case le.state == held && !now().before(le.deadline):
 		le.lossLocked(errDeadline)
 		fallthrough
 	case le.state == lost:

@@ -46,7 +46,8 @@ func (le *Lease) period() time.Duration {
 }
 
 // add schedules the lease's next renewal, unless it is not to be renewed then.
-func (r *renewals) add(le *Lease, due time.Time) {
+func (r *renewals) add(le *Lease, at moment) {
+	due := time.Now().Add(until(at)) // timers know no other clock
 	maxHold := r.locker.opts.MaxHold
 	if le.period() <= 0 || maxHold > 0 && due.Sub(le.acquired) > maxHold {
 		return
@@ -176,7 +177,7 @@ func (r *renewals) renew(batch []*ticket) {
 		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
 		limit = min(limit, le.period()/2)
 	}
-	start := time.Now()
+	start := now()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	replies, err := detached(ctx, l, limit,
@@ -218,7 +219,7 @@ func (r *renewals) valid(t *ticket) bool {
 
 // answered applies the outcome of one renewal that was sent at start, and returns it as an error. It may come late, after
 // the schedule has gone on without it, or the lease has been released: then it is of no account.
-func (r *renewals) answered(t *ticket, start time.Time, reply driver.ExtendReply) error {
+func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) error {
 	le := t.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -229,8 +230,7 @@ func (r *renewals) answered(t *ticket, start time.Time, reply driver.ExtendReply
 		return le.ended
 	case reply.Err != nil:
 		if r.waitsFor(t) {
-			left := time.Until(le.deadline)
-			r.add(le, time.Now().Add(max(min(le.period(), left)/4, time.Millisecond)))
+			r.add(le, now().add(max(min(le.period(), until(le.deadline))/4, time.Millisecond)))
 		}
 		return unavailable("renew", reply.Err)
 	case !reply.Held: // final, however late it comes
@@ -240,7 +240,7 @@ func (r *renewals) answered(t *ticket, start time.Time, reply driver.ExtendReply
 		le.trustLocked(start, le.ttl)
 	}
 	if r.waitsFor(t) {
-		r.add(le, start.Add(le.period()))
+		r.add(le, start.add(le.period()))
 	}
 	return nil
 }
