@@ -364,3 +364,28 @@ func TestSave_interruptedByCloseSaysThatItMayHaveHappened(t *testing.T) {
 		}
 	})
 }
+
+// framework is an interface as a framework declares it, with its own types and no type parameters.
+type framework interface {
+	Save(ctx context.Context, input, output string) error
+	Load(ctx context.Context, query string) ([]string, error)
+	Search(ctx context.Context, query string, k int) ([]int, error)
+	Clear(ctx context.Context) error
+}
+
+func TestNew_infersTheTypesOfAFrameworksMemory(t *testing.T) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	var inner framework = &history{}
+	locked, err := lockedmemory.New(inner, locker, lockedmemory.FixedKey(session), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var memory framework = locked
+	if err := memory.Save(t.Context(), "q", "a"); err != nil {
+		t.Errorf("Save: %v", err)
+	}
+}
