@@ -14,18 +14,24 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// New makes a Locker over client, which stays the caller's: closing the Locker does not close it. A client with
-// ContextTimeoutEnabled makes acquiring and releasing quicker, because the Locker need not guard against calls that
-// outlast their context. Extends and renewals go over a second client, made with the options of the first, so that a pool
-// without a free connection does not starve them; with a type of client that is neither *redis.Client nor
-// *redis.ClusterClient they share its pool. Nil opts mean the defaults. It does no I/O; a nil client, a kind of client that cannot keep a lock, and options out of range are refused
+// New makes a Locker over client, which stays the caller's: closing the Locker does not close it. Nil opts mean the
+// defaults. It does no I/O; a nil client, a kind of client that cannot keep a lock, and options out of range are refused
 // with distlock.ErrInvalidOption.
+//
+// A client with ContextTimeoutEnabled makes acquiring and releasing quicker, because the Locker need not guard against
+// calls that outlast their context. Extends and renewals go over a second client, made with the options of the first, so
+// that a pool without a free connection does not starve them; with a type of client that is neither *redis.Client nor
+// *redis.ClusterClient they share its pool.
 func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker, error) {
 	d, err := NewDriver(client)
 	if err != nil {
 		return nil, err
 	}
-	return distlock.New(d, opts)
+	locker, err := distlock.New(d, opts)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return locker, nil
 }
 
 // NewDriver makes a driver over client, which stays the caller's. Close it, or the Locker that is given it, to close the
