@@ -143,7 +143,7 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 		a.doubt = true
 		return nil, driver.State{}, ErrClosed
 	}
-	lease.start()
+	lease.start(sent)
 	return lease, driver.State{}, nil
 }
 

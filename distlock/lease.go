@@ -22,8 +22,7 @@ type Lease struct {
 	owner    string
 	fence    int64
 	ttl      time.Duration // what renewals ask for
-	sent     moment        // of the request that was granted
-	doubt    bool          // a copy of that request may still be under way
+	doubt    bool          // a copy of the request that was granted may still be under way
 	acquired time.Time
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -75,7 +74,6 @@ func newLease(a *acquisition, sent moment, fence int64) *Lease {
 		owner:    a.req.Owner,
 		fence:    fence,
 		ttl:      a.req.TTL,
-		sent:     sent,
 		doubt:    a.doubt,
 		acquired: time.Now(),
 		deadline: trustedUntil(sent, a.req.TTL),
@@ -85,15 +83,15 @@ func newLease(a *acquisition, sent moment, fence int64) *Lease {
 	return lease
 }
 
-// start begins to enforce the deadline and to renew.
-func (le *Lease) start() {
+// start begins to enforce the deadline and to renew; the request that was granted was sent at sent.
+func (le *Lease) start(sent moment) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.state != held { // closed in the meantime
 		return
 	}
 	le.expiry = time.AfterFunc(until(le.deadline), le.expire)
-	le.locker.renewals.add(le, le.sent.add(le.period()))
+	le.locker.renewals.add(le, sent.add(le.period()))
 }
 
 // Key is the key that the lease is for.

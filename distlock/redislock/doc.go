@@ -26,10 +26,10 @@
 //	released   counter names it as released          void or busy       not held      success again
 //	void       mark of this owner                    void or busy       not held      not held
 //
-// The counter remembers the last owner that was granted the name and the last that had released it before, so a copy of a
-// release is known for one as long as one further grant lasts. An acquire whose answer was lost leaves the caller in doubt
-// between unknown and held. It is settled by a release that leaves the mark: whatever copy of the acquire arrives later
-// finds it. The mark lasts for one TTL.
+// The counter remembers the last owner that was granted the name, and the last before it that had released it: a copy of
+// a release, or of an acquire that is over, is recognised until the second grant after it. An acquire whose answer was
+// lost leaves the caller in doubt between unknown and held. It is settled by a release that leaves the mark: whatever copy
+// of the acquire arrives within the next TTL finds it, however many others have come and gone.
 //
 // The fencing token is max(last+1, TIME in µs, floor). The counter makes it rise within the counter's life; the clock
 // makes it rise when the counter has expired or Redis has lost its data. A grant reserves the tokens up to

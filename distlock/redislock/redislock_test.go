@@ -70,6 +70,9 @@ func TestLocker_onARealServer(t *testing.T) {
 		t.Errorf("Release: %v", err)
 	}
 	// What is left goes by itself: the counter, and where an answer was slow, the mark of its owner.
+	if client.Exists(t.Context(), "distlock:{"+key+"}:fence").Val() != 1 {
+		t.Error("the counter is gone")
+	}
 	for _, left := range client.Keys(t.Context(), "*").Val() {
 		expires := client.PTTL(t.Context(), left).Val()
 		switch {
@@ -290,12 +293,17 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	server := testservers.StartRedis(t)
 	const ttl = time.Second
 	client := newClient(t, server.Addr())
-	l := newLocker(t, client, distlock.Options{TTL: ttl})
+	renewed := make(chan struct{}, 100)
+	l := newLocker(t, client, distlock.Options{TTL: ttl, Observer: onEnd(func(op *distlock.Operation) {
+		if op.Scheduled && op.Err == nil {
+			renewed <- struct{}{}
+		}
+	})})
 	lease, err := l.Acquire(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(ttl / 2) // into the time after a renewal
+	<-renewed // the deadline is that of a renewal now
 	watcher := newClient(t, server.Addr())
 	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
 		t.Fatal(err)
@@ -310,6 +318,12 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 		t.Errorf("cause %v", context.Cause(lease.Context()))
 	}
 }
+
+// onEnd is an Observer that is told of ends.
+type onEnd func(*distlock.Operation)
+
+func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
 
 func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 	server := testservers.StartRedis(t)
