@@ -60,7 +60,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	op.Err = err
 	op.Outcome = acquireOutcome(err, p)
 	if lease != nil {
-		op.Fence, op.Handoff = lease.fence, HandoffNone
+		op.Fence, op.Handoff = lease.Fence(), HandoffNone
 	}
 	return lease, err
 }

@@ -12,7 +12,7 @@ const (
 	// quickly is how soon a lock service must have answered for the next call to be made in the caller's goroutine.
 	quickly = 5 * time.Millisecond
 	// patientFor is how long such a call may take. It bounds by how much a caller whose ctx ends meanwhile is late.
-	patientFor = 25 * time.Millisecond
+	patientFor = 15 * time.Millisecond
 )
 
 // direct makes a call that may be sent twice. While the lock service answers quickly and the driver is punctual, the

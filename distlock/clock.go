@@ -7,16 +7,32 @@ import (
 
 // moment is a reading of the clock that trust rests on. It runs while the machine is suspended, as the lock service's
 // does, takes no notice of steps of the wall clock, and never goes back. Only differences of moments mean anything.
-type moment time.Duration
+type moment struct {
+	at time.Duration
+	// ahead is by how much the wall clock has run ahead of at, on systems that do not tell how long they were suspended:
+	// what was trusted at another reading is then open to doubt. Elsewhere it is always 0.
+	ahead time.Duration
+}
 
 var epoch = time.Now()
 
 // now reads the clock: Go's monotonic one, which stands still during suspend on Linux, plus the time spent suspended.
-func now() moment { return moment(time.Since(epoch) + slept.observe(suspended())) }
+func now() moment {
+	return moment{at: time.Since(epoch) + slept.observe(suspended()), ahead: wallAhead()}
+}
 
-func (m moment) add(d time.Duration) moment       { return m + moment(d) }
-func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }
-func (m moment) before(other moment) bool         { return m < other }
+// wallRanAhead is what wallAhead is where the time spent suspended cannot be read.
+func wallRanAhead() time.Duration {
+	wall := time.Now()
+	return wall.Round(0).Sub(epoch.Round(0)) - wall.Sub(epoch)
+}
+
+func (m moment) add(d time.Duration) moment {
+	m.at += d
+	return m
+}
+func (m moment) sub(earlier moment) time.Duration { return m.at - earlier.at }
+func (m moment) before(other moment) bool         { return m.at < other.at }
 
 // until is the time from now to m; not positive if m has come.
 func until(m moment) time.Duration { return m.sub(now()) }

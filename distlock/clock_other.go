@@ -4,5 +4,8 @@ package distlock
 
 import "time"
 
-// suspended is not known here; docs/semantics.md says what that means.
+// suspended is not known here.
 var suspended = func() time.Duration { return 0 }
+
+// wallAhead tells of a suspend, or of a step of the wall clock: nothing here tells them apart.
+var wallAhead = wallRanAhead

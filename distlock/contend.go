@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -45,6 +46,8 @@ type acquisition struct {
 	req     driver.AcquireRequest
 	doubt   bool       // a copy of a request may take effect later
 	blocked *BusyError // the last answer, if there was one and it was busy
+	heard   time.Time  // when that came, or the start
+	failure error      // what came after it instead of an answer
 
 	// giveUp ends with ctx, the wait, or the Locker, whichever comes first; see until.
 	giveUp context.Context
@@ -75,30 +78,49 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 			a.stop()
 		}
 		if lease == nil && a.doubt {
-			l.background(func() { l.cleanUp(a.req) })
+			l.cleaner.void(a.req, 0)
 		}
 	}()
+	a.heard = a.start
 	for {
 		lease, busy, err := a.attempt()
 		switch {
 		case errors.Is(err, errLeft):
 			return nil, a.gaveUp()
-		case lease != nil || err != nil:
+		case lease != nil || err != nil && !a.outlives(err):
 			return lease, err
 		}
-		a.blocked = &BusyError{Holder: busy.Holder, Held: busy.Age, Waiters: busy.Waiters}
-		a.op.Blocker = busy.Metadata
+		if a.failure = err; err == nil {
+			a.heard = time.Now()
+			a.blocked = &BusyError{Holder: busy.Holder, Held: busy.Age, Waiters: busy.Waiters}
+			a.op.Blocker = busy.Metadata
+		}
 		if a.op.Attempts == a.attempts {
-			return nil, a.blocked
+			return nil, cmp.Or[error](a.failure, a.blocked)
 		}
 		pause := a.delay(a.op.Attempts)
-		if a.promptly && busy.TTL >= 0 {
+		if err == nil && a.promptly && busy.TTL >= 0 {
 			pause = min(pause, busy.TTL+time.Millisecond)
 		}
 		if !sleep(a.until(), pause) {
 			return nil, a.gaveUp()
 		}
 	}
+}
+
+// outlives reports whether to go on asking after err. A service that is there but cannot answer now, as while it fails
+// over, is given time; so is one that had answered before: who waits in line does not lose its place to a lost connection.
+// But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
+func (a *acquisition) outlives(err error) bool {
+	switch {
+	case a.attempts == 1, errors.Is(err, ErrClosed), errors.Is(err, errVoid):
+		return false
+	case errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
+		return false
+	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
+		return false
+	}
+	return time.Since(a.heard) < a.op.TTL
 }
 
 // attempt asks the lock service once. It returns a lease, or who holds the lock, or an error; errLeft if the caller has to
@@ -112,7 +134,7 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
-				l.cleanUp(a.req)
+				l.cleaner.void(a.req, 0)
 			}
 		})
 	switch {
@@ -179,6 +201,10 @@ func (a *acquisition) gaveUp() error {
 	switch {
 	case errors.Is(cause, ErrClosed):
 		return ErrClosed
+	case a.failure != nil && errors.Is(cause, errWaited):
+		return a.failure
+	case a.failure != nil:
+		return fmt.Errorf("%w: %w", a.failure, ended(a.ctx))
 	case a.blocked == nil && errors.Is(cause, errWaited):
 		return unavailable("acquire", errNoAnswer)
 	case a.blocked == nil:
@@ -187,22 +213,6 @@ func (a *acquisition) gaveUp() error {
 		return a.blocked
 	default:
 		return fmt.Errorf("%w: %w", a.blocked, ended(a.ctx))
-	}
-}
-
-// undo gives back what an acquire with unknown outcome may have taken, or may still take: the service remembers the
-// owner as cancelled, so a copy of the request that is late finds itself refused.
-func (l *Locker) undo(req driver.AcquireRequest) error {
-	ctx, cancel := context.WithTimeout(context.Background(), req.TTL)
-	defer cancel()
-	_, err := l.driver.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: req.TTL})
-	return err
-}
-
-func (l *Locker) cleanUp(req driver.AcquireRequest) {
-	if err := l.undo(req); err != nil {
-		l.opts.Logger.Debug("distlock: an acquisition whose outcome is unknown could not be undone; if it was granted, its lock stands until the TTL has passed",
-			"namespace", req.Name.Namespace, "ttl", req.TTL, "error", err)
 	}
 }
 

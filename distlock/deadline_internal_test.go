@@ -84,8 +84,9 @@ func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 	if len(batches) != 1 {
 		t.Fatalf("%d batches", len(batches))
 	}
-	if _, shortens, err := lease.beginExtend(time.Second); err != nil || !shortens {
-		t.Fatalf("shortens %t, %v", shortens, err)
+	e := &extension{lease: lease, ttl: time.Second}
+	if err := e.begin(); err != nil || !e.shortens {
+		t.Fatalf("shortens %t, %v", e.shortens, err)
 	}
 	l.renewals.renew(batches[0])
 }

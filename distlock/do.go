@@ -31,10 +31,10 @@ func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 // is reported to the Observer and the Logger, and expires with its TTL.
 func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
 	if lease, ok := l.FromContext(ctx, key); ok {
-		if err := lease.Err(); err != nil {
+		if err := lease.Check(ctx); err != nil {
 			return err
 		}
-		return lease.verdict(fn(withoutWait(ctx)))
+		return lease.verdict(ctx, fn(withoutWait(ctx)))
 	}
 	lease, err := l.Acquire(ctx, key)
 	if err != nil {
@@ -43,7 +43,9 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 	work, leave := lease.join(ctx)
 	defer func() {
 		leave()
-		err = lease.verdict(err)
+		if gone := lease.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
+			err = judged(gone, err)
+		}
 		// The service may know of a loss before the deadline has passed. Any other failure is no failure of fn.
 		if removal := lease.Release(ctx); errors.Is(removal, ErrLost) {
 			err = tainted(removal, err)
@@ -60,11 +62,11 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 // Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran, or the error of ctx if that
 // ended before fn could start.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
-	if err := le.Err(); err != nil {
+	if err := le.Check(ctx); err != nil {
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil { // ended: the step is over, and this is a goroutine it has left behind
-		return le.verdict(fn(ctx))
+		return le.verdict(ctx, fn(ctx))
 	}
 	guard := le.token(&le.guard)
 	select {
@@ -75,12 +77,12 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return le.Err()
 	}
 	defer func() { <-guard }()
-	if err := le.Err(); err != nil { // ended while this step waited
+	if err := le.Check(ctx); err != nil { // ended while this step waited
 		return err
 	}
 	work, leave := le.join(ctx)
 	defer leave()
-	return le.verdict(fn(context.WithValue(work, guardKey{le}, true)))
+	return le.verdict(ctx, fn(context.WithValue(work, guardKey{le}, true)))
 }
 
 type guardKey struct{ lease *Lease }
@@ -99,8 +101,12 @@ func (le *Lease) join(ctx context.Context) (context.Context, func()) {
 }
 
 // verdict adds to the error of some work that the lease did not last to its end.
-func (le *Lease) verdict(err error) error {
-	gone := le.Err()
+func (le *Lease) verdict(ctx context.Context, err error) error {
+	return judged(le.Check(context.WithoutCancel(ctx)), err)
+}
+
+// judged joins the error of some work and that of the lease it was done under.
+func judged(gone, err error) error {
 	if errors.Is(gone, ErrNotHeld) && !errors.Is(gone, ErrClosed) {
 		gone = nil // released by the work itself, or by whoever waits for it
 	}

@@ -43,5 +43,5 @@
 //
 // Calls of the service run apart from the caller, who leaves as soon as its context ends; clients tend to sit in a read
 // long after. Only while the service answers within milliseconds, and the driver keeps deadlines, is the call made in the
-// caller's own goroutine, for 25 ms at most.
+// caller's own goroutine, for 15 ms at most.
 package distlock

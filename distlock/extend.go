@@ -23,38 +23,56 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := validTTL(ttl); err != nil {
 		return err
 	}
-	ttl = ttl.Truncate(time.Millisecond)
+	return le.observedExtend(ctx, &extension{lease: le, ttl: ttl.Truncate(time.Millisecond)})
+}
+
+// confirm asks the service whether the lease is still held, and prolongs it if so.
+func (le *Lease) confirm(ctx context.Context) error {
+	return le.observedExtend(ctx, &extension{lease: le, ttl: le.ttl, confirms: true})
+}
+
+func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.locker
-	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: ttl, Fence: le.fence}
+	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: e.ttl, Fence: le.Fence(), Scheduled: e.confirms}
 	ctx = l.opts.Observer.Start(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
-	op.Err = le.extend(ctx, op, ttl)
+	op.Err = e.run(ctx, op)
 	op.Outcome = OutcomeOf(op.Err)
 	return op.Err
 }
 
-func (le *Lease) extend(ctx context.Context, op *Operation, ttl time.Duration) error {
+// extension is one Extend under way.
+type extension struct {
+	lease    *Lease
+	ttl      time.Duration
+	confirms bool // asks for a lease whose clock is in doubt; never shortens it
+
+	start    moment
+	shortens bool
+}
+
+func (e *extension) run(ctx context.Context, op *Operation) error {
 	// One Extend at a time: two whose order in the service is unknown would leave unknown which TTL holds there. Only one
 	// that shortens is exact, so any other may arrive late without harm. The turn goes back when the answer is there, not
 	// when the caller leaves.
+	le := e.lease
 	turn := le.token(&le.extending)
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return failed("extend", ctx, errLeft)
 	}
-	start, shortens, err := le.beginExtend(ttl)
-	if err != nil {
+	if err := e.begin(); err != nil {
 		<-turn
 		return err
 	}
 	op.Attempts++
 	settle := func(reply driver.ExtendReply) error {
 		defer func() { <-turn }()
-		return le.endExtend(start, ttl, shortens, reply)
+		return e.end(reply)
 	}
-	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: ttl, Exact: shortens}}
-	reply, err := detached(ctx, le.locker, ttl,
+	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: e.ttl, Exact: e.shortens}}
+	reply, err := detached(ctx, le.locker, e.ttl,
 		func(ctx context.Context) (driver.ExtendReply, error) {
 			return le.locker.driver.Extend(ctx, request)[0], nil
 		},
@@ -69,39 +87,41 @@ func (le *Lease) extend(ctx context.Context, op *Operation, ttl time.Duration) e
 	return settle(reply)
 }
 
-func (le *Lease) beginExtend(ttl time.Duration) (start moment, shortens bool, err error) {
+func (e *extension) begin() error {
+	le := e.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if err := le.errLocked(); err != nil {
-		return start, false, err
+	if err := le.errLocked(); err != nil && !errors.Is(err, errSuspect) {
+		return err
 	}
-	if le.capped {
-		return start, false, unavailable("extend", errCapped)
+	if le.capped && !e.confirms {
+		return unavailable("extend", errCapped)
 	}
-	start = now()
-	if end := trustedUntil(start, ttl); end.before(le.deadline) {
+	e.start = now()
+	if end := trustedUntil(e.start, e.ttl); end.before(le.deadline) && !e.confirms {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
 		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
 		le.locker.renewals.remove(le)
-		le.deadline = end
+		le.deadline.at = end.at
 		le.epoch++
 		le.expiry.Reset(until(end))
-		shortens = true
+		e.shortens = true
 	}
-	return start, shortens, nil
+	return nil
 }
 
-func (le *Lease) endExtend(start moment, ttl time.Duration, shortens bool, reply driver.ExtendReply) error {
+func (e *extension) end(reply driver.ExtendReply) error {
+	le := e.lease
 	if reply.Err == nil && !reply.Held {
 		return le.lose(errNotMine)
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	next := start.add(min(le.period(), ttl/3))
+	next := e.start.add(min(le.period(), e.ttl/3))
 	switch {
 	case reply.Err == nil:
-		le.trustLocked(start, ttl)
-	case shortens:
+		le.trustLocked(e.start, e.ttl)
+	case e.shortens:
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		le.capped = true
 	default:
@@ -116,9 +136,19 @@ func (le *Lease) endExtend(start moment, ttl time.Duration, shortens bool, reply
 	return nil
 }
 
-// trustLocked moves the deadline after an extension that was sent at start has succeeded; it never moves it back.
+// trustLocked moves the deadline after an extension that was sent at start has succeeded. It moves it back only if the
+// old one rests on a clock that may have stood still.
 func (le *Lease) trustLocked(start moment, ttl time.Duration) {
-	if end := trustedUntil(start, ttl); !le.capped && le.deadline.before(end) {
+	end := trustedUntil(start, ttl)
+	switch suspect := le.suspectLocked(start); {
+	case suspect && (!le.capped || end.before(le.deadline)):
+		le.deadline = end
+		if le.expiry != nil {
+			le.expiry.Reset(until(end))
+		}
+	case suspect:
+		le.deadline.ahead = start.ahead
+	case !le.capped && le.deadline.before(end):
 		le.deadline = end
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -20,9 +21,10 @@ type Lease struct {
 	locker   *Locker
 	name     driver.Name
 	owner    string
-	fence    int64
+	fence    atomic.Int64
 	ttl      time.Duration // what renewals ask for
 	doubt    bool          // a copy of the request that was granted may still be under way
+	metadata map[string]string
 	acquired time.Time
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -72,12 +74,13 @@ func newLease(a *acquisition, sent moment, fence int64) *Lease {
 		locker:   a.locker,
 		name:     a.req.Name,
 		owner:    a.req.Owner,
-		fence:    fence,
 		ttl:      a.req.TTL,
 		doubt:    a.doubt,
+		metadata: a.req.Metadata,
 		acquired: time.Now(),
 		deadline: trustedUntil(sent, a.req.TTL),
 	}
+	lease.fence.Store(fence)
 	ctx := context.WithValue(context.WithoutCancel(withoutWait(a.caller)), leaseKey{a.locker, a.req.Name.Key}, lease)
 	lease.ctx, lease.cancel = context.WithCancelCause(ctx)
 	return lease
@@ -100,7 +103,7 @@ func (le *Lease) Key() string { return le.name.Key }
 // Fence is the lease's fencing token: positive, below 2^53, and higher than that of every lease granted on this key
 // before. A store that keeps the highest token it has seen, and refuses writes with a lower one, is safe from a holder
 // that was paused past its TTL (Martin Kleppmann, "How to do distributed locking", 2016).
-func (le *Lease) Fence() int64 { return le.fence }
+func (le *Lease) Fence() int64 { return le.fence.Load() }
 
 // Context carries the values of the context given to Acquire, but not its cancellation or deadline. It is cancelled
 // when the lease ends: with the cause [ErrLost] when it is lost, [ErrNotHeld] after Release or [Locker.Close]. Do work
@@ -108,28 +111,50 @@ func (le *Lease) Fence() int64 { return le.fence }
 func (le *Lease) Context() context.Context { return le.ctx }
 
 // Err returns nil while the lease is held. It compares clock and deadline itself, so it is right even where a timer is
-// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]. A lease that is being released is not held any more.
+// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]; [ErrUnavailable] means that nobody knows, see
+// [Lease.Check]. A lease that is being released is not held any more.
 func (le *Lease) Err() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.errLocked()
 }
 
+// Check is Err, but where the clock leaves a doubt it asks the lock service. That is so on systems other than Linux when the
+// wall clock has run ahead: the machine may have been suspended for longer than the lease lasts. Check then fails as
+// [Lease.Extend] does.
+func (le *Lease) Check(ctx context.Context) error {
+	err := le.Err()
+	if errors.Is(err, errSuspect) {
+		return le.confirm(ctx)
+	}
+	return err
+}
+
 func (le *Lease) errLocked() error {
+	at := now()
 	switch {
 	case le.state == released || le.state == lost:
 		return le.ended
-	case !now().before(le.deadline):
+	case !at.before(le.deadline):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
+	case le.suspectLocked(at):
+		return unavailable("check", errSuspect)
 	}
 	return nil
+}
+
+// suspectLocked reports whether more time may have passed than the clock shows since the deadline was set. ⚑ The wall
+// clock alone does not end a lease, it only calls for a question to the service. Half the margin absorbs its corrections.
+func (le *Lease) suspectLocked(at moment) bool {
+	return at.ahead-le.deadline.ahead > margin(le.ttl)/2
 }
 
 var (
 	errDeadline = errors.New("its deadline passed before it was renewed; " +
 		"check the lock service and its latency, or use a longer TTL")
+	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; the next renewal, or Check, will tell")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, was removed by hand, or the service lost its data")
 )
@@ -182,16 +207,15 @@ func (le *Lease) lossLocked(reason error) error {
 	l.renewals.remove(le)
 	l.background(func() {
 		l.forget(le)
-		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.fence, Held: age, Err: le.ended, Outcome: OutcomeLost}
+		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: age, Err: le.ended, Outcome: OutcomeLost}
 		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
-		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.fence, "held", age, "reason", reason)
-		if reason == errDeadline {
-			// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
-			// left the margin that it was promised, though.
-			time.Sleep(margin(le.ttl))
-			_ = l.undo(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl})
-		}
+		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.Fence(), "held", age, "reason", reason)
 	})
+	if reason == errDeadline {
+		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
+		// left the margin that it was promised, though.
+		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, margin(le.ttl))
+	}
 	return le.ended
 }
 

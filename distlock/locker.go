@@ -20,6 +20,7 @@ type Locker struct {
 	punctual driver.Punctual // nil if the driver is not
 	quick    atomic.Bool     // the service has answered quickly of late
 	renewals renewals
+	cleaner  cleaner
 	workers  workers
 	closing  context.Context // ended by Close: waiting calls give up
 	close    context.CancelFunc
@@ -56,6 +57,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.punctual, _ = d.(driver.Punctual)
 	l.renewals.locker = l
+	l.cleaner.locker = l
 	l.workers.idle = make(chan func())
 	l.workers.closing = l.closing.Done()
 	return l, nil
@@ -123,6 +125,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
+	l.cleaner.hurry()
 
 	select {
 	case <-l.idle:

@@ -11,6 +11,7 @@ const (
 	OpAcquire = "distlock.acquire"
 	OpExtend  = "distlock.extend"
 	OpRelease = "distlock.release"
+	OpRefence = "distlock.refence"
 	// OpLost is a moment, not a period: Start and End follow each other at once.
 	OpLost = "distlock.lost"
 )

@@ -16,7 +16,7 @@ var (
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
 // enough to return what really happened.
-const releaseGrace = 25 * time.Millisecond
+const releaseGrace = 20 * time.Millisecond
 
 // release ends the lease for the given reason, errReleased or errByClose.
 func (le *Lease) release(ctx context.Context, reason error) error {
@@ -127,7 +127,7 @@ func (le *Lease) finish(reason error) error {
 // remove tells the lock service.
 func (le *Lease) remove(ctx context.Context) error {
 	l := le.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.fence, Held: time.Since(le.acquired), Attempts: 1}
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: time.Since(le.acquired), Attempts: 1}
 	ctx = l.opts.Observer.Start(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 
@@ -141,12 +141,18 @@ func (le *Lease) remove(ctx context.Context) error {
 	again := le.asked
 	le.asked = true
 	le.mu.Unlock()
+	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
+	if le.doubt {
+		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
+		request.VoidFor = le.ttl
+	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		switch {
 		case err != nil:
+			l.cleaner.add(request, le.ttl, cleanupMin)
 			err = unavailable("release", err)
-			l.opts.Logger.Warn("distlock: a lock could not be released; it stands until its TTL has passed",
-				"namespace", le.name.Namespace, "fence", le.fence, "ttl", le.ttl, "error", err)
+			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
+				"namespace", le.name.Namespace, "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
 		case !reply.Released && !again: // a second request may just have forgotten the first
 			le.mu.Lock()
@@ -159,11 +165,6 @@ func (le *Lease) remove(ctx context.Context) error {
 		defer le.mu.Unlock()
 		le.removed = true
 		return nil
-	}
-	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
-	if le.doubt {
-		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
-		request.VoidFor = le.ttl
 	}
 	reply, _, err := direct(ctx, until, l, le.ttl,
 		func(ctx context.Context) (driver.ReleaseReply, error) {

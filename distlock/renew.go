@@ -173,7 +173,7 @@ func (r *renewals) renew(batch []*ticket) {
 	for i, t := range batch {
 		le := t.lease
 		requests[i] = driver.ExtendRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}
-		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.fence, Scheduled: true, Attempts: 1}
+		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence(), Scheduled: true, Attempts: 1}
 		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
 		limit = min(limit, le.period()/2)
 	}

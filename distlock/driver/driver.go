@@ -33,6 +33,17 @@ const FenceBlock int64 = 20_000
 // steps back by more than FenceKeep.
 const FenceKeep = 24 * time.Hour
 
+// The errors of a service that answers. An error that wraps neither these nor [ErrForeign] means that there was no
+// answer: the request may have been lost on the way, or its answer.
+var (
+	// ErrTemporary is wrapped by the error of a call that the service has turned away for now: it starts, fails over,
+	// moves data, or is busy. The same call may succeed in a moment. An earlier copy of it may have taken effect.
+	ErrTemporary = errors.New("the service cannot answer now")
+	// ErrRefused is wrapped by the error of a call that the service will turn away again until somebody has changed
+	// something: a right is missing, or memory. An earlier copy of it may have taken effect.
+	ErrRefused = errors.New("the service refused")
+)
+
 // ErrForeign is wrapped by the error of a call that found, where the lock should be, data that this library did not
 // write. The data is left as it is, and unlike after other errors the outcome is known: nothing is held.
 var ErrForeign = errors.New("data of another program stands where the lock should be")
@@ -65,6 +76,9 @@ type AcquireRequest struct {
 	// FenceFloor is a lower bound for the token: a store that has seen a token tells the lock to jump above it. Zero if
 	// there is none.
 	FenceFloor int64
+	// Refence asks for a token of at least FenceFloor for an owner that holds the name already. It grants the name to
+	// nobody: an owner that does not hold it is answered Busy or Void.
+	Refence bool
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
 	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
@@ -148,8 +162,9 @@ type Driver interface {
 	Capabilities() Capabilities
 
 	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
-	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. An error means
-	// that the outcome is unknown.
+	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. If the request
+	// is a Refence and that token is below FenceFloor, it mints a new one, as for a new grant, and keeps all else. An error
+	// means that the outcome is unknown.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].

@@ -45,6 +45,8 @@ func Run(t *testing.T, newDriver New) {
 		"S2_blocksDoNotOverlap":             testFenceBlocks,
 		"S2_fenceJumpsToTheFloor":           testFenceFloor,
 		"S2_anImpossibleFloorIsRefused":     testFenceBound,
+		"S2_refenceIsForTheHolder":          testRefence,
+		"S2_refenceGrantsNothing":           testRefenceGrantsNothing,
 		"L_releaseFrees":                    testReleaseFrees,
 		"L_expiryFrees":                     testExpiryFrees,
 		"L_aReplayedReleaseSucceeds":        testReleaseIdempotent,

@@ -82,3 +82,47 @@ func testFenceBound(t *testing.T, newDriver New) {
 		t.Errorf("fence %d, want %d", grant.Fence, driver.MaxFence)
 	}
 }
+
+func testRefence(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	original := s.request()
+	first := s.granted(original)
+	again := original
+	again.Refence, again.FenceFloor = true, first.FenceEnd+time.Hour.Microseconds()
+	second := s.granted(again)
+	if second.Fence < again.FenceFloor || second.FenceEnd < second.Fence {
+		t.Errorf("%+v, want a block from %d on", second, again.FenceFloor)
+	}
+	if state := s.state(); state.Fence != second.Fence || state.Holder != original.Holder || state.TTL < long-time.Second {
+		t.Errorf("the service shows %+v", state)
+	}
+	for name, copied := range map[string]driver.AcquireRequest{"the refence": again, "the acquire": original} {
+		if reply := s.granted(copied); reply.Fence != second.Fence || reply.FenceEnd != second.FenceEnd {
+			t.Errorf("a copy of %s is answered %+v, want %+v", name, reply, second)
+		}
+	}
+	other := s.request()
+	s.refused(other, driver.Busy)
+	s.release(original, true)
+	s.release(original, true)
+	if next := s.granted(other); next.Fence <= second.FenceEnd {
+		t.Errorf("the next fence is %d, after a block up to %d", next.Fence, second.FenceEnd)
+	}
+	if reply := s.acquire(again); reply.Outcome == driver.Granted {
+		t.Errorf("a copy that came after the release was granted the name: %+v", reply)
+	}
+}
+
+func testRefenceGrantsNothing(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.Refence, req.FenceFloor = true, 1
+	s.refused(req, driver.Void)
+	if s.state().Held {
+		t.Error("a refence took a name that was free")
+	}
+	s.granted(s.request())
+	if reply := s.acquire(req); reply.Outcome == driver.Granted {
+		t.Errorf("a refence took a name from its holder: %+v", reply)
+	}
+}

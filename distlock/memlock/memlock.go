@@ -74,22 +74,34 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if expires := now.Add(req.TTL); expires.After(l.expires) {
 			l.expires = expires
 		}
+		if req.Refence && l.fence < req.FenceFloor {
+			if err := l.mint(t.clock(now), req.FenceFloor); err != nil {
+				return driver.AcquireReply{}, err
+			}
+		}
 		return l.grant(), nil
 	}
-	if l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
+	if req.Refence || l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
 		return driver.AcquireReply{Outcome: driver.Void}, nil
 	}
-	clock := t.clock(now)
-	fence := max(l.last+1, clock, req.FenceFloor)
-	last := max(fence, clock+driver.FenceBlock)
-	if last > driver.MaxFence {
-		return driver.AcquireReply{}, errFenceExhausted
+	if err := l.mint(t.clock(now), req.FenceFloor); err != nil {
+		return driver.AcquireReply{}, err
 	}
-	l.owner, l.fence, l.last = req.Owner, fence, last
-	l.since, l.expires = now, now.Add(req.TTL)
+	l.owner, l.since, l.expires = req.Owner, now, now.Add(req.TTL)
 	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
 	t.put(req.Name, l, now)
 	return l.grant(), nil
+}
+
+// mint reserves the tokens of a grant.
+func (l *lock) mint(clock, floor int64) error {
+	fence := max(l.last+1, clock, floor)
+	last := max(fence, clock+driver.FenceBlock)
+	if last > driver.MaxFence {
+		return errFenceExhausted
+	}
+	l.fence, l.last = fence, last
+	return nil
 }
 
 var errFenceExhausted = errors.New("memlock: the fencing token would pass 2^53: a store's mark, given as floor, must be wrong")

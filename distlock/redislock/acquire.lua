@@ -2,6 +2,7 @@
 --
 -- KEYS  1 the lock   2 the name's counter   3 the mark of this owner, if it was cancelled
 -- ARGV  1 owner   2 TTL in ms   3 lowest fence allowed   4 payload: what the holder wants others to see
+--       5 '1': refence, only raise the fence of an owner that holds the lock
 -- Reply {1, lock's value, with or without the payload}     granted, now or before
 --       {0, lock's value, its PTTL, server's s, and µs}    held by another owner
 --       {2}                                                this owner was cancelled, or its grant is over
@@ -19,17 +20,24 @@ local owner = ARGV[1]
 
 local stored = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local held, counter = stored[1], stored[2]
+local holds = false -- and is to be given another token
 if held and string.sub(held, 4, 4 + #owner) == owner .. ':' then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end
-  return {1, held}
+  local s, us, was_ahead = string.match(held, '^(%d+):(%d+):(%d+):', 5 + #owner)
+  if ARGV[5] ~= '1' or s * 1000000 + us + was_ahead >= tonumber(ARGV[3]) then
+    return {1, held}
+  end
+  holds = true
+elseif ARGV[5] == '1' then
+  return {2}
 end
 local time = redis.call('TIME')
-if held then
+if held and not holds then
   return {0, held, redis.call('PTTL', KEYS[1]), time[1], time[2]}
 end
-if stored[3] then
+if stored[3] and not holds then
   return {2}
 end
 
@@ -41,7 +49,7 @@ if counter then
   if not s then
     return redis.error_reply('FOREIGN the counter of the lock was not written by this library')
   end
-  if granted == owner or before == owner then
+  if (granted == owner or before == owner) and not holds then
     return {2}
   end
   released = before
@@ -66,10 +74,12 @@ if ahead > 0 then
   keep = keep + math.ceil(ahead / 1000000)
 end
 
--- MGET shows a key of another type as absent; NX then refuses it.
 local grant = time[1] .. ':' .. time[2] .. ':' .. ahead_text .. ':'
 local head = 'b1:' .. owner .. ':' .. grant
-if not redis.call('SET', KEYS[1], head .. ARGV[4], 'NX', 'PX', ARGV[2]) then
+if holds then
+  redis.call('SET', KEYS[1], head .. ARGV[4], 'KEEPTTL')
+-- MGET shows a key of another type as absent; NX then refuses it.
+elseif not redis.call('SET', KEYS[1], head .. ARGV[4], 'NX', 'PX', ARGV[2]) then
   return redis.error_reply('FOREIGN the lock has another type')
 end
 -- The counter goes a day after the moment of its last token, so keep counts from that moment, not only from now.
@@ -77,7 +87,9 @@ grant = grant .. released .. ':' .. owner
 if counter then
   redis.call('SET', KEYS[2], grant, 'EX', keep .. '')
 elseif not redis.call('SET', KEYS[2], grant, 'NX', 'EX', keep .. '') then
-  redis.call('DEL', KEYS[1])
+  if not holds then
+    redis.call('DEL', KEYS[1])
+  end
   return redis.error_reply('FOREIGN the counter of the lock has another type')
 end
 return {1, head}

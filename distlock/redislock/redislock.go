@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -76,10 +75,13 @@ func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	keys := keysOf(req.Name)
-	reply, err := acquireScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)},
-		req.Owner, req.TTL.Milliseconds(), req.FenceFloor, s.payload(req.Holder, req.Metadata)).Slice()
+	args := []any{req.Owner, req.TTL.Milliseconds(), req.FenceFloor, s.payload(req.Holder, req.Metadata)}
+	if req.Refence {
+		args = append(args, 1)
+	}
+	reply, err := acquireScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)}, args...).Slice()
 	if err != nil {
-		return driver.AcquireReply{}, explain(err)
+		return driver.AcquireReply{}, s.failed(err)
 	}
 	return parseAcquire(reply)
 }
@@ -90,16 +92,16 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 	for i := range todo {
 		todo[i] = i
 	}
-	todo = s.extend(ctx, reqs, replies, todo, (*script).evalSHA)
+	todo = s.extend(ctx, reqs, replies, todo, (*script).byHash)
 	if len(todo) > 0 { // the server did not know the script
-		s.extend(ctx, reqs, replies, todo, (*script).eval)
+		s.extend(ctx, reqs, replies, todo, (*script).whole)
 	}
 	return replies
 }
 
 // extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script.
 func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int,
-	send func(*script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (unknown []int) {
+	send func(*script, []string, ...any) []any) (unknown []int) {
 	pipe := s.renewals.Pipeline()
 	cmds := make([]*redis.Cmd, len(todo))
 	for n, i := range todo {
@@ -107,8 +109,10 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		if reqs[i].Exact {
 			exact = "1"
 		}
-		cmds[n] = send(extendScript, ctx, pipe, []string{keysOf(reqs[i].Name).lock()},
-			reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)
+		cmds[n] = redis.NewCmd(ctx, send(extendScript, []string{keysOf(reqs[i].Name).lock()},
+			reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)...)
+		cmds[n].SetFirstKeyPos(firstKey)
+		_ = pipe.Process(ctx, once{cmds[n]})
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for n, i := range todo {
@@ -117,7 +121,7 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = append(unknown, i)
 		case err != nil:
-			replies[i] = driver.ExtendReply{Err: explain(err)}
+			replies[i] = driver.ExtendReply{Err: s.failed(err)}
 		default:
 			replies[i] = driver.ExtendReply{Held: held == 1}
 		}
@@ -126,19 +130,43 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 }
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	keys := keysOf(req.Name)
-	ended, err := releaseScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)},
-		req.Owner, req.VoidFor.Milliseconds()).Int()
+	ended, err := s.release(ctx, s.releases(req), req)
+	if errors.Is(err, redis.ErrPoolTimeout) && s.own != nil {
+		ended, err = s.release(ctx, s.own, req)
+	}
 	if err != nil {
-		return driver.ReleaseReply{}, explain(err)
+		return driver.ReleaseReply{}, s.failed(err)
 	}
 	return driver.ReleaseReply{Released: ended == 1}, nil
+}
+
+// releases chooses what a release goes over: the caller's client, whose pool is the larger. But clean-ups and those that
+// find that pool used up take the service's own, where nothing but renewals is in their way.
+func (s *service) releases(req driver.ReleaseRequest) redis.UniversalClient {
+	if s.own == nil {
+		return s.client
+	}
+	if c, ok := s.client.(*redis.Client); req.VoidFor > 0 || ok && usedUp(c) {
+		return s.own
+	}
+	return s.client
+}
+
+func usedUp(client *redis.Client) bool {
+	stats := client.PoolStats()
+	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
+}
+
+func (s *service) release(ctx context.Context, client redis.UniversalClient, req driver.ReleaseRequest) (int, error) {
+	keys := keysOf(req.Name)
+	return releaseScript.run(ctx, client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)},
+		req.Owner, req.VoidFor.Milliseconds()).Int()
 }
 
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	reply, err := inspectScript.run(ctx, s.client, []string{keysOf(name).lock()}).Slice()
 	if err != nil {
-		return driver.State{}, explain(err)
+		return driver.State{}, s.failed(err)
 	}
 	if len(reply) == 0 {
 		return driver.State{}, nil
@@ -153,46 +181,3 @@ func (s *service) Close() error {
 	}
 	return s.own.Close()
 }
-
-// foreign is the error for data that another program has put in the place of a lock.
-func foreign(cause error) error {
-	return fmt.Errorf("redislock: %w: choose another Namespace, or remove the Redis key: %w", driver.ErrForeign, cause)
-}
-
-// explain adds to an error of Redis what to do about it. No text names a key.
-func explain(err error) error {
-	advice := ""
-	switch {
-	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
-		return foreign(err)
-	case says(err, "FENCE"):
-		advice = "the floor that a store gave, or the server's clock, is wrong"
-	case says(err, "NOAUTH"), says(err, "WRONGPASS"):
-		advice = "check the user and password that the client was given"
-	case says(err, "NOPERM"), says(err, "The user executing the script can't"):
-		advice = "the ACL user lacks a right, the package documentation of redislock lists what is needed"
-	case says(err, "OOM"):
-		advice = "Redis is out of memory: raise maxmemory or free some; leases that are held are still renewed and released"
-	case says(err, "READONLY"):
-		advice = "this node is a replica: give the client the address of the master"
-	case isDial(err):
-		advice = "is Redis running at the address that the client was given?"
-	}
-	if advice == "" {
-		return fmt.Errorf("redislock: %w", err)
-	}
-	return fmt.Errorf("redislock: %w (%s)", err, advice)
-}
-
-// says reports whether err is an error reply with the given code, also when the reply quotes an error that a
-// command in a script met, as Redis before 7.0 does.
-func says(err error, code string) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	text := reply.Error()
-	return strings.HasPrefix(text, code) || strings.Contains(text, " "+code+" ") || strings.Contains(text, "-"+code+" ")
-}
-
-var errReply = errors.New("redislock: the server's reply makes no sense: do other versions of this library, or proxies, come between?")

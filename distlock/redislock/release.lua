@@ -22,6 +22,10 @@ else
   end
 end
 if ARGV[2] ~= '0' then
-  redis.call('SET', KEYS[3], '', 'PX', ARGV[2])
+  local mark = redis.pcall('SET', KEYS[3], '', 'PX', ARGV[2])
+  -- Without memory for the mark, the counter alone refuses late copies of an acquire that had been granted.
+  if mark.err and ended == 0 then
+    return mark
+  end
 end
 return ended

@@ -1,6 +1,8 @@
 package redislock
 
 import (
+	"time"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -8,9 +10,13 @@ import (
 // renewalConns bounds the connections of the client for renewals: they go out in batches, a few at a time.
 const renewalConns = 4
 
-// renewalClient makes a client like the given one, for extends alone: a pool that the application has used up must not
-// starve them. It keeps deadlines, so that a renewal that gets no answer is given up in time for another one, and it sends
-// everything once: a copy of an extend that arrives late could shorten the lease.
+// masterFor is for how long the second client of a Sentinel client trusts that its connections lead to the master. The
+// first is told of a fail-over and closes its own; this one asks the Sentinels when it connects, so it connects anew.
+// Without that it would go on renewing with a master that was cut off and replaced, but still answers.
+const masterFor = time.Second
+
+// renewalClient makes a client like the given one, for extends and clean-ups: a pool that the application has used up must
+// not starve them. It keeps deadlines, so that a renewal that gets no answer is given up in time for another one.
 //
 // It returns nil for kinds of clients that it does not know; extends then share the caller's.
 func renewalClient(client redis.UniversalClient) redis.UniversalClient {
@@ -20,6 +26,9 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 		options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = renewalConns, 0, 0, 0
 		options.ContextTimeoutEnabled, options.MaxRetries = true, -1
 		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, noNotifications()
+		if options.Addr == sentinelAddr {
+			options.ConnMaxLifetime, options.ConnMaxLifetimeJitter = masterFor, 0
+		}
 		return redis.NewClient(&options)
 	case *redis.ClusterClient:
 		options := *c.Options()
@@ -30,6 +39,10 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	}
 	return nil
 }
+
+// sentinelAddr is what go-redis puts in the place of an address into the options of a client that follows Sentinels. Its
+// Dialer asks them, whatever it is given.
+const sentinelAddr = "FailoverClient"
 
 // noNotifications keeps the second client from handlers that the first has registered.
 func noNotifications() *maintnotifications.Config {

@@ -3,8 +3,6 @@ package redislock
 import (
 	"context"
 	_ "embed"
-	"errors"
-	"net"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,27 +24,43 @@ var (
 )
 
 // script is a Lua script that is sent by its hash, and whole when the server does not know the hash.
-type script struct{ *redis.Script }
+type script struct {
+	*redis.Script
+	source string
+}
 
-func newScript(source string) *script { return &script{redis.NewScript(source)} }
+func newScript(source string) *script { return &script{redis.NewScript(source), source} }
+
+// firstKey is where the first key of a script stands in its command.
+const firstKey = 3
 
 func (s *script) run(ctx context.Context, client redis.Scripter, keys []string, args ...any) *redis.Cmd {
-	cmd := s.evalSHA(ctx, client, keys, args...)
+	cmd := s.EvalSha(ctx, client, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return s.eval(ctx, client, keys, args...)
+		return s.Eval(ctx, client, keys, args...)
 	}
 	return cmd
 }
 
-func (s *script) evalSHA(ctx context.Context, client redis.Scripter, keys []string, args ...any) *redis.Cmd {
-	return s.EvalSha(ctx, client, keys, args...)
+// byHash is the command that run sends first, whole the one that follows if the server does not know the hash.
+func (s *script) byHash(keys []string, args ...any) []any {
+	return command("evalsha", s.Hash(), keys, args)
+}
+func (s *script) whole(keys []string, args ...any) []any {
+	return command("eval", s.source, keys, args)
 }
 
-func (s *script) eval(ctx context.Context, client redis.Scripter, keys []string, args ...any) *redis.Cmd {
-	return s.Eval(ctx, client, keys, args...)
+func command(name, script string, keys []string, args []any) []any {
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, name, script, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return append(words, args...)
 }
 
-func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
+// once is a command that go-redis does not send again when its answer is lost.
+type once struct{ *redis.Cmd }
+
+// NoRetry is asked by go-redis.
+func (once) NoRetry() bool { return true }

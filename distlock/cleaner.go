@@ -1,0 +1,152 @@
+package distlock
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+const (
+	// cleanups bounds the clean-ups that are under way at a time: when many leases are lost at once, they must not
+	// take the service's connections from the renewals of others.
+	cleanups = 2
+	// firstCleanup is how long the first try may take; each further one has twice as long.
+	firstCleanup = 250 * time.Millisecond
+	// cleanupMin and cleanupMax bound the pause before another try.
+	cleanupMin = 10 * time.Millisecond
+	cleanupMax = time.Second
+	// closeGrace is how long a closed Locker goes on with clean-ups.
+	closeGrace = time.Second
+)
+
+// cleaner ends, in the background, what nobody may hold any more: what an acquire with unknown outcome may have taken,
+// what a lease that was lost may have left, what a release could not remove. It tries until the lock service has
+// answered, or until the TTL has passed and with it the lock.
+//
+// It has no goroutine of its own: tries run on the Locker's workers, at most two at a time, and a timer starts the next.
+type cleaner struct {
+	locker *Locker
+
+	mu     sync.Mutex
+	jobs   cleanupHeap
+	active int         // tries under way
+	timer  *time.Timer // runs pump when the first job is due; nil before there was one
+}
+
+// cleanup is one grant to be ended.
+type cleanup struct {
+	req   driver.ReleaseRequest
+	due   time.Time
+	until time.Time // no tries from here on
+	tries int
+}
+
+// void ends, after a pause, whatever req was granted or will be: the service remembers the owner as cancelled, so a copy
+// of the request that arrives late finds itself refused.
+func (c *cleaner) void(req driver.AcquireRequest, pause time.Duration) {
+	c.add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: req.TTL}, req.TTL, pause)
+}
+
+// add has req sent, after a pause, until it succeeds or ttl has passed. Each job counts as work that Close waits for.
+func (c *cleaner) add(req driver.ReleaseRequest, ttl, pause time.Duration) {
+	if !c.locker.begin() {
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	heap.Push(&c.jobs, &cleanup{req: req, due: now.Add(pause), until: now.Add(pause + ttl)})
+	c.mu.Unlock()
+	c.pump()
+}
+
+// pump starts the tries that are due. It is called when that may have changed: after a job has come or come back, when
+// the timer fires, and when the Locker closes.
+func (c *cleaner) pump() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.jobs) > 0 && c.active < cleanups {
+		job := c.jobs[0]
+		if pause := time.Until(job.due); pause > 0 {
+			if c.timer == nil {
+				c.timer = time.AfterFunc(pause, c.pump)
+			} else {
+				c.timer.Reset(pause)
+			}
+			return
+		}
+		heap.Pop(&c.jobs)
+		c.active++
+		c.locker.workers.run(func() { c.try(job) })
+	}
+}
+
+func (c *cleaner) try(job *cleanup) {
+	l := c.locker
+	limit := min(firstCleanup<<min(job.tries, 16), max(time.Until(job.until), firstCleanup))
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	_, err := l.driver.Release(ctx, job.req)
+	cancel()
+	again := err != nil && c.again(job)
+
+	c.mu.Lock()
+	c.active--
+	if again {
+		heap.Push(&c.jobs, job)
+	}
+	c.mu.Unlock()
+	c.pump()
+	if again {
+		return
+	}
+	if err != nil {
+		l.opts.Logger.Debug("distlock: a lock that nobody may hold could not be removed; if it is there, it ends with its TTL",
+			"namespace", job.req.Name.Namespace, "tries", job.tries, "error", err)
+	}
+	l.end()
+}
+
+// hurry makes the jobs that wait for another try have it now. The first try of those that do not is left where it is: who
+// was told of a loss a moment ago keeps the time that was promised.
+func (c *cleaner) hurry() {
+	c.mu.Lock()
+	now := time.Now()
+	for _, job := range c.jobs {
+		if job.tries > 0 {
+			job.due = now
+		}
+	}
+	heap.Init(&c.jobs)
+	c.mu.Unlock()
+	c.pump()
+}
+
+// again gives a job that failed its next turn, unless there is no time left for it.
+func (c *cleaner) again(job *cleanup) bool {
+	now := time.Now()
+	if c.locker.closing.Err() != nil && job.until.After(now.Add(closeGrace)) {
+		job.until = now.Add(closeGrace)
+	}
+	pause := min(cleanupMin<<min(job.tries, 16), cleanupMax)
+	job.tries++
+	job.due = now.Add(pause/2 + rand.N(pause))
+	return job.due.Before(job.until)
+}
+
+// cleanupHeap is a heap of jobs by due time.
+type cleanupHeap []*cleanup
+
+func (h cleanupHeap) Len() int           { return len(h) }
+func (h cleanupHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h cleanupHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *cleanupHeap) Push(x any)        { *h = append(*h, x.(*cleanup)) }
+func (h *cleanupHeap) Pop() any {
+	old := *h
+	job := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return job
+}

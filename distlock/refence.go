@@ -1,0 +1,68 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Refence raises the lease's fencing token above the given one. A store that has seen a higher token than the lease's, and
+// so refuses its writes, although the lease is held, knows tokens from before the lock service lost its data and its
+// clock stepped back. With the store's highest token the lease gets one that the store accepts.
+//
+// It does nothing if the token is high enough already. It fails with [ErrInvalidOption] if above is negative or leaves no
+// room below 2^53, with [ErrLost] if another owner has the lock by now (and so the store's refusal was right), and as
+// [Lease.Extend] does; the token is then the old one, or, after an answer that was lost, higher in the service alone.
+func (le *Lease) Refence(ctx context.Context, above int64) error {
+	if le == nil {
+		return ErrNotHeld
+	}
+	if above < 0 || above > driver.MaxFence-driver.FenceBlock-1 {
+		return invalidOption("the token to rise above is %d, but must be from 0 to %d", above, driver.MaxFence-driver.FenceBlock-1)
+	}
+	l := le.locker
+	op := &Operation{Name: OpRefence, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
+	ctx = l.opts.Observer.Start(ctx, op)
+	defer l.opts.Observer.End(ctx, op)
+	op.Err = le.refence(ctx, op, above)
+	op.Outcome, op.Fence = OutcomeOf(op.Err), le.Fence()
+	return op.Err
+}
+
+func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error {
+	if err := le.Check(ctx); err != nil || le.Fence() > above {
+		return err
+	}
+	op.Attempts++
+	l := le.locker
+	request := driver.AcquireRequest{
+		Name: le.name, Owner: le.owner, TTL: le.ttl, FenceFloor: above + 1, Refence: true, Holder: l.opts.Holder, Metadata: le.metadata,
+	}
+	settle := func(reply driver.AcquireReply, err error) error {
+		switch {
+		case err != nil:
+			return unavailable("refence", err)
+		case reply.Outcome != driver.Granted:
+			return le.lose(errNotMine)
+		}
+		for last := le.Fence(); last < reply.Fence; last = le.Fence() {
+			le.fence.CompareAndSwap(last, reply.Fence)
+		}
+		return nil
+	}
+	reply, err := detached(ctx, l, le.ttl,
+		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, request) },
+		func(reply driver.AcquireReply, err error) { _ = settle(reply, err) })
+	if errors.Is(err, ErrClosed) || errors.Is(err, errLeft) {
+		return failed("refence", ctx, err)
+	}
+	if err := settle(reply, err); err != nil {
+		return err
+	}
+	if le.Fence() <= above { // a driver that does not know floors
+		return unavailable("refence", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
+	}
+	return le.Err()
+}
