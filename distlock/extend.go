@@ -137,20 +137,22 @@ func (e *extension) end(reply driver.ExtendReply) error {
 }
 
 // trustLocked moves the deadline after an extension that was sent at start has succeeded. It moves it back only if the
-// old one rests on a clock that may have stood still.
+// old one rests on a clock that may have stood still. The timer moves along: the timers of leases that are renewed
+// together would run out together, each in a goroutine of its own, only to find that it is not time yet.
 func (le *Lease) trustLocked(start moment, ttl time.Duration) {
+	if le.state == released || le.state == lost {
+		return
+	}
 	end := trustedUntil(start, ttl)
 	switch suspect := le.suspectLocked(start); {
-	case suspect && (!le.capped || end.before(le.deadline)):
-		le.deadline = end
-		if le.expiry != nil {
-			le.expiry.Reset(until(end))
-		}
-	case suspect:
+	case suspect && le.capped && le.deadline.before(end):
 		le.deadline.ahead = start.ahead
-	case !le.capped && le.deadline.before(end):
-		le.deadline = end
+		return
+	case !suspect && (le.capped || !le.deadline.before(end)):
+		return
 	}
+	le.deadline = end
+	le.expiry.Reset(until(end))
 }
 
 var errCapped = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")

@@ -61,6 +61,7 @@ type Operation struct {
 	Held     time.Duration     // for OpRelease and OpLost: how long the lease had been held
 	Handoff  Handoff           // for OpAcquire: how the lock came
 	Blocker  map[string]string // for OpAcquire: the Metadata of the last holder that was in the way, if any
+	Unlocked bool              // it ran without the lock, because the service was away and somebody had asked for that
 }
 
 // Handoff says how an acquired lock reached its holder.

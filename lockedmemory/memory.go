@@ -37,6 +37,18 @@ type Options struct {
 	// TurnWait is the longest that a Turn waits for its session, besides its ctx. Default: ctx alone decides, because
 	// the turn in front may take minutes.
 	TurnWait time.Duration
+	// FailOpen lets Save, Clear and Turn run without the lock when the lock service is unavailable, in place of failing
+	// with distlock.ErrUnavailable: two instances may then write to one session at once. Every operation that ran so is
+	// marked: in the log, with a warning, and for the Observer, as Unlocked. A lock that is busy, and a lease that was
+	// lost, are errors all the same. Default: nothing is written without the lock. An inner memory that checks
+	// fencing tokens, see [Fenced], cannot have it.
+	FailOpen bool
+}
+
+// Fenced is implemented by an inner memory that may need the fencing token of a lease for every write.
+type Fenced interface {
+	// Fenced reports whether the memory refuses writes without a lease.
+	Fenced() bool
 }
 
 // LockedMemory is a [Memory] that works under its session's lock. It is safe for concurrent use if the inner memory is.
@@ -63,7 +75,11 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	if opts != nil {
 		m.opts = *opts
 	}
+	fenced, ok := any(inner).(Fenced)
 	switch {
+	case m.opts.FailOpen && ok && fenced.Fenced():
+		return nil, fmt.Errorf("%w: FailOpen is set, but the inner memory checks fencing tokens and refuses writes without a lease: "+
+			"leave FailOpen off", distlock.ErrInvalidOption)
 	case m.opts.TurnWait < 0:
 		return nil, fmt.Errorf("%w: TurnWait is %s, but must not be negative: leave it 0 to wait as long as ctx allows",
 			distlock.ErrInvalidOption, m.opts.TurnWait)

@@ -27,25 +27,42 @@ const (
 // A Turn inside a Turn of the same session joins it. The errors are those of distlock.Locker.Do: of Acquire, and fn was
 // not run then; of fn; or distlock.ErrLost, if the lease was lost while fn ran.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
-	return m.observed(ctx, OpTurn, func(ctx context.Context, key string) error {
-		return m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), key, func(ctx context.Context) error {
-			return fn(m.withLease(ctx, key))
+	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
+		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
+			op.Unlocked = true
+			return turn.join(ctx, fn)
+		}
+		began := false
+		err := m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), op.Key, func(ctx context.Context) error {
+			began = true
+			return fn(m.withLease(ctx, op.Key))
 		})
+		if !began && m.failsOpen(ctx, op, err) {
+			return m.runUnlocked(ctx, op, fn)
+		}
+		return err
 	})
 }
 
 // step runs one write of the inner memory under the session's lock.
 func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
-	return m.observed(ctx, name, func(ctx context.Context, key string) error {
+	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
+		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
+			op.Unlocked = true
+			return turn.step(ctx, write)
+		}
 		began := false
-		err := m.locker.Do(ctx, key, func(ctx context.Context) error {
-			lease, _ := m.locker.FromContext(ctx, key)
+		err := m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
+			lease, _ := m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
-				return write(m.withLease(ctx, key))
+				return write(m.withLease(ctx, op.Key))
 			})
 		})
-		if began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)) {
+		switch {
+		case !began && m.failsOpen(ctx, op, err):
+			return m.runUnlocked(ctx, op, write)
+		case began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}
 		return err
@@ -53,7 +70,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 }
 
 // observed finds the session and reports the operation.
-func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func(ctx context.Context, key string) error) error {
+func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func(ctx context.Context, op *distlock.Operation) error) error {
 	key, err := m.key(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w: the KeyFunc does not know the session: %w", name, distlock.ErrInvalidKey, err)
@@ -65,7 +82,7 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 	op := &distlock.Operation{Name: name, Backend: m.locker.Backend(), Key: key}
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
-	op.Err = run(ctx, key)
+	op.Err = run(ctx, op)
 	op.Outcome = distlock.OutcomeOf(op.Err)
 	return op.Err
 }
@@ -74,13 +91,16 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
 	var lease *distlock.Lease // nil hides the lease of another session's turn around this call
 	// Whether a read needs a session is for the inner memory to say.
-	if key, err := m.key(ctx); err == nil {
+	key, err := m.key(ctx)
+	if err == nil {
 		lease, _ = m.locker.FromContext(ctx, key)
 	}
 	if lease != nil {
-		if err := lease.Err(); err != nil {
+		if err := lease.Check(ctx); err != nil {
 			return ctx, err
 		}
+	} else if turn := m.unlockedTurn(ctx, key); turn != nil && turn.over.Load() {
+		return ctx, errTurnOver
 	}
 	return context.WithValue(ctx, leaseKey{}, lease), nil
 }

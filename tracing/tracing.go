@@ -174,6 +174,9 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 	if op.Handoff != "" {
 		attrs = append(attrs, attribute.String("distlock.handoff", string(op.Handoff)))
 	}
+	if op.Unlocked {
+		attrs = append(attrs, attribute.Bool("distlock.unlocked", true))
+	}
 	return attrs
 }
 

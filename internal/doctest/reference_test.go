@@ -173,7 +173,10 @@ func sameRows(t *testing.T, heading string, want [][]string) {
 
 // shown is how a table shows a default.
 func shown(value reflect.Value) string {
-	if value.IsZero() {
+	switch {
+	case value.Kind() == reflect.Bool && !value.Bool():
+		return "off"
+	case value.IsZero():
 		return "none"
 	}
 	return fmt.Sprint(value.Interface())

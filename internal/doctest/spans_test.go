@@ -2,6 +2,8 @@ package doctest
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/tracing"
 )
@@ -49,6 +53,7 @@ func TestGuide_spans(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	runUnlocked(t, observer)
 	got, links := map[string]bool{}, 0
 	for _, span := range exporter.GetSpans() {
 		links += len(span.Links)
@@ -65,6 +70,25 @@ func TestGuide_spans(t *testing.T) {
 	}
 	if links != 1 {
 		t.Errorf("%d links, want that of the acquire that found the lock busy", links)
+	}
+}
+
+// runUnlocked saves something while the lock service is away.
+func runUnlocked(t *testing.T, observer distlock.Observer) {
+	t.Helper()
+	away := drivertest.NewFaults(memlock.NewDriver())
+	away.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errors.New("away")} })
+	locker, err := distlock.New(away, &distlock.Options{Observer: observer, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	memory, err := lockedmemory.New(quick{}, locker, lockedmemory.FixedKey("session"), &lockedmemory.Options{FailOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := memory.Save(t.Context(), "question", "answer"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,106 @@
+// Command shutdown is a service that answers messages of conversations, one at a time for each conversation, and that
+// ends on SIGTERM without leaving a lock behind: the next instance need not wait until a TTL has passed.
+//
+//	go run ./examples/recipes/shutdown -lock redis://localhost:6379
+//	curl -d 'Hello' http://localhost:8080/conversations/42
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+)
+
+func main() {
+	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
+	listen := flag.String("listen", "localhost:8080", "address to listen on")
+	grace := flag.Duration("grace", 10*time.Second, "how long messages under way may take after a SIGTERM")
+	thinking := flag.Duration("thinking", 2*time.Second, "how long an answer takes")
+	flag.Parse()
+	if err := serve(*lock, *listen, *grace, *thinking); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(lockURL, address string, grace, thinking time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	locker, err := lockurl.Open(ctx, lockURL, &distlock.Options{Namespace: "chat", Wait: time.Minute})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return errors.Join(err, locker.Close(context.Background()))
+	}
+	log.Printf("listening on http://%s", listener.Addr())
+
+	server := &http.Server{Handler: answers(locker, thinking)}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case <-ctx.Done():
+		log.Print("shutting down")
+	case err = <-ended:
+	}
+	return errors.Join(err, shutDown(server, locker, grace))
+}
+
+// shutDown lets the messages under way come to their end, and gives back what is held after that time.
+func shutDown(server *http.Server, locker *distlock.Locker, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		log.Printf("not all messages were answered: %v", err)
+	}
+
+	// Whoever still works has its context cancelled, whoever still waits is told ErrClosed, and every lease is given
+	// back. This has time of its own: it is what the other instances wait for.
+	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(locker.Close(ctx), server.Close())
+}
+
+func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /conversations/{id}", func(w http.ResponseWriter, r *http.Request) {
+		message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		err = locker.Do(r.Context(), r.PathValue("id"), func(ctx context.Context) error {
+			select { // load the history, ask the model, save
+			case <-time.After(thinking):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		switch {
+		case err == nil:
+			fmt.Fprintf(w, "You said %q.\n", message)
+		case errors.Is(err, distlock.ErrInvalidKey):
+			http.Error(w, "no such conversation", http.StatusNotFound)
+		case errors.Is(err, distlock.ErrNotAcquired):
+			http.Error(w, "one moment, please", http.StatusConflict)
+		default: // ErrUnavailable, ErrLost, ErrClosed: another instance may do better
+			log.Print(err)
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}

@@ -1,0 +1,69 @@
+package lockedmemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// unlockedTurn is what stands in a context in the place of a lease while a turn, or one write, runs without the lock.
+type unlockedTurn struct {
+	writing chan struct{} // holds a token while an inner write runs
+	over    atomic.Bool
+}
+
+// unlockedKey tells the turns of memories apart as leases are told apart: by Locker and key.
+type unlockedKey struct {
+	locker *distlock.Locker
+	key    string
+}
+
+var errTurnOver = fmt.Errorf("%w: the turn is over, which ran without the lock", distlock.ErrNotHeld)
+
+func (m *LockedMemory[M, D]) unlockedTurn(ctx context.Context, key string) *unlockedTurn {
+	turn, _ := ctx.Value(unlockedKey{m.locker, key}).(*unlockedTurn)
+	return turn
+}
+
+// failsOpen reports whether op, which failed with err before it began, is to run without the lock. Not under a lease: that
+// may have been lost, and somebody else may have the lock.
+func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operation, err error) bool {
+	if !m.opts.FailOpen || !errors.Is(err, distlock.ErrUnavailable) || ctx.Err() != nil {
+		return false
+	}
+	if _, leased := m.locker.FromContext(ctx, op.Key); leased {
+		return false
+	}
+	op.Unlocked = true
+	m.locker.Options().Logger.Warn("lockedmemory: the lock service is unavailable, running without the lock",
+		"operation", op.Name, "unlocked", true, "error", err)
+	return true
+}
+
+func (m *LockedMemory[M, D]) runUnlocked(ctx context.Context, op *distlock.Operation, fn func(context.Context) error) error {
+	turn := &unlockedTurn{writing: make(chan struct{}, 1)}
+	defer turn.over.Store(true)
+	ctx = context.WithValue(ctx, leaseKey{}, (*distlock.Lease)(nil))
+	return fn(context.WithValue(ctx, unlockedKey{m.locker, op.Key}, turn))
+}
+
+func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error) error {
+	if t.over.Load() {
+		return errTurnOver
+	}
+	return fn(ctx)
+}
+
+// step runs one write at a time, as under a lease.
+func (t *unlockedTurn) step(ctx context.Context, write func(context.Context) error) error {
+	select {
+	case t.writing <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("lockedmemory: waiting for another write of the turn: %w", ctx.Err())
+	}
+	defer func() { <-t.writing }()
+	return t.join(ctx, write)
+}

@@ -1,0 +1,198 @@
+package lockedmemory_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// ops is an Observer that remembers the memory's operations.
+type ops struct {
+	mu   sync.Mutex
+	seen []distlock.Operation
+}
+
+func (o *ops) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+func (o *ops) End(_ context.Context, op *distlock.Operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if strings.HasPrefix(op.Name, "lockedmemory.") {
+		o.seen = append(o.seen, *op)
+	}
+}
+
+func down(f *drivertest.Faults) {
+	f.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+}
+
+func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		run  func(context.Context, *lockedmemory.LockedMemory[string, int]) error
+		want []string
+		ops  []string
+	}{
+		"Save": {
+			func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error { return m.Save(ctx, "q", "a") },
+			[]string{"q", "a"}, []string{lockedmemory.OpSave},
+		},
+		"Clear": {
+			func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error { return m.Clear(ctx) },
+			nil, []string{lockedmemory.OpClear},
+		},
+		"Turn": {
+			func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error {
+				return m.Turn(ctx, func(ctx context.Context) error {
+					if _, err := m.Load(ctx, ""); err != nil {
+						return err
+					}
+					return m.Turn(ctx, func(ctx context.Context) error { return m.Save(ctx, "q", "a") })
+				})
+			},
+			[]string{"q", "a"}, []string{lockedmemory.OpSave, lockedmemory.OpTurn, lockedmemory.OpTurn},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var log bytes.Buffer
+				observer := &ops{}
+				s := newSetup(t, distlock.Options{Observer: observer, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+					&lockedmemory.Options{FailOpen: true})
+				down(s.faults)
+				if err := c.run(t.Context(), s.a); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(s.inner.messages, c.want) {
+					t.Errorf("the memory has %q", s.inner.messages)
+				}
+				var names []string
+				for _, op := range observer.seen {
+					names = append(names, op.Name)
+					if !op.Unlocked || op.Outcome != distlock.OutcomeDone {
+						t.Errorf("the Observer was told %+v", op)
+					}
+				}
+				if !slices.Equal(names, c.ops) {
+					t.Errorf("the Observer was told of %q", names)
+				}
+				if text := log.String(); !strings.Contains(text, "without the lock") || !strings.Contains(text, "unlocked=true") || strings.Contains(text, session) {
+					t.Errorf("the log says %q", text)
+				}
+				if n := s.faults.Calls(drivertest.Acquire); n != 1 {
+					t.Errorf("the service was asked %d times", n)
+				}
+				for _, ctx := range s.inner.seen {
+					if _, ok := lockedmemory.Lease(ctx); ok {
+						t.Error("the inner memory is shown a lease")
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFailOpen_C_isOffByDefault(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		down(s.faults)
+		turn := s.a.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+		for _, err := range []error{s.a.Save(t.Context(), "q", "a"), s.a.Clear(t.Context()), turn} {
+			if !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("%v, want ErrUnavailable", err)
+			}
+		}
+		if len(s.inner.messages) > 0 {
+			t.Errorf("written without a lock: %q", s.inner.messages)
+		}
+	})
+}
+
+// Only a service that is away opens the way: not a lock that is busy, nor a lease that is lost, nor a caller that is gone.
+func TestFailOpen_C_isForAnUnavailableServiceAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{FailOpen: true, TurnWait: time.Second})
+		err := s.b.Turn(t.Context(), func(context.Context) error {
+			if err := s.a.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("Save beside a turn: %v", err)
+			}
+			return s.a.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+		})
+		if !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("Turn beside a turn: %v", err)
+		}
+		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
+			down(s.faults)
+			time.Sleep(time.Minute)
+			return s.a.Save(ctx, "q", "a")
+		})
+		if !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Save under a lost lease: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.a.Save(ctx, "q", "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Save for a caller that is gone: %v", err)
+		}
+		if len(s.inner.messages) > 0 {
+			t.Errorf("the memory has %q", s.inner.messages)
+		}
+	})
+}
+
+// A turn without the lock is a turn all the same: its writes do not overlap, and end with it.
+func TestFailOpen_keepsATurnsWritesTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		s.inner.pause = time.Second
+		down(s.faults)
+		var after context.Context
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			after = ctx
+			saved := make(chan error)
+			go func() { saved <- s.a.Save(ctx, "q1", "a1") }()
+			time.Sleep(time.Millisecond)
+			brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			if err := s.a.Save(brief, "never", "never"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a write that cannot wait: %v", err)
+			}
+			return errors.Join(s.a.Save(ctx, "q2", "a2"), <-saved)
+		})
+		if err != nil || !slices.Equal(s.inner.messages, []string{"q1", "a1", "q2", "a2"}) {
+			t.Errorf("the memory has %q, %v", s.inner.messages, err)
+		}
+		_, loaded := s.a.Load(after, "")
+		turn := s.a.Turn(after, func(context.Context) error { t.Error("ran"); return nil })
+		for _, err := range []error{s.a.Save(after, "q", "a"), turn, loaded} {
+			if !errors.Is(err, distlock.ErrNotHeld) {
+				t.Errorf("after the turn: %v", err)
+			}
+		}
+	})
+}
+
+type fenced struct{ history }
+
+func (*fenced) Fenced() bool { return true }
+
+func TestNew_refusesFailOpenForAFencedMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		_, err := lockedmemory.New(&fenced{}, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+		if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "leave FailOpen off") {
+			t.Errorf("New: %v", err)
+		}
+		if _, err := lockedmemory.New(&fenced{}, s.locker, lockedmemory.FixedKey(session), nil); err != nil {
+			t.Errorf("New without FailOpen: %v", err)
+		}
+	})
+}
