@@ -1,0 +1,249 @@
+package redislock_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+var holdFor = flag.Duration("hold", time.Minute, "how long BenchmarkHeld holds its leases")
+
+// BenchmarkHeld holds 10,000 leases of one Locker and prints what that costs the process: see cost. It takes a minute,
+// and a few seconds.
+func BenchmarkHeld(b *testing.B) {
+	for b.Loop() {
+		c := hold(b, 10_000, 10*time.Second, *holdFor)
+		b.ReportMetric(float64(c.lost), "lost")
+		b.ReportMetric(float64(c.failed), "failed-renewals")
+		b.ReportMetric(float64(c.goroutines), "goroutines")
+		b.ReportMetric(c.heap, "heap-B/lease")
+		b.ReportMetric(c.stacks, "stack-B/lease")
+		b.ReportMetric(float64(c.renewed), "renewals")
+		b.ReportMetric(c.perTrip(), "renewals/round-trip")
+		b.ReportMetric(c.cpu, "%-of-a-core")
+		b.ReportMetric(c.serverCPU, "%-of-a-core-redis")
+	}
+	b.ReportMetric(0, "ns/op") // says nothing
+}
+
+// cost is what leases cost while they are held, acquiring and releasing not included.
+type cost struct {
+	lost       int
+	renewed    int64   // renewals that were granted
+	failed     int64   // and that were not
+	trips      int64   // round trips on all connections of the process
+	goroutines int     // more than without the Locker and its client, at the most
+	heap       float64 // bytes per lease, after garbage collection
+	stacks     float64 // bytes per lease
+	cpu        float64 // of the process, user and system, in percent of a core
+	serverCPU  float64 // of the server
+}
+
+func (c cost) perTrip() float64 { return float64(c.renewed) / float64(max(c.trips, 1)) }
+
+// hold acquires n leases, holds them for d and releases them. Leases that the server does not know while they are held, or
+// still knows afterwards, fail the test.
+func hold(tb testing.TB, n int, ttl, d time.Duration) (c cost) {
+	ctx := context.Background()
+	addr := testservers.StartRedis(tb).Addr()
+	admin := newClient(tb, addr)
+	serverSeconds(tb, admin) // connected, and whatever the client keeps for ever is there
+
+	leases := make([]*distlock.Lease, n)
+	goroutines := watchGoroutines(tb)
+	before, heap, stacks := goroutines.reset(), heapInUse(), stacksInUse()
+
+	var wire wire
+	client := redis.NewClient(&redis.Options{Addr: addr, Dialer: wire.dial})
+	defer client.Close()
+	var renewed, failed atomic.Int64
+	l := newLocker(tb, client, distlock.Options{
+		TTL:    ttl,
+		Logger: slog.New(slog.DiscardHandler),
+		Observer: onEnd(func(op *distlock.Operation) {
+			switch {
+			case op.Scheduled && op.Err == nil:
+				renewed.Add(1)
+			case op.Scheduled:
+				failed.Add(1)
+			}
+		}),
+	})
+	const hands = 32
+	each := func(do func(i int) error) {
+		tb.Helper()
+		var next atomic.Int64
+		var all sync.WaitGroup
+		for range hands {
+			all.Go(func() {
+				for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+					if err := do(i); err != nil {
+						tb.Errorf("lease %d: %v", i, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if tb.Failed() {
+			tb.FailNow()
+		}
+	}
+	began := time.Now()
+	each(func(i int) (err error) {
+		leases[i], err = l.Acquire(ctx, fmt.Sprintf("session-%06d", i))
+		return err
+	})
+	tb.Logf("%d leases acquired in %s", n, time.Since(began).Round(time.Millisecond))
+	time.Sleep(1500 * time.Millisecond) // goroutines that have made calls of Acquire wait a second for others
+	c.heap = float64(heapInUse()-heap) / float64(n)
+
+	goroutines.reset()
+	renewed0, failed0, trips0 := renewed.Load(), failed.Load(), wire.trips.Load()
+	start, cpu, serverCPU := time.Now(), cpuSeconds(tb), serverSeconds(tb, admin)
+	time.Sleep(d)
+	percent := func(seconds float64) float64 { return 100 * seconds / time.Since(start).Seconds() }
+	c.cpu, c.serverCPU = percent(cpuSeconds(tb)-cpu), percent(serverSeconds(tb, admin)-serverCPU)
+	c.renewed, c.failed, c.trips = renewed.Load()-renewed0, failed.Load()-failed0, wire.trips.Load()-trips0
+	c.goroutines = goroutines.reset() - before
+	c.stacks = float64(stacksInUse()-stacks) / float64(n)
+	c.heap = max(c.heap, float64(heapInUse()-heap)/float64(n))
+
+	for _, lease := range leases {
+		if lease.Err() != nil {
+			c.lost++
+		}
+	}
+	each(func(i int) error {
+		info, err := l.Inspect(ctx, leases[i].Key())
+		if err != nil {
+			return err
+		}
+		if !info.Held || info.Fence != leases[i].Fence() || info.TTL <= 0 || info.TTL > ttl {
+			return fmt.Errorf("the server has %+v, the lease's token is %d", info, leases[i].Fence())
+		}
+		return leases[i].Release(ctx)
+	})
+	for keys := admin.Scan(ctx, 0, "*:lock", 1000).Iterator(); keys.Next(ctx); {
+		tb.Errorf("%s is left", keys.Val())
+	}
+	return c
+}
+
+// wire counts the round trips of the connections that it dials: writes that no read has come between are one.
+type wire struct{ trips atomic.Int64 }
+
+func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &wireConn{TCPConn: conn.(*net.TCPConn), wire: w}, nil
+}
+
+// wireConn has all methods of a TCPConn: go-redis looks at a connection before it uses it, and that should cost the same.
+type wireConn struct {
+	*net.TCPConn
+	wire  *wire
+	wrote atomic.Bool
+}
+
+func (c *wireConn) Write(p []byte) (int, error) {
+	if !c.wrote.Swap(true) {
+		c.wire.trips.Add(1)
+	}
+	return c.TCPConn.Write(p)
+}
+
+func (c *wireConn) Read(p []byte) (int, error) {
+	c.wrote.Store(false)
+	return c.TCPConn.Read(p)
+}
+
+// goroutineWatch looks how many goroutines there are, every few milliseconds.
+type goroutineWatch struct{ most atomic.Int64 }
+
+func watchGoroutines(tb testing.TB) *goroutineWatch {
+	w := &goroutineWatch{}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if n := int64(runtime.NumGoroutine()); n > w.most.Load() {
+					w.most.Store(n)
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
+	tb.Cleanup(func() { close(stop); <-stopped })
+	return w
+}
+
+// reset returns the most that were seen since the last reset, now included.
+func (w *goroutineWatch) reset() int {
+	now := int64(runtime.NumGoroutine())
+	return int(max(now, w.most.Swap(now)))
+}
+
+// heapInUse is the size of the objects in the heap that are still referred to.
+func heapInUse() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // pools let go of what they hold in the second one
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+func stacksInUse() int64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.StackInuse)
+}
+
+// cpuSeconds is the CPU time of this process so far.
+func cpuSeconds(tb testing.TB) float64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+}
+
+// serverSeconds is the CPU time of the server so far.
+func serverSeconds(tb testing.TB, client *redis.Client) (sum float64) {
+	info, err := client.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			sum += seconds
+		}
+	}
+	return sum
+}
