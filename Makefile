@@ -43,6 +43,11 @@ fmt: ## Format all Go files
 bench: deps ## Run the benchmarks of the lock and its backends
 	go test -run '^$$' -bench . ./distlock/...
 
+.PHONY: fuzz
+fuzz: ## Look for names and replies that break the drivers, FUZZTIME (1m) each
+	go test -run '^$$' -fuzz FuzzKeys -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
+	go test -run '^$$' -fuzz FuzzReplies -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
 	$(call each,go run $(GOVULNCHECK) ./...)

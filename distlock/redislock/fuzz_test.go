@@ -1,0 +1,102 @@
+package redislock
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+var hostileNames = []string{
+	"k", "a:b", "}", "}}", "{", "{}", "}{", "a}b", "a{b}c", "}:lock", "%7D", "%", "%25", "a}:lock", "lock", "fence", "void:x", ":", "日本", " ",
+	strings.Repeat("}", 1024),
+}
+
+// Whatever two names are, they share all of their keys or none, and the keys of one share a slot.
+func FuzzKeys(f *testing.F) {
+	for i, name := range hostileNames {
+		f.Add("app", name, "app", hostileNames[(i+1)%len(hostileNames)])
+		f.Add(name, "k", "app:", name)
+	}
+	f.Fuzz(func(t *testing.T, namespace1, key1, namespace2, key2 string) {
+		names := []driver.Name{{Namespace: namespace1, Key: key1}, {Namespace: namespace2, Key: key2}}
+		for _, name := range names {
+			if !valid(name) {
+				return // a Locker refuses it
+			}
+			tag := hashTag(keysOf(name).lock())
+			for _, key := range all(name) {
+				if tag == "" || hashTag(key) != tag {
+					t.Errorf("%q: the hash tag of %q is %q, of its lock %q", name, key, hashTag(key), tag)
+				}
+			}
+		}
+		for _, key := range all(names[0]) {
+			if slices.Contains(all(names[1]), key) != (names[0] == names[1]) {
+				t.Errorf("%q and %q: both have the key %q", names[0], names[1], key)
+			}
+		}
+	})
+}
+
+func all(name driver.Name) []string {
+	k := keysOf(name)
+	return []string{k.lock(), k.fence(), k.void("00112233445566778899aabbccddeeff")}
+}
+
+// valid is what a Locker lets through.
+func valid(name driver.Name) bool {
+	for _, text := range []string{name.Namespace, name.Key} {
+		if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return false
+		}
+	}
+	return !strings.ContainsAny(name.Namespace, "{}")
+}
+
+// hashTag is what Redis Cluster hashes of a key, by its specification: what stands between the first "{" and the first
+// "}" after it, unless that is nothing, or there is none.
+func hashTag(key string) string {
+	_, rest, open := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !open || !closed || tag == "" {
+		return key
+	}
+	return tag
+}
+
+// Whatever a server says, it is understood or refused: no panic, and no token that could not be one.
+func FuzzReplies(f *testing.F) {
+	owner := strings.Repeat("0f", 16)
+	for _, value := range []string{
+		"b1:" + owner + ":1795225289:897391:0:{}", "b1:" + owner + ":0:0:1:", "b1::::", "b1:", "", "b2:" + owner + ":1:1:1:{}",
+		"b1:" + owner + ":9007199254:999999:0:{\"h\":\"x\"}", "b1:" + owner + ":1:1:-5:{}", "b1:" + owner + ":1795225289:1000000:0:{}",
+		"b1:" + owner + ":1795225289:897391:9007199254740991:{}", "b1:" + owner + ":+1:1e3:0x1:{}",
+	} {
+		f.Add(int64(1), value, int64(5000), "1795225290", "1", uint8(2))
+		f.Add(int64(0), value, int64(-1), "1795225290", "000001", uint8(5))
+		f.Add(int64(2), value, int64(-2), "-1", "", uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, code int64, value string, left int64, seconds, micros string, length uint8) {
+		reply := []any{code, value, left, seconds, micros}
+		reply = reply[:min(int(length), len(reply))]
+		got, err := parseAcquire(reply)
+		switch {
+		case err != nil && got.Outcome == driver.Granted:
+			t.Errorf("%q: granted, with %v", reply, err)
+		case err != nil:
+		case got.Outcome == driver.Granted && (got.Fence < 1 || got.FenceEnd < got.Fence || got.FenceEnd > driver.MaxFence):
+			t.Errorf("%q: granted %d to %d", reply, got.Fence, got.FenceEnd)
+		case got.Outcome == driver.Busy && (!got.State.Held || got.State.Age < 0 || got.State.Fence < 1):
+			t.Errorf("%q: busy with %+v", reply, got.State)
+		}
+		for _, strange := range [][]any{{}, {nil}, {value}, {left, code}, {code, nil}, {code, reply}, {int64(0), value, value, value, value}} {
+			if got, err := parseAcquire(strange); err == nil && got.Outcome == driver.Granted && got.Fence < 1 {
+				t.Errorf("%q: %+v", strange, got)
+			}
+		}
+	})
+}
