@@ -1,4 +1,5 @@
-// Package testservers starts real servers for tests.
+// Package testservers starts real servers for tests: one Redis, or a Sentinel
+// with its master and replicas.
 //
 // Each server runs on a free loopback port, keeps its files in the test's
 // temporary directory and belongs to the test that started it:
@@ -10,6 +11,17 @@
 //		srv.Kill()
 //		srv.Restart()
 //	}
+//
+// Fail-overs are clean, as those of Sentinel.Failover, or follow a Kill or Pause
+// and are waited for with AwaitMaster. A fail-over loses what the master
+// acknowledged after its Detach:
+//
+//	s := testservers.StartSentinel(t)
+//	old := s.Master()
+//	old.Detach()
+//	// ... acquire a lock, which then ...
+//	old.Kill()
+//	master := s.AwaitMaster(old) // ... does not know
 //
 // A server is stopped in the test's cleanup. On Linux it also dies with the
 // test process, however that ends; elsewhere a test process that is killed

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -22,19 +23,30 @@ const (
 	portAttempts = 10
 )
 
+// The programs, and what each writes to its log once its port is bound.
+var readyLine = map[string]string{
+	"redis-server":   "Ready to accept connections",
+	"redis-sentinel": "Sentinel ID is",
+}
+
 var errPortTaken = errors.New("the port was taken by another process")
 
-// Redis is one redis-server without persistence. Its methods are safe for
-// concurrent use; they report failures to the test that started the server.
+// Redis is one redis-server without persistence, alone or as a node of a
+// Sentinel or Cluster, or one redis-sentinel. Its methods are safe for concurrent
+// use; they report failures to the test that started the server.
 type Redis struct {
-	tb   testing.TB
-	path string
-	args []string
-	dir  string
-	port int
+	tb      testing.TB
+	program string
+	path    string
+	config  string // the file that the server rewrites to remember its role; empty: none
+	args    []string
+	setup   []string // a command for each start; none
+	dir     string
+	port    int
 
-	mu   sync.Mutex // serialises what starts, stops and signals the process
-	proc *process
+	mu     sync.Mutex // serialises what starts, stops and signals the process
+	proc   *process
+	paused bool
 }
 
 // StartRedis starts a redis-server on a free port of 127.0.0.1 and returns once
@@ -47,18 +59,67 @@ type Redis struct {
 // seconds.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		tb.Fatalf("redis-server is needed but was not found: "+
-			"run `make deps`, or install it, for example with `apt-get install redis-server` (%v)", err)
-	}
+	r := newServer(tb, "redis-server", args)
+	launch(tb, r)
+	return r
+}
 
-	r := &Redis{tb: tb, path: path, args: slices.Clone(args), dir: tb.TempDir()}
+// newServer prepares a server and its cleanup. It fails the test if the program
+// is not installed.
+func newServer(tb testing.TB, program string, args []string) *Redis {
+	tb.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		tb.Fatalf("%s is needed but was not found: "+
+			"run `make deps`, or install it, for example with `apt-get install %[1]s` (%v)", program, err)
+	}
+	r := &Redis{tb: tb, program: program, path: path, args: slices.Clone(args), dir: tb.TempDir()}
 	// Registered after TempDir, so that it runs before the directory is removed.
 	tb.Cleanup(r.cleanup)
+	return r
+}
 
+// remember gives the server a configuration file, in which it keeps the role it
+// has come to have.
+func (r *Redis) remember(tb testing.TB) {
+	tb.Helper()
+	r.config = filepath.Join(r.dir, r.program+".conf")
+	if err := os.WriteFile(r.config, nil, 0o600); err != nil {
+		tb.Fatalf("configuration of a %s: %v", r.program, err)
+	}
+}
+
+// launch starts servers side by side and returns once all of them answer. It
+// fails the test if one does not.
+func launch(tb testing.TB, servers ...*Redis) {
+	tb.Helper()
+	if len(servers) > 1 {
+		// One after the other, as their own cleanups would end them, they take
+		// long: each looks for a SIGTERM ten times a second, and a master first
+		// waits for its replicas.
+		tb.Cleanup(func() { each(servers, func(_ int, r *Redis) { r.Kill() }) })
+	}
+	errs := make([]error, len(servers))
+	each(servers, func(i int, r *Redis) { errs[i] = r.launch() })
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatalf("%v", err)
+	}
+}
+
+// each calls fn for all servers at once and returns when all calls have.
+func each(servers []*Redis, fn func(int, *Redis)) {
+	var wg sync.WaitGroup
+	for i, r := range servers {
+		wg.Go(func() { fn(i, r) })
+	}
+	wg.Wait()
+}
+
+// launch starts the server on a port of its choice.
+func (r *Redis) launch() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var err error
 	for range portAttempts {
 		if r.port, err = freePort(); err != nil {
 			break
@@ -68,9 +129,9 @@ func StartRedis(tb testing.TB, args ...string) *Redis {
 		}
 	}
 	if err != nil {
-		tb.Fatalf("start redis-server: %v", err)
+		return fmt.Errorf("start %s: %w", r.program, err)
 	}
-	return r
+	return nil
 }
 
 // Addr returns the server's host and port. They stay the same after Restart.
@@ -96,18 +157,21 @@ func (r *Redis) Do(args ...string) (string, error) {
 func (r *Redis) Kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.proc.kill()
+	if r.proc != nil {
+		r.proc.kill()
+	}
 }
 
 // Restart starts the server again with the same port and arguments, and returns
-// once it answers. A server that still runs is stopped first. The data is gone.
+// once it answers. A server that still runs is stopped first. The data is gone;
+// the role that it had among the nodes of a Sentinel or Cluster is not.
 func (r *Redis) Restart() {
 	r.tb.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proc.stop(stopTimeout)
 	if err := r.start(); err != nil {
-		r.tb.Fatalf("restart redis-server: %v", err)
+		r.tb.Fatalf("restart %s: %v", r.program, err)
 	}
 }
 
@@ -118,8 +182,10 @@ func (r *Redis) Pause() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.proc.pause(pauseTimeout); err != nil {
-		r.tb.Errorf("pause redis-server: %v", err)
+		r.tb.Errorf("pause %s: %v", r.program, err)
+		return
 	}
+	r.paused = true
 }
 
 // Resume lets a paused server go on. It then answers what it was sent meanwhile.
@@ -128,26 +194,49 @@ func (r *Redis) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.proc.resume(); err != nil {
-		r.tb.Errorf("resume redis-server: %v", err)
+		r.tb.Errorf("resume %s: %v", r.program, err)
+		return
+	}
+	r.paused = false
+}
+
+// up tells whether the server could answer: it has neither ended nor is it
+// paused.
+func (r *Redis) up() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.proc.exited:
+		return false
+	default:
+		return !r.paused
 	}
 }
 
 // start runs the server on r.port. It returns errPortTaken if something else
 // listens there.
 func (r *Redis) start() error {
-	args := append([]string{
+	var args []string
+	if r.config != "" {
+		args = append(args, r.config)
+	}
+	args = append(args,
 		"--port", strconv.Itoa(r.port),
 		"--bind", "127.0.0.1",
 		"--dir", r.dir,
 		"--save", "",
 		"--appendonly", "no",
-	}, r.args...)
-	proc, err := startProcess(r.path, args, r.dir, filepath.Join(r.dir, "redis-server.log"))
+	)
+	proc, err := startProcess(r.path, append(args, r.args...), r.dir, filepath.Join(r.dir, r.program+".log"))
 	if err != nil {
 		return err
 	}
-	r.proc = proc
-	if err := r.waitReady(); err != nil {
+	r.proc, r.paused = proc, false
+	err = r.waitReady()
+	if err == nil && len(r.setup) > 0 {
+		_, err = r.Do(r.setup...)
+	}
+	if err != nil {
 		proc.kill()
 		return err
 	}
@@ -178,7 +267,7 @@ func (r *Redis) waitReady() error {
 // tests have chosen the same port, the loser would take the winner's server for
 // its own. The log line is written after the port was bound.
 func (r *Redis) ready() bool {
-	if !strings.Contains(r.proc.output(), "Ready to accept connections") {
+	if !strings.Contains(r.proc.output(), readyLine[r.program]) {
 		return false
 	}
 	_, err := do(r.Addr(), time.Second, "PING")
@@ -195,6 +284,6 @@ func (r *Redis) cleanup() {
 	}
 	r.proc.stop(stopTimeout)
 	if r.tb.Failed() {
-		r.tb.Logf("log of redis-server at %s:\n%s", r.Addr(), r.proc.logTail())
+		r.tb.Logf("log of %s at %s:\n%s", r.program, r.Addr(), r.proc.logTail())
 	}
 }

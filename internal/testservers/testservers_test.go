@@ -3,6 +3,7 @@ package testservers
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +14,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait for fail-overs, so more of them than processors can.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestStartRedis_answers(t *testing.T) {
 	r := StartRedis(t)
@@ -65,7 +77,8 @@ func TestStartRedis_manyAtOnceAreDistinctServers(t *testing.T) {
 
 func TestStartRedis_refusesAnAnswerFromAnotherServerOnItsPort(t *testing.T) {
 	other := StartRedis(t)
-	r := &Redis{tb: t, path: other.path, dir: t.TempDir(), port: other.port}
+	r := newServer(t, "redis-server", nil)
+	r.port = other.port
 	if err := r.start(); !errors.Is(err, errPortTaken) {
 		t.Fatalf("start on a taken port: %v, want %v", err, errPortTaken)
 	}
@@ -265,6 +278,19 @@ func mustRefuse(t *testing.T, addr string) {
 func setReadDeadline(t *testing.T, conn net.Conn, d time.Duration) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(d)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventuallyDo waits until a command has the reply that is wanted.
+func eventuallyDo(t *testing.T, r *Redis, want string, args ...string) {
+	t.Helper()
+	if err := await(func() error {
+		if got, err := r.Do(args...); err != nil || got != want {
+			return fmt.Errorf("%s: %v: got %q, %v; want %q", r.Addr(), args, got, err, want)
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,126 @@
+package testservers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestStartSentinel_isComplete(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	master, replicas := s.Master(), s.Replicas()
+	if len(replicas) != 2 || slices.Contains(replicas, master) || len(s.Nodes()) != 3 || len(s.Addrs()) != 3 {
+		t.Fatalf("master %s, replicas %v of nodes %v with sentinels %v",
+			master.Addr(), addrs(replicas), addrs(s.Nodes()), s.Addrs())
+	}
+	want := "redis+sentinel://" + strings.Join(s.Addrs(), ",") + "/0?master_name=" + s.MasterName()
+	if s.URL() != want {
+		t.Errorf("URL() = %q, want %q", s.URL(), want)
+	}
+	for _, sentinel := range s.Sentinels() {
+		host, port, _ := strings.Cut(master.Addr(), ":")
+		mustDo(t, sentinel, host+"\n"+port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName())
+	}
+	mustDo(t, master, "OK", "SET", "key", "value")
+	for _, replica := range replicas {
+		eventuallyDo(t, replica, "value", "GET", "key")
+	}
+}
+
+func TestStartSentinel_passesArgumentsToTheNodes(t *testing.T) {
+	t.Parallel()
+	for _, node := range StartSentinel(t, "--maxmemory", "8mb").Nodes() {
+		mustDo(t, node, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
+	}
+}
+
+func TestSentinel_failoverKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	for range 2 {
+		old := s.Master()
+		mustDo(t, old, "OK", "SET", "key", old.Addr())
+		master := s.Failover()
+		if master == old || master != s.Master() {
+			t.Fatalf("Failover() = %s, master %s, before %s", master.Addr(), s.Master().Addr(), old.Addr())
+		}
+		mustDo(t, master, old.Addr(), "GET", "key")
+		mustDo(t, master, "OK", "SET", "key", "new")
+		eventuallyDo(t, old, "new", "GET", "key")
+	}
+}
+
+func TestSentinel_aDeadMasterIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	old := s.Master()
+	old.Kill()
+	master := s.AwaitMaster(old)
+	mustDo(t, master, "OK", "SET", "key", "value")
+
+	old.Restart()
+	eventuallyDo(t, old, "value", "GET", "key")
+	if s.Master() != master {
+		t.Errorf("the old master took over again: %s", s.Master().Addr())
+	}
+	master.Restart() // too fast to be missed
+	mustDo(t, master, "0", "EXISTS", "key")
+}
+
+func TestSentinel_aPausedMasterIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	old := s.Master()
+	old.Pause()
+	master := s.AwaitMaster(old)
+	mustDo(t, master, "OK", "SET", "key", "value")
+	old.Resume()
+	eventuallyDo(t, old, "value", "GET", "key")
+}
+
+func TestSentinel_twoSentinelsAreEnough(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	s.Sentinels()[0].Kill()
+	if s.Failover() != s.Master() {
+		t.Error("the sentinels that are left name another master")
+	}
+}
+
+func TestRedis_detachedMasterLosesWhatItAcknowledges(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	old := s.Master()
+	mustDo(t, old, "OK", "SET", "before", "value")
+	for _, replica := range s.Replicas() {
+		eventuallyDo(t, replica, "value", "GET", "before")
+	}
+
+	old.Detach()
+	mustDo(t, old, "OK", "SET", "key", "value")
+	old.Kill()
+	master := s.AwaitMaster(old)
+	mustDo(t, master, "value", "GET", "before")
+	mustDo(t, master, "0", "EXISTS", "key")
+}
+
+func TestRedis_attachedReplicasGetWhatTheyMissed(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	master, replica := s.Master(), s.Replicas()[0]
+	master.Detach()
+	mustDo(t, master, "OK", "SET", "key", "value")
+	if err := await(func() error {
+		if log, err := master.Do("ACL", "LOG"); err != nil || !strings.Contains(log, "psync") {
+			return fmt.Errorf("no replica was refused: %q, %v", log, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, replica, "", "GET", "key")
+	master.Attach()
+	eventuallyDo(t, replica, "value", "GET", "key")
+}
