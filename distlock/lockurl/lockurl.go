@@ -1,18 +1,27 @@
 // Package lockurl opens a Locker by URL, so that the lock service can be a line of configuration.
 //
-//	mem://                               locks of this process, see memlock
-//	redis://user:password@host:6379/0    one Redis node, see redislock
-//	rediss://host:6379/0                 the same over TLS
+//	mem://                                                  locks of this process, see memlock
+//	redis://user:password@host:6379/0                       one Redis node, see redislock
+//	redis+sentinel://user:password@host:26379,host:26379/0?master_name=NAME
+//	                                                        the master that these Sentinels name
+//	redis+cluster://user:password@host:6379,host:6379       the Cluster that these nodes belong to
 //
-// The URLs of Redis take the query parameters of redis.ParseURL of go-redis, such as pool_size and read_timeout.
+// With rediss in place of redis, all connections use TLS. The certificate of every server has to be valid for the first host
+// of the URL.
+//
+// User and password are those of Redis. Those of the Sentinels, if they want any, are the parameters sentinel_username and
+// sentinel_password. Ports may be left out, and are then 6379, or 26379 for Sentinels; so may the database, which a
+// Cluster does not have. Special characters have to be percent-encoded everywhere, @ and / and & above all.
+//
+// The URLs take the query parameters of go-redis besides, such as pool_size and read_timeout: those of redis.ParseURL,
+// redis.ParseFailoverURL or redis.ParseClusterURL. Refused are those that send commands to replicas, which may lag behind.
+// ContextTimeoutEnabled is always on, see redislock.New.
 package lockurl
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,12 +31,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
-const schemes = "mem:// redis:// rediss://"
-
 // Open makes a Locker for the lock service that rawURL names. The client it opens is closed by the Locker's Close. Nil
 // opts mean the defaults.
 //
-// A URL or option that is out of range is refused with distlock.ErrInvalidOption; the error never shows the URL's
+// A URL or option that is out of range is refused with distlock.ErrInvalidOption; the error never shows a piece of a
 // password. A service that does not answer shows at the first operation, with distlock.ErrUnavailable.
 func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock.Locker, error) {
 	if err := ctx.Err(); err != nil {
@@ -35,7 +42,7 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	}
 	d, err := open(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err)
+		return nil, err
 	}
 	locker, err := distlock.New(d, opts)
 	if err != nil {
@@ -45,39 +52,26 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 }
 
 func open(rawURL string) (driver.Driver, error) {
-	scheme, _, found := strings.Cut(rawURL, "://")
-	if !found {
-		return nil, fmt.Errorf("it has no scheme: write one of %s", schemes)
+	switch scheme, rest, err := cutScheme(rawURL, schemes); {
+	case err != nil:
+		return nil, invalid(err)
+	case scheme == "mem" && rest != "":
+		return nil, invalid(errors.New("mem:// takes nothing after it: its locks are those of this Locker alone"))
+	case scheme == "mem":
+		return memlock.NewDriver(), nil
 	}
-	switch scheme {
-	case "mem":
-		return openMemory(rawURL)
-	case "redis", "rediss":
-		return openRedis(rawURL)
-	}
-	return nil, fmt.Errorf("the scheme %q is not known: write one of %s", scheme, schemes)
-}
-
-func openMemory(rawURL string) (driver.Driver, error) {
-	if rawURL != "mem://" {
-		return nil, errors.New("mem:// takes nothing after it: its locks are those of this Locker alone")
-	}
-	return memlock.NewDriver(), nil
-}
-
-func openRedis(rawURL string) (driver.Driver, error) {
-	options, err := redis.ParseURL(rawURL)
+	client, err := NewRedisClient(rawURL)
 	if err != nil {
-		return nil, withoutSecrets(rawURL, err)
+		return nil, err
 	}
-	options.ContextTimeoutEnabled = true // see redislock.New
-	client := redis.NewClient(options)
 	d, err := redislock.NewDriver(client)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	return &owned{Driver: d, client: client}, nil
 }
+
+func invalid(err error) error { return fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err) }
 
 // owned closes the client with the driver.
 type owned struct {
@@ -92,13 +86,3 @@ func (o *owned) Ready() bool {
 }
 
 func (o *owned) Close() error { return errors.Join(o.Driver.Close(), o.client.Close()) }
-
-// withoutSecrets passes on what is wrong with a URL, unless that text could show a piece of its password.
-func withoutSecrets(rawURL string, err error) error {
-	u, parseErr := url.Parse(rawURL)
-	if parseErr != nil || strings.Contains(u.Path, "@") {
-		return errors.New("it cannot be parsed: write redis://user:password@host:port/database, with special characters " +
-			"in user and password percent-encoded")
-	}
-	return err
-}

@@ -39,43 +39,141 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+const (
+	single   = "redis://:s3cret@localhost:6379"
+	sentinel = "redis+sentinel://:s3cret@localhost:26379?master_name=m"
+	cluster  = "redis+cluster://:s3cret@localhost:6379"
+)
+
+var refused = map[string]struct{ url, says string }{
+	"empty":                  {"", "it has no scheme: write one of mem:// redis:// "},
+	"no scheme":              {"localhost:6379", "it has no scheme: write one of mem:// redis:// "},
+	"scheme in a parameter":  {"u:s3cret@localhost?url=redis://", "it has no scheme"},
+	"unknown scheme":         {"etcd://localhost", `the scheme "etcd" is not known: write one of mem:// redis:// `},
+	"unknown kind":           {"redis+ring://localhost", `the scheme "redis+ring" is not known`},
+	"scheme of Valkey":       {"valkey+cluster://localhost", `the scheme "valkey+cluster" is not known`},
+	"mem with a host":        {"mem://localhost", "mem:// takes nothing after it"},
+	"bad port":               {"redis://:s3cret@localhost:port", "host 1 of 1 is wrong: write host:port"},
+	"port beyond the last":   {"redis://:s3cret@localhost:65536", "host 1 of 1 has a wrong port: it must be 1 to 65535"},
+	"IPv6 without brackets":  {"redis://:s3cret@::1", "host 1 of 1 is wrong: write host:port, or [host]:port for an IPv6 address"},
+	"several hosts":          {"redis://:s3cret@a,b", "redis:// takes one host: for several, write redis+sentinel:// or redis+cluster://"},
+	"several hosts, TLS":     {"rediss://:s3cret@a,b", "write rediss+sentinel:// or rediss+cluster://"},
+	"database":               {single + "/one", `invalid database number: "one"`},
+	"unknown option":         {single + "?pool=1", "unexpected option: pool (the parameters are those of redis.ParseURL of go-redis)"},
+	"bad option":             {single + "?pool_size=many", "invalid pool_size number"},
+	"negative pool":          {single + "?pool_size=-1", "must be 0 to 65535"},
+	"pool too large":         {single + "?max_active_conns=3000000000", "must be 0 to 65535"},
+	"password as parameter":  {single + "?password=s3&cret", "password is not a parameter here: write user:password@ before the host"},
+	"password with /":        {"redis://:s3/cret@localhost:6379", "percent-encode the special characters"},
+	"password with ?":        {"redis://u:12?s3cret@localhost:6379", "percent-encode the special characters"},
+	"password with #":        {"redis://u:12#s3cret@localhost:6379", "percent-encode the special characters"},
+	"password with %":        {"redis://:s3%cret@localhost:6379", "percent-encode the special characters"},
+	"slash and database":     {"redis://u:12/s3cret@localhost/0", "percent-encode the special characters"},
+	"a fragment":             {single + "#0", "percent-encode the special characters"},
+	"escape in a parameter":  {single + "?client_name=s3%cret", "percent-encode the special characters"},
+	"semicolon":              {single + "?client_name=s3;cret", "percent-encode the special characters"},
+	"Sentinel without name":  {"redis+sentinel://:s3cret@localhost", "it has no master_name: add ?master_name=NAME"},
+	"Sentinel without host":  {"redis+sentinel://:s3cret@?master_name=m", "it names no host: write host:port, or several with commas"},
+	"Sentinel, host empty":   {"redis+sentinel://:s3cret@a,,c?master_name=m", "host 2 of 3 is wrong"},
+	"Sentinel, port alone":   {"redis+sentinel://:s3cret@:26379?master_name=m", "host 1 of 1 is wrong"},
+	"Sentinel, space":        {"redis+sentinel://:s3cret@a, b?master_name=m", "host 2 of 2 is wrong"},
+	"Sentinel, bad port":     {"redis+sentinel://:s3cret@a:1,b:0?master_name=m", "host 2 of 2 has a wrong port"},
+	"Sentinel, bad database": {"redis+sentinel://:s3cret@a/one?master_name=m", `invalid database number: "one"`},
+	"Sentinel, unknown":      {sentinel + "&pool=1", "unexpected option: pool (the parameters are those of redis.ParseFailoverURL of go-redis"},
+	"Sentinel, bad option":   {sentinel + "&read_timeout=long", "invalid read_timeout duration"},
+	"Sentinel, bad addr":     {sentinel + "&addr=b", "unable to parse addr param: b"},
+	"Sentinel, huge pool":    {sentinel + "&min_idle_conns=65536", "must be 0 to 65535"},
+	"Sentinel, replicas":     {sentinel + "&replica_only=true", "send commands to replicas"},
+	"Sentinel, nearest":      {sentinel + "&route_by_latency=1", "send commands to replicas"},
+	"Sentinel, any":          {sentinel + "&route_randomly=true", "send commands to replicas"},
+	"Sentinel, bare & in a password": {sentinel + "&sentinel_password=s3&cret",
+		"a parameter is not known or has a wrong value, and may be a part of a password: write a & in a password as %26"},
+	"Sentinel, two passwords":   {sentinel + "&password=s3cret", "leave one of them out"},
+	"Sentinel, two users":       {"redis+sentinel://u:s3cret@h?master_name=m&username=s3cret", "leave one of them out"},
+	"Sentinel, user per host":   {"redis+sentinel://u:s3cret@a,u:s3cret@b?master_name=m", "user and password stand once, before the first host"},
+	"Sentinel, password with ?": {"redis+sentinel://u:12?s3cret@a,b&master_name=m", "percent-encode the special characters"},
+	"Cluster without host":      {"redis+cluster://", "it names no host"},
+	"Cluster with a database":   {cluster + "/1", "a Cluster has no databases to choose from: leave the database out"},
+	"Cluster with database 0":   {cluster + "/0", "a Cluster has no databases to choose from"},
+	"Cluster with parameter db": {cluster + "?db=1", "a Cluster has no databases to choose from"},
+	"Cluster, unknown":          {cluster + "?master_name=m", "unexpected option: master_name (the parameters are those of redis.ParseClusterURL"},
+	"Cluster, bad option":       {cluster + "?max_redirects=many", "invalid max_redirects number"},
+	"Cluster, huge pool":        {cluster + "?max_idle_conns=65536", "must be 0 to 65535"},
+	"Cluster, replicas":         {cluster + "?read_only=true", "send commands to replicas"},
+	"Cluster, nearest":          {cluster + "?route_by_latency=true", "send commands to replicas"},
+	"Cluster, any":              {cluster + "?route_randomly=1", "send commands to replicas"},
+	"Cluster, a secret":         {cluster + "?sentinel_password=s3&cret", "sentinel_password is not a parameter here"},
+}
+
 func TestOpen_refusesBadURLs(t *testing.T) {
-	for name, url := range map[string]string{
-		"empty":              "",
-		"no scheme":          "localhost:6379",
-		"unknown scheme":     "etcd://localhost",
-		"mem with a host":    "mem://localhost",
-		"bad port":           "redis://:s3cret@localhost:port",
-		"password with /":    "redis://:s3/cret@localhost:6379",
-		"password with %":    "redis://:s3%cret@localhost:6379",
-		"database":           "redis://:s3cret@localhost:6379/one",
-		"slash and database": "redis://u:12/s3cret@localhost/0",
-		"unknown option":     "redis://:s3cret@localhost:6379?pool=1",
-		"bad option":         "redis://:s3cret@localhost:6379?pool_size=many",
-	} {
-		l, err := lockurl.Open(t.Context(), url, nil)
-		if l != nil || !errors.Is(err, distlock.ErrInvalidOption) {
-			t.Errorf("%s: %v, %v, want ErrInvalidOption", name, l, err)
+	for name, bad := range refused {
+		locker, err := lockurl.Open(t.Context(), bad.url, nil)
+		if locker != nil {
+			t.Errorf("%s: accepted", name)
+			_ = locker.Close(t.Context())
 			continue
 		}
-		for _, secret := range []string{"s3cret", "s3", "cret"} {
-			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%s: the text shows the password: %v", name, err)
-			}
-		}
+		checkRefusal(t, name, err, bad.says)
 	}
 	if _, err := lockurl.Open(t.Context(), "redis://localhost", &distlock.Options{TTL: time.Millisecond}); !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("bad options: %v", err)
 	}
 }
 
-func TestOpen_noServerShowsAtTheFirstOperation(t *testing.T) {
-	l, err := lockurl.Open(t.Context(), "redis://:s3cret@127.0.0.1:1", nil)
-	if err != nil {
-		t.Fatal(err)
+func TestNewRedisClient_refusesBadURLs(t *testing.T) {
+	for name, bad := range refused {
+		if strings.Contains(bad.says, "mem://") {
+			continue // says other things
+		}
+		client, err := lockurl.NewRedisClient(bad.url)
+		if client != nil {
+			t.Errorf("%s: accepted", name)
+			_ = client.Close()
+			continue
+		}
+		checkRefusal(t, name, err, bad.says)
 	}
-	defer l.Close(t.Context())
-	if _, err := l.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("TryAcquire: %v", err)
+	for _, rawURL := range []string{"mem://", "mem://localhost"} {
+		_, err := lockurl.NewRedisClient(rawURL)
+		checkRefusal(t, rawURL, err, "mem:// has no client, its locks are in this process: write one of redis:// ")
+	}
+	for _, rawURL := range []string{"etcd://localhost", "localhost"} {
+		if _, err := lockurl.NewRedisClient(rawURL); err == nil || strings.Contains(err.Error(), "mem://") {
+			t.Errorf("%s: mem:// is offered: %v", rawURL, err)
+		}
+	}
+}
+
+func checkRefusal(t *testing.T, name string, err error, says string) {
+	t.Helper()
+	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: ") || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: the error is %v, want ErrInvalidOption and the text %q", name, err, says)
+		return
+	}
+	for _, secret := range []string{"s3", "cret", "12?", "12/", "12#"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the text shows a piece of the password: %v", name, err)
+		}
+	}
+}
+
+func TestOpen_noServerShowsAtTheFirstOperation(t *testing.T) {
+	for _, rawURL := range []string{
+		"redis://:s3cret@127.0.0.1:1",
+		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret",
+		"redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2",
+	} {
+		t.Run(rawURL, func(t *testing.T) {
+			t.Parallel()
+			l, err := lockurl.Open(t.Context(), rawURL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close(t.Context())
+			_, err = l.TryAcquire(t.Context(), "key")
+			if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), "cret") {
+				t.Errorf("TryAcquire: %v", err)
+			}
+		})
 	}
 }
