@@ -23,7 +23,7 @@ import (
 type agent struct {
 	config
 	name   string
-	client *redis.Client
+	client redis.UniversalClient
 	locker *distlock.Locker
 	tracer trace.Tracer
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
@@ -127,7 +126,7 @@ func compare(ctx context.Context, cfg config) (err error) {
 }
 
 // run has all messages answered by instances, and judges what then stands in Redis.
-func run(ctx context.Context, cfg config, client *redis.Client) (*report.Result, error) {
+func run(ctx context.Context, cfg config, client redis.UniversalClient) (*report.Result, error) {
 	title := map[bool]string{false: "without lock", true: "with lock"}[cfg.Locked]
 	answered := report.Progress(title, cfg.Sessions*(cfg.Turns+(cfg.Turns+4)/5))
 	r, start := &report.Result{}, time.Now()
@@ -144,31 +143,4 @@ func run(ctx context.Context, cfg config, client *redis.Client) (*report.Result,
 		r.Judge(messages, cfg.Turns)
 	}
 	return r, err
-}
-
-func connect(ctx context.Context, url string) (*redis.Client, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	logging.Disable() // go-redis would say on stderr what its calls return as well
-	client := redis.NewClient(options)
-	if err := client.Ping(ctx).Err(); err != nil {
-		_ = client.Close()
-		return nil, fmt.Errorf("no answer from Redis at %s: %w", options.Addr, err)
-	}
-	return client, nil
-}
-
-// removeKeys removes what a run has written: histories, locks and their counters.
-func removeKeys(ctx context.Context, client *redis.Client, run string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	keys := client.Scan(ctx, 0, run+":*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if err := client.Del(ctx, keys.Val()).Err(); err != nil {
-			return err
-		}
-	}
-	return keys.Err()
 }

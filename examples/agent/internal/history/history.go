@@ -36,12 +36,12 @@ type Document struct{ Text string }
 
 // List is the memory of one conversation.
 type List struct {
-	client *redis.Client
+	client redis.UniversalClient
 	key    string
 }
 
 // New makes the memory of the conversation at key.
-func New(client *redis.Client, key string) *List { return &List{client, key} }
+func New(client redis.UniversalClient, key string) *List { return &List{client, key} }
 
 // Save appends both messages, one after the other: what others save can come between.
 func (l *List) Save(ctx context.Context, input, output Message) error {
