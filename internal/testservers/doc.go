@@ -1,5 +1,5 @@
-// Package testservers starts real servers for tests: one Redis, or a Sentinel
-// with its master and replicas.
+// Package testservers starts real servers for tests: one Redis, a Sentinel with
+// its master and replicas, or a Cluster.
 //
 // Each server runs on a free loopback port, keeps its files in the test's
 // temporary directory and belongs to the test that started it:
@@ -12,9 +12,9 @@
 //		srv.Restart()
 //	}
 //
-// Fail-overs are clean, as those of Sentinel.Failover, or follow a Kill or Pause
-// and are waited for with AwaitMaster. A fail-over loses what the master
-// acknowledged after its Detach:
+// A fail-over is clean, that is a Failover, or follows a Kill or Pause and is
+// waited for with AwaitMaster. It loses what the master acknowledged after its
+// Detach:
 //
 //	s := testservers.StartSentinel(t)
 //	old := s.Master()

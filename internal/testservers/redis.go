@@ -43,6 +43,8 @@ type Redis struct {
 	setup   []string // a command for each start; none
 	dir     string
 	port    int
+	cluster bool
+	busPort int // of a cluster's node, for the other nodes
 
 	mu     sync.Mutex // serialises what starts, stops and signals the process
 	proc   *process
@@ -115,13 +117,16 @@ func each(servers []*Redis, fn func(int, *Redis)) {
 	wg.Wait()
 }
 
-// launch starts the server on a port of its choice.
+// launch starts the server on ports of its choice.
 func (r *Redis) launch() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var err error
 	for range portAttempts {
 		if r.port, err = freePort(); err != nil {
+			break
+		}
+		if r.busPort, err = freePort(); err != nil {
 			break
 		}
 		if err = r.start(); !errors.Is(err, errPortTaken) {
@@ -227,6 +232,9 @@ func (r *Redis) start() error {
 		"--save", "",
 		"--appendonly", "no",
 	)
+	if r.cluster {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(r.busPort))
+	}
 	proc, err := startProcess(r.path, append(args, r.args...), r.dir, filepath.Join(r.dir, r.program+".log"))
 	if err != nil {
 		return err

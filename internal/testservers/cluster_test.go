@@ -1,0 +1,160 @@
+package testservers
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStartCluster_isComplete(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, "--maxmemory", "8mb")
+	if want := "redis+cluster://" + strings.Join(c.Addrs(), ","); c.URL() != want || len(c.Addrs()) != 6 {
+		t.Errorf("URL() = %q, want %q of 6 nodes", c.URL(), want)
+	}
+	masters := make(map[*Redis]bool)
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		master := c.MasterOf(key)
+		masters[master] = true
+		mustDo(t, master, "OK", "SET", key, "value")
+		replica := c.ReplicaOf(master)
+		if _, err := replica.Do("GET", key); err == nil || !strings.HasSuffix(err.Error(), master.Addr()) {
+			t.Errorf("GET at the replica: %v, want MOVED to %s", err, master.Addr())
+		}
+	}
+	if len(masters) != 3 {
+		t.Errorf("the keys are spread over %d masters, want 3", len(masters))
+	}
+	for _, node := range c.Nodes() {
+		mustDo(t, node, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
+	}
+}
+
+func TestCluster_failoverKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	for range 2 {
+		old := c.MasterOf("key")
+		mustDo(t, old, "OK", "SET", "key", old.Addr())
+		master := c.Failover(old)
+		if master == old || master != c.MasterOf("key") || c.ReplicaOf(master) != old {
+			t.Fatalf("Failover() = %s, master %s, before %s", master.Addr(), c.MasterOf("key").Addr(), old.Addr())
+		}
+		mustDo(t, master, old.Addr(), "GET", "key")
+	}
+}
+
+func TestCluster_aDeadMasterIsReplacedAndComesBackAsAReplica(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	old := c.MasterOf("key")
+	old.Kill()
+	if c.MasterOf("key") != old {
+		t.Error("the dead master is not named any more")
+	}
+	master := c.AwaitMaster("key", old)
+	mustDo(t, master, "OK", "SET", "key", "value")
+
+	old.Restart()
+	if replica := c.ReplicaOf(master); replica != old {
+		t.Errorf("replica %s, want the old master %s", replica.Addr(), old.Addr())
+	}
+	if c.AwaitMaster("key", nil) != master {
+		t.Errorf("the old master took over again")
+	}
+	master.Restart() // too fast to be missed
+	if c.AwaitMaster("key", nil) != master {
+		t.Errorf("a master that was not missed has been replaced")
+	}
+	mustDo(t, master, "0", "EXISTS", "key")
+}
+
+func TestCluster_aPausedMasterIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	old := c.MasterOf("key")
+	old.Pause()
+	master := c.AwaitMaster("key", old)
+	old.Resume()
+	if replica := c.ReplicaOf(master); replica != old {
+		t.Errorf("replica %s, want the old master %s", replica.Addr(), old.Addr())
+	}
+}
+
+func TestCluster_aDetachedMasterLosesWhatItAcknowledges(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	old := c.MasterOf("key")
+	old.Detach()
+	mustDo(t, old, "OK", "SET", "key", "value")
+	old.Kill()
+	mustDo(t, c.AwaitMaster("key", old), "0", "EXISTS", "key")
+}
+
+func TestCluster_aMovedSlotTakesItsKeysAlong(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	old := c.MasterOf("{tag}")
+	hostile := []string{"{tag}1", "{tag}\r\n2", "{tag}\x00€"}
+	for _, key := range hostile {
+		mustDo(t, old, "OK", "SET", key, "value")
+	}
+	master := c.MoveSlot("{tag}")
+	if master == old || master != c.MasterOf("{tag}x") {
+		t.Fatalf("the slot is at %s, before at %s", c.MasterOf("{tag}").Addr(), old.Addr())
+	}
+	for _, key := range hostile {
+		mustDo(t, master, "value", "GET", key)
+		mustRedirect(t, old, "MOVED", master, "GET", key)
+	}
+}
+
+func TestCluster_aSlotOnTheMoveRedirectsAndRefuses(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	old := c.MasterOf("{tag}")
+	for _, key := range []string{"{tag}here", "{tag}gone"} {
+		mustDo(t, old, "OK", "SET", key, "value")
+	}
+	finish := c.BeginMove("{tag}", "{tag}gone")
+	if c.MasterOf("{tag}") != old {
+		t.Error("the slot has another master already")
+	}
+	mustDo(t, old, "value", "GET", "{tag}here")
+	if _, err := old.Do("MGET", "{tag}here", "{tag}gone"); err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") {
+		t.Errorf("MGET of both keys: %v, want TRYAGAIN", err)
+	}
+	_, err := old.Do("GET", "{tag}gone")
+	finish()
+	finish()
+	master := c.MasterOf("{tag}")
+	if want := "ASK " + master.Addr(); err == nil || !isRedirect(err, "ASK", master) {
+		t.Errorf("GET of the moved key: %v, want %s", err, want)
+	}
+	for _, key := range []string{"{tag}here", "{tag}gone"} {
+		mustDo(t, master, "value", "GET", key)
+		mustRedirect(t, old, "MOVED", master, "GET", key)
+	}
+}
+
+func TestCluster_movingAKeyThatIsNotThereFailsTheTest(t *testing.T) {
+	t.Parallel()
+	inner := &fakeTB{TB: t}
+	defer inner.runCleanups()
+	c := StartCluster(inner)
+	msg := inner.run(func() { c.BeginMove("{tag}", "{tag}absent") })
+	if !strings.Contains(msg, "{tag}absent") || !strings.Contains(msg, "NOKEY") {
+		t.Errorf("message %q does not name the key and what is wrong with it", msg)
+	}
+}
+
+func mustRedirect(t *testing.T, at *Redis, kind string, to *Redis, args ...string) {
+	t.Helper()
+	if _, err := at.Do(args...); !isRedirect(err, kind, to) {
+		t.Errorf("%v: %v, want %s to %s", args, err, kind, to.Addr())
+	}
+}
+
+// isRedirect tells whether an error is "MOVED slot address" or "ASK slot address".
+func isRedirect(err error, kind string, to *Redis) bool {
+	return err != nil && strings.HasPrefix(err.Error(), kind+" ") && strings.HasSuffix(err.Error(), " "+to.Addr())
+}
