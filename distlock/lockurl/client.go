@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -132,10 +133,15 @@ func clusterOptions(scheme string, a address) (*redis.ClusterOptions, error) {
 	case options.ReadOnly, options.RouteByLatency, options.RouteRandomly:
 		return nil, errReplicas
 	}
+	options.ClusterStateReloadInterval = clusterReload
 	options.Username, options.Password = credentials(a.user)
 	options.ContextTimeoutEnabled = true
 	return options, checkPool(options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns)
 }
+
+// clusterReload is how old the client's picture of the Cluster may be. A master that refuses connections does not make go-redis
+// ask for a new one: with its default of a minute, leases would end that a fail-over has kept.
+const clusterReload = time.Second
 
 var errReplicas = errors.New("read_only, replica_only, route_by_latency and route_randomly send commands to replicas, which " +
 	"lag behind their master: leave them out")

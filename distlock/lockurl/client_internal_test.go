@@ -43,13 +43,14 @@ func TestNewRedisClient_optionsAreThoseOfTheURL(t *testing.T) {
 			SentinelAddrs: []string{"h1:26379", "h2:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
 			TLSConfig: &tls.Config{ServerName: "h1", MinVersion: tls.VersionTLS12},
 		},
-		"redis+cluster://h": &redis.ClusterOptions{Addrs: []string{"h:6379"}, ContextTimeoutEnabled: true},
+		"redis+cluster://h": &redis.ClusterOptions{Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true},
 		"redis+cluster://u:p@h1:1,h2,h3:65535/?max_redirects=5&pool_size=65535": &redis.ClusterOptions{
 			Addrs: []string{"h1:1", "h2:6379", "h3:65535"}, Username: "u", Password: "p", MaxRedirects: 5, PoolSize: 65535,
-			ContextTimeoutEnabled: true,
+			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 		"rediss+cluster://h1,h2": &redis.ClusterOptions{
-			Addrs: []string{"h1:6379", "h2:6379"}, TLSConfig: &tls.Config{ServerName: "h1"}, ContextTimeoutEnabled: true,
+			Addrs: []string{"h1:6379", "h2:6379"}, TLSConfig: &tls.Config{ServerName: "h1"},
+			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 	} {
 		got, err := parse(rawURL)
