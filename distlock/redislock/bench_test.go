@@ -18,7 +18,7 @@ import (
 )
 
 func BenchmarkDriver(b *testing.B) {
-	drivertest.Benchmark(b, driversAt(testservers.StartRedis(b).Addr()))
+	drivertest.Benchmark(b, drivers(redis.UniversalOptions{Addrs: []string{testservers.StartRedis(b).Addr()}}))
 }
 
 // deleteIfEqual is what a lock without fences, renewal and idempotence needs to release.

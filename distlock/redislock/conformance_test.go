@@ -21,9 +21,12 @@ func newClient(tb testing.TB, addr string) *redis.Client {
 	return client
 }
 
-func driversAt(addr string) drivertest.New {
+// drivers makes each of them a client of its own; the options tell the kind, as for redis.NewUniversalClient.
+func drivers(options redis.UniversalOptions) drivertest.New {
 	return func(tb testing.TB) driver.Driver {
-		d, err := redislock.NewDriver(newClient(tb, addr))
+		client := redis.NewUniversalClient(&options)
+		tb.Cleanup(func() { _ = client.Close() })
+		d, err := redislock.NewDriver(client)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -33,12 +36,21 @@ func driversAt(addr string) drivertest.New {
 }
 
 func TestConformance_redis(t *testing.T) {
-	drivertest.Run(t, driversAt(testservers.StartRedis(t).Addr()))
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}))
+}
+
+func TestConformance_sentinel(t *testing.T) {
+	s := testservers.StartSentinel(t)
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}))
+}
+
+func TestConformance_cluster(t *testing.T) {
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}))
 }
 
 // miniredis is what the examples embed; it is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
-	drivertest.Run(t, driversAt(server.Addr()))
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}}))
 }

@@ -242,7 +242,7 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 // Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
 func TestFence_S2_hasAllItsDigits(t *testing.T) {
 	server := testservers.StartRedis(t)
-	d := driversAt(server.Addr())(t)
+	d := drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}})(t)
 	rounded := 0
 	for i := range 20 {
 		req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat("a", 30) + string(rune('a'+i)) + "0", TTL: time.Minute}
