@@ -131,22 +131,21 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	ended, err := s.release(ctx, s.releases(req), req)
-	if errors.Is(err, redis.ErrPoolTimeout) && s.own != nil {
-		ended, err = s.release(ctx, s.own, req)
-	}
 	if err != nil {
 		return driver.ReleaseReply{}, s.failed(err)
 	}
 	return driver.ReleaseReply{Released: ended == 1}, nil
 }
 
-// releases chooses what a release goes over: the caller's client, whose pool is the larger. But clean-ups and those that
-// find that pool used up take the service's own, where nothing but renewals is in their way.
+// releases chooses what a release goes over: the caller's client, whose pool is the larger. But clean-ups, and those that
+// would have to wait for a connection, take the service's own, where nothing but renewals is in their way: a lease that is
+// being released is not renewed any more.
 func (s *service) releases(req driver.ReleaseRequest) redis.UniversalClient {
 	if s.own == nil {
 		return s.client
 	}
-	if c, ok := s.client.(*redis.Client); req.VoidFor > 0 || ok && usedUp(c) {
+	c, ok := s.client.(*redis.Client)
+	if req.VoidFor > 0 || !ok || usedUp(c) { // a Cluster's client does not tell which of its pools is
 		return s.own
 	}
 	return s.client
@@ -158,9 +157,12 @@ func usedUp(client *redis.Client) bool {
 }
 
 func (s *service) release(ctx context.Context, client redis.UniversalClient, req driver.ReleaseRequest) (int, error) {
-	keys := keysOf(req.Name)
-	return releaseScript.run(ctx, client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)},
-		req.Owner, req.VoidFor.Milliseconds()).Int()
+	of := keysOf(req.Name)
+	keys := []string{of.lock(), of.fence()}
+	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
+		keys = append(keys, of.void(req.Owner))
+	}
+	return releaseScript.run(ctx, client, keys, req.Owner, req.VoidFor.Milliseconds()).Int()
 }
 
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {

@@ -1,6 +1,6 @@
 -- Ends the grant of an owner.
 --
--- KEYS  1 the lock   2 the name's counter   3 the mark of this owner, if it is cancelled
+-- KEYS  1 the lock   2 the name's counter   3 the mark of this owner, if it is to be marked
 -- ARGV  1 owner   2 for how many ms to mark the owner as cancelled; '0': not
 -- Reply 1 ended, by this call or by an earlier copy of it; 0 not held by this owner
 --

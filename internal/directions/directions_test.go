@@ -28,13 +28,14 @@ var allowed = map[string][]string{
 	"internal/testservers": {},
 	"internal/directions":  {},
 	"internal/doctest":     {},
+	"internal/faults":      {},
 }
 
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{"testing", "go.uber.org/goleak", module + "internal/testservers", module + "distlock/drivertest"}
 
 // tests are the packages that exist for tests, and may use what only tests use.
-var tests = []string{"distlock/drivertest", "internal/testservers", "internal/directions", "internal/doctest"}
+var tests = []string{"distlock/drivertest", "internal/testservers", "internal/directions", "internal/doctest", "internal/faults"}
 
 type listed struct {
 	ImportPath string

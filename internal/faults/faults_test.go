@@ -1,0 +1,53 @@
+package faults
+
+import (
+	"slices"
+	"testing"
+)
+
+// rows are the faults. A row that breaks its servers for good has them to itself.
+var rows = []struct {
+	name  string
+	run   func(t *testing.T, s *service)
+	fresh bool
+	on    []string // topologies; nil: all
+	args  []string // for its servers
+}{
+	{name: "holderKilled", run: holderKilled},
+	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
+	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
+	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
+	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
+	{name: "poolUsedUp", run: poolUsedUp},
+	{name: "scriptsFlushed", run: scriptsFlushed},
+	{name: "outOfMemory", run: outOfMemory},
+	{name: "readOnly", run: readOnly, on: []string{"node"}, fresh: true},
+	{name: "loading", run: loading, on: []string{"node"}, fresh: true, args: []string{"--enable-debug-command", "local"}},
+	{name: "busyScript", run: busyScript},
+	{name: "slotMoved", run: slotMoved, on: []string{"cluster"}, fresh: true},
+	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, fresh: true},
+	{name: "rightsMissing", run: rightsMissing},
+	{name: "foreignData", run: foreignData},
+	{name: "hostileNames", run: hostileNames},
+}
+
+func TestFaults(t *testing.T) {
+	for _, topology := range topologies {
+		t.Run(topology.name, func(t *testing.T) {
+			shared := topology.start(t)
+			for _, row := range rows {
+				if row.on != nil && !slices.Contains(row.on, topology.name) {
+					continue
+				}
+				t.Run(row.name, func(t *testing.T) {
+					s := shared
+					if row.fresh {
+						s = topology.start(t, row.args...)
+					}
+					row.run(t, s)
+				})
+			}
+		})
+	}
+}
