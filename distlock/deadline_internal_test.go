@@ -80,13 +80,13 @@ func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batches, _, _ := l.renewals.collect(time.Now().Add(lease.period()))
-	if len(batches) != 1 {
-		t.Fatalf("%d batches", len(batches))
+	batch, _, _ := l.renewals.collect(time.Now().Add(lease.period()))
+	if len(batch) != 1 {
+		t.Fatalf("%d renewals", len(batch))
 	}
 	e := &extension{lease: lease, ttl: time.Second}
 	if err := e.begin(); err != nil || !e.shortens {
 		t.Fatalf("shortens %t, %v", e.shortens, err)
 	}
-	l.renewals.renew(batches[0])
+	l.renewals.renew(batch)
 }

@@ -10,22 +10,35 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// maxBatch bounds the renewals of one exchange, so that a single one does not occupy the service for long.
-const maxBatch = 1000
+const (
+	// maxBatch bounds the renewals of one exchange, so that a single one does not occupy the service for long.
+	maxBatch = 1000
+	// abreast is how many batches are under way at once while the service keeps up: one that it works at, and one that is
+	// made or read. Each costs two goroutines, and a connection.
+	abreast = 2
+	// stagger is how long more batches than that wait for an answer to come first. It is short: batches that are stuck
+	// must not hold up the others.
+	stagger = 25 * time.Millisecond
+)
 
 // renewals is the schedule of a Locker: one goroutine, alive while there are leases to renew, sends what is due
 // in batches. A lease is either in the heap or in the one batch that renews it, never in both. It has no say in when a
 // lease is lost by its deadline: the lease sees to that itself.
 //
+// Leases that are due together, as all are when the process has been stopped for a while, go out in a train of batches,
+// and so are due one after the other the next time.
+//
 // Lock order: a lease's mu may be held when renewals' mu is taken, never the other way round.
 type renewals struct {
 	locker *Locker
 
-	mu      sync.Mutex
-	due     dueHeap
-	running bool
-	next    time.Time     // when the goroutine wakes up
-	wake    chan struct{} // to make it earlier
+	mu       sync.Mutex
+	due      dueHeap
+	underway int       // batches
+	sent     time.Time // when the last of them was sent
+	running  bool
+	next     time.Time     // when the goroutine wakes up
+	wake     chan struct{} // to make it earlier
 }
 
 // renewal is a lease's place in the schedule, guarded by renewals.mu.
@@ -67,10 +80,14 @@ func (r *renewals) add(le *Lease, at moment) {
 		r.wake = make(chan struct{}, 1)
 		go r.run()
 	case due.Before(r.next):
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		r.wakeUp()
+	}
+}
+
+func (r *renewals) wakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -88,10 +105,7 @@ func (r *renewals) takeOut(le *Lease) {
 	}
 	heap.Remove(&r.due, le.renewal.place-1)
 	if len(r.due) == 0 && r.running && r.locker.closing.Err() != nil {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		r.wakeUp()
 	}
 }
 
@@ -109,9 +123,12 @@ func (r *renewals) run() {
 		case <-closing:
 			closing = nil // leases that are being released stay on the schedule until they are
 		}
-		batches, next, ok := r.collect(time.Now())
-		for _, batch := range batches {
-			r.locker.background(func() { r.renew(batch) })
+		batch, next, ok := r.collect(time.Now())
+		if len(batch) > 0 {
+			r.locker.background(func() {
+				defer r.arrived()
+				r.renew(batch)
+			})
 		}
 		if !ok {
 			return
@@ -127,15 +144,34 @@ type ticket struct {
 	epoch int // when its renewal was sent
 }
 
-// collect takes out what is due by now or soon after: a renewal that is a little early saves an exchange.
-func (r *renewals) collect(now time.Time) (batches [][]*ticket, next time.Time, ok bool) {
+// collect takes out a batch of what is due by now or soon after: a renewal that is a little early saves an exchange. It
+// takes nothing yet while more batches are under way than need be.
+func (r *renewals) collect(now time.Time) (batch []*ticket, next time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var batch []*ticket
-	for len(r.due) > 0 {
+	if r.underway < abreast || !now.Before(r.sent.Add(stagger)) {
+		batch = r.takeLocked(now)
+	}
+	if len(batch) > 0 {
+		r.underway++
+		r.sent = now
+	}
+	if len(r.due) == 0 { // what was taken out starts the goroutine again when it comes back
+		r.running = false
+		return batch, next, false
+	}
+	r.next = r.due[0].renewal.due
+	if turn := r.sent.Add(stagger); r.underway >= abreast && r.next.Before(turn) {
+		r.next = turn
+	}
+	return batch, r.next, true
+}
+
+func (r *renewals) takeLocked(now time.Time) (batch []*ticket) {
+	for len(r.due) > 0 && len(batch) < maxBatch {
 		le := r.due[0]
 		slack := le.period() / 8
-		if len(batch) == 0 && len(batches) == 0 {
+		if len(batch) == 0 {
 			slack = 0 // nothing to join
 		}
 		if le.renewal.due.After(now.Add(slack)) {
@@ -143,19 +179,18 @@ func (r *renewals) collect(now time.Time) (batches [][]*ticket, next time.Time, 
 		}
 		heap.Pop(&r.due)
 		batch = append(batch, &ticket{lease: le, turn: le.renewal.turn})
-		if len(batch) == maxBatch {
-			batches, batch = append(batches, batch), nil
-		}
 	}
-	if len(batch) > 0 {
-		batches = append(batches, batch)
+	return batch
+}
+
+// arrived makes room for another batch.
+func (r *renewals) arrived() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underway--
+	if r.running && r.underway == abreast-1 {
+		r.wakeUp()
 	}
-	if len(r.due) == 0 { // what was taken out starts the goroutine again when it comes back
-		r.running = false
-		return batches, next, false
-	}
-	r.next = r.due[0].renewal.due
-	return batches, r.next, true
 }
 
 // renew sends one batch. A batch that gets no answer within half a period is tried again, while there is time before the

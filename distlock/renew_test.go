@@ -1,0 +1,110 @@
+package distlock_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// exchanges are the times at which batches of renewals were sent.
+type exchanges struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+// note returns how many there were before.
+func (e *exchanges) note() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.times = append(e.times, time.Now())
+	return len(e.times) - 1
+}
+
+func (e *exchanges) all() []time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.times
+}
+
+// acquireTogether makes n leases that are due in the same moment.
+func acquireTogether(t *testing.T, l *distlock.Locker, n int) []*distlock.Lease {
+	t.Helper()
+	leases := make([]*distlock.Lease, n)
+	for i := range leases {
+		var err error
+		if leases[i], err = l.Acquire(t.Context(), key+strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return leases
+}
+
+func wantHeld(t *testing.T, leases []*distlock.Lease) {
+	t.Helper()
+	for i, lease := range leases {
+		if err := lease.Err(); err != nil {
+			t.Fatalf("lease %d of %d: %v", i, len(leases), err)
+		}
+	}
+}
+
+func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const takes = 10 * time.Millisecond
+		s := newService()
+		leases := acquireTogether(t, s.locker(t, distlock.Options{}), 3_500)
+		var sent exchanges
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op != drivertest.Extend {
+				return drivertest.Fault{}
+			}
+			sent.note()
+			answer := make(chan struct{})
+			time.AfterFunc(takes, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		time.Sleep(4*ttl/3 + ttl/6)
+		times := sent.all()
+		if len(times) != 4*4 {
+			t.Errorf("%d exchanges for 4 renewals of 3,500 leases, want 16", len(times))
+		}
+		for i := range times[2:] {
+			if apart := times[i+2].Sub(times[i]); apart < takes {
+				t.Errorf("exchange %d was sent %s after exchange %d: three at once", i+2, apart, i)
+			}
+		}
+		s.Inject(nil)
+		wantHeld(t, leases)
+	})
+}
+
+func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		never := make(chan struct{})
+		defer close(never)
+		start := time.Now()
+		leases := acquireTogether(t, s.locker(t, distlock.Options{}), 4_500)
+		var sent exchanges
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && sent.note() < 3 {
+				return drivertest.Fault{HoldBefore: never}
+			}
+			return drivertest.Fault{}
+		})
+		time.Sleep(ttl/3 + 200*time.Millisecond)
+		times := sent.all()
+		if len(times) != 5 {
+			t.Fatalf("%d of 5 exchanges were sent while 3 were stuck", len(times))
+		}
+		if late := times[4].Sub(start) - ttl/3; late > 100*time.Millisecond {
+			t.Errorf("the last was late by %s", late)
+		}
+		time.Sleep(2 * ttl)
+		wantHeld(t, leases)
+	})
+}
