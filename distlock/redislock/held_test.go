@@ -1,3 +1,5 @@
+//go:build unix
+
 package redislock_test
 
 import (
