@@ -43,6 +43,30 @@ func BenchmarkHeld(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // says nothing
 }
 
+// The bounds of 10,000 leases hold for fewer as well. CPU is left to BenchmarkHeld: it is another with the race detector.
+func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
+	const n = 2_000
+	c := hold(t, n, 2*time.Second, 3*time.Second)
+	t.Logf("%+v", c)
+	if c.lost > 0 {
+		t.Errorf("%d leases lost", c.lost)
+	}
+	if c.renewed < 2*n {
+		t.Errorf("%d renewals, this tests nothing", c.renewed)
+	}
+	if c.goroutines > 12 {
+		t.Errorf("%d goroutines more, want 12 at the most", c.goroutines)
+	}
+	// A batch takes what is due within an eighth of a period, so there are 9 in a period at the most, of 222 leases on average.
+	if c.perTrip() < 100 {
+		t.Errorf("%.0f renewals per round trip, want 100 at least", c.perTrip())
+	}
+	// Nearly half of it are the buffers of the connections, which more leases would share.
+	if c.heap > 2<<10 {
+		t.Errorf("%.0f bytes of heap per lease, want 2048 at the most", c.heap)
+	}
+}
+
 // cost is what leases cost while they are held, acquiring and releasing not included.
 type cost struct {
 	lost       int
@@ -86,7 +110,7 @@ func hold(tb testing.TB, n int, ttl, d time.Duration) (c cost) {
 			}
 		}),
 	})
-	const hands = 32
+	const hands = 16
 	each := func(do func(i int) error) {
 		tb.Helper()
 		var next atomic.Int64
@@ -111,7 +135,7 @@ func hold(tb testing.TB, n int, ttl, d time.Duration) (c cost) {
 		return err
 	})
 	tb.Logf("%d leases acquired in %s", n, time.Since(began).Round(time.Millisecond))
-	time.Sleep(1500 * time.Millisecond) // goroutines that have made calls of Acquire wait a second for others
+	time.Sleep(2 * time.Second) // goroutines that have made calls of Acquire wait a second for others
 	c.heap = float64(heapInUse()-heap) / float64(n)
 
 	goroutines.reset()
