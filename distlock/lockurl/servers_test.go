@@ -1,0 +1,169 @@
+package lockurl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// User and password of the nodes are not those of the Sentinels.
+func TestOpen_sentinel(t *testing.T) {
+	t.Parallel()
+	s := testservers.StartSentinel(t)
+	for _, node := range s.Nodes() {
+		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
+	}
+	for _, sentinel := range s.Sentinels() {
+		do(t, sentinel, "ACL", "SETUSER", "watcher", "on", ">s&p", "&*", "+@all")
+	}
+	checkLocks(t, strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)+"&sentinel_username=watcher&sentinel_password=s%26p")
+	if !strings.Contains(do(t, s.Master(), "CLIENT", "LIST"), "user=agent") {
+		t.Error("nobody is at the master as agent")
+	}
+	watchers := 0
+	for _, sentinel := range s.Sentinels() {
+		watchers += strings.Count(do(t, sentinel, "CLIENT", "LIST"), "user=watcher")
+	}
+	if watchers == 0 {
+		t.Error("nobody is at a Sentinel as watcher")
+	}
+}
+
+func TestOpen_cluster(t *testing.T) {
+	t.Parallel()
+	c := testservers.StartCluster(t)
+	for _, node := range c.Nodes() {
+		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
+	}
+	checkLocks(t, strings.Replace(c.URL(), "://", "://agent:p%40ss@", 1))
+	masters := map[*testservers.Redis]bool{}
+	for _, key := range keys() {
+		masters[c.MasterOf("distlock:{"+key+"}:lock")] = true
+	}
+	if len(masters) != 3 {
+		t.Errorf("the keys are on %d of 3 masters", len(masters))
+	}
+	for master := range masters {
+		if !strings.Contains(do(t, master, "CLIENT", "LIST"), "user=agent") {
+			t.Error("nobody is at a master as agent")
+		}
+	}
+}
+
+// keys are enough to reach all masters of a Cluster.
+func keys() (keys []string) {
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint("key ", i))
+	}
+	return keys
+}
+
+// checkLocks leaves its Lockers open until the test ends.
+func checkLocks(t *testing.T, url string) {
+	t.Helper()
+	one, other := open(t, url), open(t, url)
+	for _, key := range keys() {
+		err := one.Do(t.Context(), key, func(ctx context.Context) error {
+			if _, err := other.TryAcquire(ctx, key); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("%s: the other Locker: %v", key, err)
+			}
+			lease, _ := one.FromContext(ctx, key)
+			return lease.Extend(ctx, time.Minute)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// A lease that the replica knows outlives its master: clients find the new one in time to renew it.
+func TestOpen_leaseOutlivesTheMaster(t *testing.T) {
+	t.Parallel()
+	const lock = "distlock:{key}:lock"
+	for name, start := range map[string]func(t *testing.T) (url string, master *testservers.Redis, replicas []*testservers.Redis, await func()){
+		"Sentinel": func(t *testing.T) (string, *testservers.Redis, []*testservers.Redis, func()) {
+			s := testservers.StartSentinel(t)
+			master := s.Master()
+			return s.URL(), master, s.Replicas(), func() { s.AwaitMaster(master) }
+		},
+		"Cluster": func(t *testing.T) (string, *testservers.Redis, []*testservers.Redis, func()) {
+			c := testservers.StartCluster(t)
+			master := c.MasterOf(lock)
+			return c.URL(), master, []*testservers.Redis{c.ReplicaOf(master)}, func() { c.AwaitMaster(lock, master) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, master, replicas, await := start(t)
+			holder, other := open(t, url), open(t, url)
+			lease := acquire(t, holder)
+			if _, err := other.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Fatal(err)
+			}
+			if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
+				t.Fatal(err)
+			}
+			for _, replica := range replicas {
+				within(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") != "0" })
+			}
+			master.Kill()
+			await()
+			within(t, 10*time.Second, "the lease can be extended", func() bool { return lease.Extend(t.Context(), time.Minute) == nil })
+			within(t, 10*time.Second, "others are told who holds it", func() bool {
+				_, err := other.TryAcquire(t.Context(), "key")
+				return errors.Is(err, distlock.ErrNotAcquired)
+			})
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func open(t *testing.T, url string) *distlock.Locker {
+	t.Helper()
+	l, err := lockurl.Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+func acquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func do(t *testing.T, server *testservers.Redis, args ...string) string {
+	t.Helper()
+	reply, err := server.Do(args...)
+	if err != nil {
+		t.Fatalf("%s: %v", args[0], err)
+	}
+	return reply
+}
+
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
