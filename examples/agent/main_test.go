@@ -51,6 +51,15 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
 type outcome struct {
 	stdout, stderr string
 	code           int
@@ -140,6 +149,28 @@ func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 	}
 }
 
+func TestAgent_leavesNothingOnASentinel(t *testing.T) {
+	t.Parallel()
+	s := testservers.StartSentinel(t)
+	checkReport(t, finish(t, program(t, "-lock", s.URL(), "-turns", "25", "-sessions", "2")), 2*25)
+	if keys, err := s.Master().Do("KEYS", "*"); keys != "" || err != nil {
+		t.Errorf("keys are left: %q, error %v", keys, err)
+	}
+}
+
+func TestAgent_leavesNothingOnACluster(t *testing.T) {
+	t.Parallel()
+	c := testservers.StartCluster(t)
+	checkReport(t, finish(t, program(t, "-lock", c.URL(), "-turns", "25", "-sessions", "2")), 2*25)
+	for _, node := range c.Nodes() {
+		// A replica may hear of the last removals a moment later.
+		within(t, 5*time.Second, "no node of the Cluster has a key", func() bool {
+			keys, err := node.Do("KEYS", "*")
+			return keys == "" && err == nil
+		})
+	}
+}
+
 func TestAgent_usage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -158,6 +189,7 @@ func TestAgent_usage(t *testing.T) {
 		"locks of one process": {[]string{"-lock", "mem://"}, 2, "its locks live in one process"},
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
+		"Sentinel, unnamed":    {[]string{"-lock", "redis+sentinel://localhost"}, 2, "-lock: distlock: invalid option: lock URL: it has no master_name"},
 		"bad endpoint":         {[]string{"-otlp", "localhost:4318"}, 2, "-otlp is \"localhost:4318\", but must be a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

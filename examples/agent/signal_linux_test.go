@@ -35,15 +35,6 @@ func living(t *testing.T, group int) (pids []string) {
 	return pids
 }
 
-func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}
-
 func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
