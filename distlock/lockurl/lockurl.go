@@ -14,8 +14,9 @@
 // Cluster does not have. Special characters have to be percent-encoded everywhere, @ and / and & above all.
 //
 // The URLs take the query parameters of go-redis besides, such as pool_size and read_timeout: those of redis.ParseURL,
-// redis.ParseFailoverURL or redis.ParseClusterURL. Refused are those that send commands to replicas, which may lag behind.
-// ContextTimeoutEnabled is always on, see redislock.New.
+// redis.ParseFailoverURL or redis.ParseClusterURL. Refused are those that send commands to replicas, which lag behind.
+// ContextTimeoutEnabled is always on, see redislock.New. Two defaults are not those of go-redis: dialer_retries is 1 with
+// Sentinels, and the picture of a Cluster is renewed after a second, so that clients are not late for a fail-over.
 package lockurl
 
 import (

@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -123,6 +124,34 @@ var troubles = map[string]func(t *testing.T) error{
 		defer server.Resume()
 		return acquireError(t, locker)
 	},
+	"no such master": func(t *testing.T) error {
+		sentinel := testservers.StartSentinel(t).Addrs()[0]
+		return acquireError(t, open(t, "redis+sentinel://"+sentinel+"?master_name=nobody&max_retries=-1", nil))
+	},
+	"a node of a Cluster": func(t *testing.T) error {
+		c := testservers.StartCluster(t)
+		replica := c.ReplicaOf(c.MasterOf("distlock:{session}:lock"))
+		return acquireError(t, open(t, replica.URL(), nil))
+	},
+	"a replica": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--replicaof", "127.0.0.1", "1")
+		return acquireError(t, open(t, server.URL(), nil))
+	},
+	"a Cluster with slots missing": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--cluster-enabled", "yes")
+		slot, err := server.Do("CLUSTER", "KEYSLOT", "{session}")
+		if err == nil {
+			_, err = server.Do("CLUSTER", "ADDSLOTS", slot)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return acquireError(t, open(t, "redis+cluster://"+server.Addr(), nil))
+	},
+	"a master without replicas": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--min-replicas-to-write", "1")
+		return acquireError(t, open(t, server.URL(), nil))
+	},
 	"no password": func(t *testing.T) error {
 		server := testservers.StartRedis(t, "--requirepass", "secret")
 		return acquireError(t, open(t, server.URL(), nil))
@@ -162,6 +191,20 @@ var troubles = map[string]func(t *testing.T) error{
 	},
 	"a URL without scheme": func(t *testing.T) error {
 		_, err := lockurl.Open(t.Context(), "localhost:6379", nil)
+		return err
+	},
+	"a Sentinel without a master's name": func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), "redis+sentinel://localhost", nil)
+		return err
+	},
+	"a password with a slash": func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), "redis://:s3/cret@localhost", nil)
+		return err
+	},
+	"a Ring": func(t *testing.T) error {
+		ring := redis.NewRing(&redis.RingOptions{})
+		defer ring.Close()
+		_, err := redislock.New(ring, nil)
 		return err
 	},
 	"closed": func(t *testing.T) error {
