@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/loopback"
 )
 
 const (
@@ -137,6 +139,15 @@ func (r *Redis) launch() error {
 		return fmt.Errorf("start %s: %w", r.program, err)
 	}
 	return nil
+}
+
+// freePort returns a loopback port that nothing listened on a moment ago.
+func freePort() (int, error) {
+	l, err := loopback.Listen()
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // Addr returns the server's host and port. They stay the same after Restart.

@@ -1,0 +1,70 @@
+package faultnet
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestFramer_cutsAStreamIntoValues(t *testing.T) {
+	values := []string{
+		"+OK\r\n", "-ERR no\r\n", ":-1\r\n", "$5\r\na\r\nbc\r\n", "$0\r\n\r\n", "$-1\r\n",
+		"*-1\r\n", "*0\r\n", "*2\r\n$1\r\na\r\n*1\r\n:1\r\n",
+		"_\r\n", "#t\r\n", ",1.5\r\n", "(123\r\n", "!5\r\nERR x\r\n", "=7\r\ntxt:abc\r\n",
+		"~1\r\n+a\r\n", "%1\r\n+a\r\n%1\r\n+b\r\n:2\r\n", ">2\r\n+a\r\n+b\r\n",
+		"|1\r\n+ttl\r\n:9\r\n*1\r\n:1\r\n",
+	}
+	f := newFramer(iotest.OneByteReader(strings.NewReader(strings.Join(values, ""))), replyKinds)
+	for _, want := range values {
+		if got, err := f.next(); string(got) != want || err != nil {
+			t.Fatalf("next() = %q, %v; want %q", got, err, want)
+		}
+	}
+	if got, err := f.next(); len(got) > 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("next() at the end = %q, %v", got, err)
+	}
+}
+
+func TestFramer_keepsEveryByteOfWhatIsNotRESP(t *testing.T) {
+	for _, text := range []string{
+		"GET /\r\n", "*x\r\nmore", "*1\r\n$x\r\nmore", "*1\r\n$9\r\ncut", "\x00\x00*", "*1", "$", "*99999999999999999999\r\n",
+	} {
+		for _, kinds := range []string{requestKinds, replyKinds} {
+			f := newFramer(iotest.HalfReader(strings.NewReader(text)), kinds)
+			var got strings.Builder
+			var err error
+			for err == nil {
+				var data []byte
+				data, err = f.next()
+				got.Write(data)
+			}
+			if got.String() != text || !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%q came as %q, %v", text, got.String(), err)
+			}
+		}
+	}
+}
+
+func TestUnasked_isAMessage(t *testing.T) {
+	message := "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
+	for _, c := range []struct {
+		reply      string
+		subscribed bool
+		want       bool
+	}{
+		{">" + message, false, true},
+		{"*" + message, true, true},
+		{"*" + message, false, false}, // a list that begins with this word
+		{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", true, true},
+		{"*2\r\n$4\r\npong\r\n$0\r\n\r\n", true, false},
+		{"+OK\r\n", true, false},
+		{"*0\r\n", true, false},
+		{"", true, false},
+	} {
+		if got := unasked([]byte(c.reply), c.subscribed); got != c.want {
+			t.Errorf("unasked(%q, %v) = %v", c.reply, c.subscribed, got)
+		}
+	}
+}
