@@ -42,7 +42,9 @@ func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
 		ops  []string
 	}{
 		"Save": {
-			func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error { return m.Save(ctx, "q", "a") },
+			func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error {
+				return m.Save(ctx, "q", "a")
+			},
 			[]string{"q", "a"}, []string{lockedmemory.OpSave},
 		},
 		"Clear": {

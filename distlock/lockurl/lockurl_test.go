@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/leaks"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func TestOpen(t *testing.T) {
 	server := testservers.StartRedis(t, "--requirepass", "p@ss/word")

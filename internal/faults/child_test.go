@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/leaks"
 )
 
 const childEnv = "BELUGALOCK_FAULTS_CHILD"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // order is what a child is told when it starts.

@@ -1,0 +1,265 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+)
+
+// prompt is how late a call may return after its context has ended.
+const prompt = 50 * time.Millisecond
+
+// A hundred holders, each with connections of its own and at another point of its renewals, are cut off at once. Every one
+// is told while the server still has its lock, by the server's clock.
+func holdersCutOff(t *testing.T, s *service) {
+	const holders, ttl = 100, 2 * time.Second
+	network := faultnet.NewNet(t)
+	direct := s.client(t, func(o *redis.UniversalOptions) { o.PoolSize = holders })
+	leases := make([]*distlock.Lease, holders)
+	tick := time.NewTicker(ttl / 3 / holders)
+	defer tick.Stop()
+	for i := range leases {
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
+		leases[i] = mustAcquire(t, l, fmt.Sprint("holdersCutOff-", i))
+		if err := direct.PTTL(t.Context(), lockKey(leases[i].Key())).Err(); err != nil { // connects
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+	network.Cut()
+	defer network.Heal()
+	cut := time.Now()
+	var told sync.WaitGroup
+	left := make([]time.Duration, holders)
+	for i, lease := range leases {
+		told.Go(func() {
+			<-lease.Context().Done()
+			left[i] = direct.PTTL(t.Context(), lockKey(lease.Key())).Val()
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, distlock.ErrLost) {
+				t.Errorf("holder %d was told %v", i, cause)
+			}
+		})
+	}
+	told.Wait()
+	inTime, least := 0, ttl
+	for _, d := range left {
+		if d > 0 {
+			inTime++
+		}
+		least = min(least, d)
+	}
+	t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; all within %s",
+		inTime, holders, least, time.Since(cut).Round(time.Millisecond))
+	if inTime != holders || time.Since(cut) > ttl {
+		t.Error("too late")
+	}
+}
+
+// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
+func slowServer(t *testing.T, s *service) {
+	const key, wait = "slowServer", 100 * time.Millisecond
+	network := faultnet.NewNet(t)
+	for name, c := range map[string]struct{ begin, end func() }{
+		"latency":      {func() { network.Latency(wait) }, func() { network.Latency(0) }},
+		"CLIENT PAUSE": {func() { mustDo(t, s.master(key), "CLIENT", "PAUSE", "300", "ALL") }, func() {}},
+		"stopped":      {func() { s.master(key).Pause() }, s.master(key).Resume},
+	} {
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
+		mustRelease(t, mustAcquire(t, l, key)) // connected
+		c.begin()
+		start := time.Now()
+		_, err := l.Acquire(t.Context(), key)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took > wait+prompt {
+			t.Errorf("%s: by Options.Wait: %v after %s", name, err, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		start = time.Now()
+		_, err = l.Acquire(ctx, key)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took > wait+prompt {
+			t.Errorf("%s: by ctx: %v after %s", name, err, took)
+		}
+		c.end()
+		within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
+		s.gone(t, key)
+	}
+}
+
+// operations are what can be cancelled half-way: each is prepared, and then run under a context.
+var operations = map[string]func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error){
+	"acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease, key string) (*distlock.Lease, error) {
+		return l.Acquire(ctx, key)
+	},
+	"extend": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return held, held.Extend(ctx, time.Minute)
+	},
+	"release": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return nil, held.Release(ctx)
+	},
+}
+
+// The context ends at the first, second, … read or write of a connection, which then takes its time. The call returns at
+// once, and what it may have left is gone soon.
+func cancelledAnywhere(t *testing.T, s *service) {
+	const pause = 2 * prompt
+	for name, run := range operations {
+		key := "cancelled-" + name
+		cancelled := 0
+		for n := int64(1); ; n++ {
+			var count, reached atomic.Int64
+			ctx, cancel := context.WithCancel(t.Context())
+			var armed atomic.Bool
+			dial := faultnet.Dialer((&net.Dialer{}).DialContext, func(int) error {
+				if armed.Load() && count.Add(1) == n {
+					reached.Store(time.Now().UnixNano())
+					cancel()
+					time.Sleep(pause) // a connection that is slow just now
+				}
+				return nil
+			})
+			l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+			var held *distlock.Lease
+			if name != "acquire" {
+				held = mustAcquire(t, l, key)
+			}
+			armed.Store(true)
+			lease, err := run(ctx, l, held, key)
+			ended := time.Now()
+			cancel()
+			at := reached.Load()
+			if late := ended.Sub(time.Unix(0, at)); at != 0 && late > prompt {
+				t.Errorf("%s, I/O %d: it returned %s late", name, n, late)
+			}
+			if err != nil && (at == 0 || !errors.Is(err, context.Canceled)) {
+				t.Errorf("%s, I/O %d: %v", name, n, err)
+			}
+			if err != nil {
+				cancelled++
+			}
+			if lease != nil {
+				mustRelease(t, lease)
+			}
+			s.gone(t, key)
+			if at == 0 || ended.UnixNano() < at { // the call needs fewer than n
+				break
+			}
+		}
+		if cancelled == 0 {
+			t.Errorf("%s: it was never cancelled", name)
+		}
+	}
+}
+
+// The request of a call that was cancelled reaches the server when everything is over.
+func cancelledPacketIsLate(t *testing.T, s *service) {
+	for name, run := range operations {
+		key := "late-" + name
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: 20 * time.Second})
+		warm := mustAcquire(t, l, key) // connections are open, and scripts known
+		if err := warm.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, warm)
+		var held *distlock.Lease
+		if name != "acquire" {
+			held = mustAcquire(t, l, key)
+		}
+
+		packet := network.HoldRequests(faultnet.First(1, faultnet.Containing("evalsha")))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(prompt, cancel)
+		start := time.Now()
+		_, err := run(ctx, l, held, key)
+		if took := time.Since(start); !errors.Is(err, context.Canceled) || took > 2*prompt {
+			t.Errorf("%s: %v after %s, cancelled after %s", name, err, took, prompt)
+		}
+		packet.Wait(1)
+		if name == "extend" {
+			mustRelease(t, held)
+		}
+		if name != "release" {
+			s.gone(t, key)
+		}
+		packet.Release()
+		if name == "release" {
+			s.gone(t, key)
+		}
+		if within(200*time.Millisecond, func() bool { return s.left(t, key) >= 0 }) {
+			t.Errorf("%s: the packet that came late has raised a lock", name)
+		}
+		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+		mustRelease(t, next)
+	}
+}
+
+// The server has done what it was asked, and its answer is lost with the connection.
+func repliesLost(t *testing.T, s *service) {
+	const key, ttl = "repliesLost", 2 * time.Second
+	for name, client := range map[string]func(*redis.UniversalOptions){
+		"a client that replays": func(*redis.UniversalOptions) {}, "one that does not": withoutReplays,
+	} {
+		replays := name == "a client that replays"
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+		lost := func(what string) *faultnet.Dropped {
+			return network.DropReplies(faultnet.First(1, faultnet.Containing(what)))
+		}
+		warm := mustAcquire(t, l, key)
+		if err := warm.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, warm)
+
+		dropped := lost("evalsha")
+		lease, err := l.Acquire(t.Context(), key)
+		if dropped.Count() != 1 {
+			t.Errorf("%s: %d replies to the acquire were lost", name, dropped.Count())
+		}
+		if err != nil {
+			if replays {
+				t.Errorf("%s: Acquire: %v", name, err)
+			}
+			wants(t, name+": Acquire", err, distlock.ErrUnavailable)
+			s.gone(t, key)
+			lease = mustAcquire(t, l, key)
+		}
+		info, err := l.Inspect(t.Context(), key)
+		if err != nil || info.Fence != lease.Fence() {
+			t.Errorf("%s: the lease has the fence %d, the server says %d, %v", name, lease.Fence(), info.Fence, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+			wants(t, name+": Extend", err, distlock.ErrUnavailable)
+		}
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("%s: the next Extend: %v", name, err)
+		}
+		renewal := lost("evalsha")
+		renewal.Wait(1)
+		within(ttl+ttl/2, func() bool { return lease.Err() != nil })
+		if err := lease.Err(); err != nil {
+			t.Errorf("%s: after a renewal's answer was lost: %v", name, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Release(t.Context()); err != nil {
+			if replays {
+				t.Errorf("%s: Release: %v", name, err)
+			}
+			wants(t, name+": Release", err, distlock.ErrUnavailable)
+		}
+		s.gone(t, key)
+	}
+}
