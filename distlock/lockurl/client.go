@@ -140,7 +140,7 @@ func clusterOptions(scheme string, a address) (*redis.ClusterOptions, error) {
 }
 
 // clusterReload is how old the client's picture of the Cluster may be. A master that refuses connections does not make go-redis
-// ask for a new one: with its default of a minute, leases would end that a fail-over has kept.
+// ask for a new one. The locks do, but with the default of a minute, the data beside them could not be reached for that long.
 const clusterReload = time.Second
 
 var errReplicas = errors.New("read_only, replica_only, route_by_latency and route_randomly send commands to replicas, which " +

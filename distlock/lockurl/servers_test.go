@@ -83,7 +83,7 @@ func checkLocks(t *testing.T, url string) {
 	}
 }
 
-// A lease that the replica knows outlives its master: clients find the new one in time to renew it.
+// A lease that the replica knows outlives its master: clients find the new one in time to renew it, and to work under it.
 func TestOpen_leaseOutlivesTheMaster(t *testing.T) {
 	t.Parallel()
 	const lock = "distlock:{key}:lock"
@@ -110,8 +110,16 @@ func TestOpen_leaseOutlivesTheMaster(t *testing.T) {
 			if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
 				t.Fatal(err)
 			}
+			data, err := lockurl.NewRedisClient(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			if err := data.Set(t.Context(), "{key}", "history", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
 			for _, replica := range replicas {
-				within(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") != "0" })
+				within(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE") })
 			}
 			master.Kill()
 			await()
@@ -120,6 +128,7 @@ func TestOpen_leaseOutlivesTheMaster(t *testing.T) {
 				_, err := other.TryAcquire(t.Context(), "key")
 				return errors.Is(err, distlock.ErrNotAcquired)
 			})
+			within(t, 10*time.Second, "the data can be reached", func() bool { return data.Get(t.Context(), "{key}").Err() == nil })
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
