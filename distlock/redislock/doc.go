@@ -1,4 +1,5 @@
-// Package redislock keeps locks in Redis: one node, by the client that go-redis makes for it.
+// Package redislock keeps locks in Redis: on one node, behind Sentinels, or in a Cluster, by the client that go-redis makes
+// for it.
 //
 // # What stands in Redis
 //
@@ -38,5 +39,14 @@
 // # Rights
 //
 // An ACL user needs ~<namespace>:* and +evalsha +eval +mget +get +set +append +del +pexpire +pttl
-// +time.
+// +time. In a Cluster, go-redis itself also needs +cluster|slots +command.
+//
+// # Clients
+//
+// Acquires, inspections and most releases go over the caller's client. Extends, clean-ups, and releases that would have to
+// wait for a connection go over a second client made from its options, see [New].
+//
+// An extend is sent once: a copy of one that shortens could arrive late and shorten what was prolonged since. Everything
+// else the clients may send again. Behind Sentinels, the second client's connections last for a second: only on connecting
+// it learns who the master is.
 package redislock

@@ -16,7 +16,8 @@ const renewalConns = 4
 const masterFor = time.Second
 
 // renewalClient makes a client like the given one, for extends and clean-ups: a pool that the application has used up must
-// not starve them. It keeps deadlines, so that a renewal that gets no answer is given up in time for another one.
+// not starve them. It keeps deadlines, so that a renewal that gets no answer is given up in time for another one. Of what it
+// sends again by itself extends are excepted, see once.
 //
 // It returns nil for kinds of clients that it does not know; extends then share the caller's.
 func renewalClient(client redis.UniversalClient) redis.UniversalClient {
@@ -24,7 +25,10 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	case *redis.Client:
 		options := *c.Options()
 		options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = renewalConns, 0, 0, 0
-		options.ContextTimeoutEnabled, options.MaxRetries = true, -1
+		options.ContextTimeoutEnabled = true
+		if options.MaxRetries == 0 { // what the first has made of -1, and the second would take for the default
+			options.MaxRetries = -1
+		}
 		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, noNotifications()
 		if options.Addr == sentinelAddr {
 			options.ConnMaxLifetime, options.ConnMaxLifetimeJitter = masterFor, 0
@@ -33,7 +37,7 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	case *redis.ClusterClient:
 		options := *c.Options()
 		options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = renewalConns, 0, 0, 0
-		options.ContextTimeoutEnabled, options.MaxRetries = true, -1
+		options.ContextTimeoutEnabled = true
 		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, noNotifications()
 		return redis.NewClusterClient(&options)
 	}

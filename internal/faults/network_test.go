@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,18 +19,74 @@ import (
 // prompt is how late a call may return after its context has ended.
 const prompt = 50 * time.Millisecond
 
-// A hundred holders, each with connections of its own and at another point of its renewals, are cut off at once. Every one
-// is told while the server still has its lock, by the server's clock.
+// A hundred holders, at different points of their renewals, are cut off at once. Every one is told while the server still
+// has its lock, by the server's clock.
+//
+// It takes a process that runs: a round in which this one was not given a processor for a while shows nothing, and is
+// repeated.
 func holdersCutOff(t *testing.T, s *service) {
+	const rounds = 5
+	for round := range rounds {
+		stall := watchStalls()
+		left := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
+		inTime := 0
+		for _, d := range left {
+			if d > 0 {
+				inTime++
+			}
+		}
+		longest := stall()
+		t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; the process was stalled for up to %s",
+			inTime, len(left), slices.Min(left), longest)
+		if inTime == len(left) {
+			return
+		}
+		if longest < 20*time.Millisecond {
+			t.Fatal("too late, without an excuse")
+		}
+	}
+	t.Fatalf("in %d rounds the process never ran long enough at a stretch to show anything", rounds)
+}
+
+// watchStalls returns a function that ends the watch, and says for how long at most this process did not run.
+func watchStalls() func() time.Duration {
+	done, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		most := time.Duration(0)
+		for last := time.Now(); ; {
+			select {
+			case <-tick.C:
+				most = max(most, time.Since(last))
+				last = time.Now()
+			case <-done:
+				longest <- most
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(done)
+		return <-longest
+	}
+}
+
+// cutOff cuts a hundred holders off, and returns the TTL that each one's lock had left when the holder was told.
+func cutOff(t *testing.T, s *service, prefix string) []time.Duration {
 	const holders, ttl = 100, 2 * time.Second
 	network := faultnet.NewNet(t)
-	direct := s.client(t, func(o *redis.UniversalOptions) { o.PoolSize = holders })
+	direct := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })
+	clients := holders / s.holdersPerClient
+	lockers := make([]*distlock.Locker, clients)
+	for i := range lockers {
+		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
+	}
 	leases := make([]*distlock.Lease, holders)
 	tick := time.NewTicker(ttl / 3 / holders)
 	defer tick.Stop()
 	for i := range leases {
-		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
-		leases[i] = mustAcquire(t, l, fmt.Sprint("holdersCutOff-", i))
+		leases[i] = mustAcquire(t, lockers[i%clients], fmt.Sprint(prefix, i))
 		if err := direct.PTTL(t.Context(), lockKey(leases[i].Key())).Err(); err != nil { // connects
 			t.Fatal(err)
 		}
@@ -51,18 +107,10 @@ func holdersCutOff(t *testing.T, s *service) {
 		})
 	}
 	told.Wait()
-	inTime, least := 0, ttl
-	for _, d := range left {
-		if d > 0 {
-			inTime++
-		}
-		least = min(least, d)
+	if took := time.Since(cut); took > ttl+ttl/2 {
+		t.Errorf("the last holder was told after %s", took)
 	}
-	t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; all within %s",
-		inTime, holders, least, time.Since(cut).Round(time.Millisecond))
-	if inTime != holders || time.Since(cut) > ttl {
-		t.Error("too late")
-	}
+	return left
 }
 
 // A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
@@ -108,22 +156,21 @@ var operations = map[string]func(ctx context.Context, l *distlock.Locker, held *
 	},
 }
 
-// The context ends at the first, second, … read or write of a connection, which then takes its time. The call returns at
-// once, and what it may have left is gone soon.
+// The context ends at the first, second, … read or write of a connection, on which everything takes its time. The call
+// returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
-	const pause = 2 * prompt
+	network := faultnet.NewNet(t)
 	for name, run := range operations {
 		key := "cancelled-" + name
 		cancelled := 0
 		for n := int64(1); ; n++ {
-			var count, reached atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			var armed atomic.Bool
-			dial := faultnet.Dialer((&net.Dialer{}).DialContext, func(int) error {
+			var count, reached atomic.Int64
+			dial := faultnet.Dialer(network.Dial, func(int) error {
 				if armed.Load() && count.Add(1) == n {
 					reached.Store(time.Now().UnixNano())
 					cancel()
-					time.Sleep(pause) // a connection that is slow just now
 				}
 				return nil
 			})
@@ -132,25 +179,31 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			if name != "acquire" {
 				held = mustAcquire(t, l, key)
 			}
+			network.Latency(prompt / 2)
 			armed.Store(true)
 			lease, err := run(ctx, l, held, key)
 			ended := time.Now()
+			at := time.Unix(0, reached.Load())
+			armed.Store(false)
+			network.Latency(0)
 			cancel()
-			at := reached.Load()
-			if late := ended.Sub(time.Unix(0, at)); at != 0 && late > prompt {
+			if late := ended.Sub(at); count.Load() >= n && late > prompt {
 				t.Errorf("%s, I/O %d: it returned %s late", name, n, late)
 			}
-			if err != nil && (at == 0 || !errors.Is(err, context.Canceled)) {
+			switch {
+			case err == nil && lease != nil:
+				mustRelease(t, lease)
+			case err == nil:
+			case errors.Is(err, context.Canceled) && count.Load() >= n:
+				cancelled++
+				if name == "extend" {
+					mustRelease(t, held)
+				}
+			default:
 				t.Errorf("%s, I/O %d: %v", name, n, err)
 			}
-			if err != nil {
-				cancelled++
-			}
-			if lease != nil {
-				mustRelease(t, lease)
-			}
 			s.gone(t, key)
-			if at == 0 || ended.UnixNano() < at { // the call needs fewer than n
+			if count.Load() < n { // the call needs fewer
 				break
 			}
 		}
@@ -176,7 +229,11 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			held = mustAcquire(t, l, key)
 		}
 
-		packet := network.HoldRequests(faultnet.First(1, faultnet.Containing("evalsha")))
+		what := "evalsha" // all that follows
+		if name == "acquire" {
+			what = `{"h":` // acquires alone: what cleans up after them comes through
+		}
+		packet := network.HoldRequests(faultnet.Containing(what))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(prompt, cancel)
 		start := time.Now()
@@ -185,16 +242,14 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			t.Errorf("%s: %v after %s, cancelled after %s", name, err, took, prompt)
 		}
 		packet.Wait(1)
-		if name == "extend" {
-			mustRelease(t, held)
-		}
-		if name != "release" {
+		if name == "acquire" {
 			s.gone(t, key)
 		}
 		packet.Release()
-		if name == "release" {
-			s.gone(t, key)
+		if name == "extend" {
+			mustRelease(t, held)
 		}
+		s.gone(t, key)
 		if within(200*time.Millisecond, func() bool { return s.left(t, key) >= 0 }) {
 			t.Errorf("%s: the packet that came late has raised a lock", name)
 		}
@@ -223,9 +278,7 @@ func repliesLost(t *testing.T, s *service) {
 
 		dropped := lost("evalsha")
 		lease, err := l.Acquire(t.Context(), key)
-		if dropped.Count() != 1 {
-			t.Errorf("%s: %d replies to the acquire were lost", name, dropped.Count())
-		}
+		dropped.Wait(1)
 		if err != nil {
 			if replays {
 				t.Errorf("%s: Acquire: %v", name, err)

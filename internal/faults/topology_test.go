@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +37,8 @@ type service struct {
 	nodes   func() []*testservers.Redis                                 // all that keep data, replicas included
 	await   func(key string, old *testservers.Redis) *testservers.Redis // for the next master; nil if there is none
 	cluster *testservers.Cluster                                        // nil for the others
+
+	holdersPerClient int // where a test has many: clients that follow Sentinels, or many nodes, are expensive
 }
 
 func startNode(tb testing.TB, args ...string) *service {
@@ -47,6 +48,8 @@ func startNode(tb testing.TB, args ...string) *service {
 		options: redis.UniversalOptions{Addrs: []string{server.Addr()}},
 		master:  func(string) *testservers.Redis { return server },
 		nodes:   func() []*testservers.Redis { return []*testservers.Redis{server} },
+
+		holdersPerClient: 1,
 	}
 }
 
@@ -58,6 +61,8 @@ func startSentinel(tb testing.TB, args ...string) *service {
 		master:  func(string) *testservers.Redis { return s.Master() },
 		nodes:   s.Nodes,
 		await:   func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
+
+		holdersPerClient: 10,
 	}
 }
 
@@ -70,6 +75,8 @@ func startCluster(tb testing.TB, args ...string) *service {
 		nodes:   c.Nodes,
 		await:   func(key string, old *testservers.Redis) *testservers.Redis { return c.AwaitMaster(lockKey(key), old) },
 		cluster: c,
+
+		holdersPerClient: 5,
 	}
 }
 
@@ -204,13 +211,4 @@ func wants(tb testing.TB, what string, err error, sentinels ...error) {
 			tb.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-}
-
-// addresses is where the nodes are, for tests that redirect connections.
-func (s *service) addresses() (list []string) {
-	for _, node := range s.nodes() {
-		list = append(list, node.Addr())
-	}
-	slices.Sort(list)
-	return list
 }
