@@ -33,9 +33,9 @@ type Cluster struct {
 // A node is taken for dead that has not answered for a second, and a dead master is
 // replaced a second or two later; until then, the whole cluster refuses its keys. A
 // replica may take over however old its data is. A node that is restarted has its
-// place in the cluster, but no data: a master that is back before it was missed is
-// empty, and empties its replica. It refuses its keys for its first two seconds;
-// AwaitMaster waits for that.
+// nodes.conf, and so its place in the cluster, but no data: a master that is back
+// before it was missed is empty, and empties its replica. It refuses its keys for
+// its first two seconds, and AwaitMaster waits for that.
 //
 // It fails the test if redis-server is not installed, does not answer within 10
 // seconds, or if the nodes do not agree within 30.

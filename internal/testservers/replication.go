@@ -18,7 +18,8 @@ const probeTimeout = time.Second
 //
 // It lasts until Attach or a restart. Sentinel and Cluster leave it as it is, while
 // they would undo a REPLICAOF; pausing the replicas would not do, because they
-// still read what is in their sockets when they are resumed.
+// still read what is in their sockets when they are resumed. But Sentinel promotes
+// no replica that had lost its master for 10 seconds when that died.
 func (r *Redis) Detach() {
 	r.tb.Helper()
 	for _, command := range []string{
