@@ -31,19 +31,19 @@ var allowed = map[string][]string{
 	"internal/directions":  {},
 	"internal/doctest":     {},
 	"internal/faults":      {},
-	"internal/leaks":       {"go.uber.org/goleak"},
+	"internal/watch":       {"go.uber.org/goleak"},
 }
 
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
 	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...",
 	module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
-	module + "internal/leaks", module + "distlock/drivertest",
+	module + "internal/watch", module + "distlock/drivertest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/leaks",
+	"distlock/drivertest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
 	"internal/directions", "internal/doctest", "internal/faults",
 }
 

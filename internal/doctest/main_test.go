@@ -3,7 +3,7 @@ package doctest
 import (
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/leaks"
+	"github.com/belugalock/belugalock/internal/watch"
 )
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
+func TestMain(m *testing.M) { watch.VerifyTestMain(m) }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/leaks"
+	"github.com/belugalock/belugalock/internal/watch"
 )
 
 const childEnv = "BELUGALOCK_FAULTS_CHILD"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	leaks.VerifyTestMain(m)
+	watch.VerifyTestMain(m)
 }
 
 // order is what a child is told when it starts.

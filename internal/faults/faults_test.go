@@ -16,6 +16,7 @@ var rows = []struct {
 	{name: "holderKilled", run: holderKilled},
 	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
 	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
+	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},

@@ -68,10 +68,10 @@ func shutDown(server *http.Server, locker *distlock.Locker, grace time.Duration)
 	}
 
 	// Whoever still works has its context cancelled, whoever still waits is told ErrClosed, and every lease is given
-	// back. This has time of its own: it is what the other instances wait for.
+	// back. This has time of its own: it is what the other instances wait for. Then the last answers can go out.
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return errors.Join(locker.Close(ctx), server.Close())
+	return errors.Join(locker.Close(ctx), server.Shutdown(ctx))
 }
 
 func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {

@@ -1,5 +1,4 @@
-// Package leaks finds goroutines that outlive the tests of a package which works with go-redis.
-package leaks
+package watch
 
 import (
 	"testing"
@@ -13,5 +12,5 @@ var goRedis = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
 }
 
-// VerifyTestMain is goleak's, but for these.
+// VerifyTestMain is goleak's, for packages that work with go-redis.
 func VerifyTestMain(m *testing.M) { goleak.VerifyTestMain(m, goRedis...) }
