@@ -19,6 +19,7 @@
 //
 //	held → releasing → released     Release: guarded steps end, then the service is told
 //	held, releasing → lost          the deadline passed, or the service says that the lock is another's
+//	held → suspect → held, lost     the wall clock ran ahead, where that may have been a suspend; the service tells
 //
 // The deadline is what a lease's trust rests on. Each request that the service grants moves it to the moment the request
 // was sent, plus the TTL, less drift and margin (the service's TTL begins later, so it ends later). Nothing else moves it
@@ -29,15 +30,18 @@
 //
 // An acquisition has an identity of its own, the owner, under which each of its requests may arrive any number of times.
 //
-//	the service's answer         the caller is there    the caller has left (ctx, Wait, Close)
-//	granted, in time             a lease                released and marked as cancelled, in the background
-//	granted, TTL nearly used up  released and marked, ErrUnavailable
-//	busy                         waits, or BusyError    nothing is left behind
-//	none, or an error            released and marked, ErrUnavailable, or the error of ctx
+//	the service's answer         the caller is there     the caller has left (ctx, Wait, Close)
+//	granted, in time             a lease                 cleaned up
+//	granted, TTL nearly used up  cleaned up, ErrUnavailable
+//	busy                         waits, or BusyError     nothing is left behind
+//	turned away for now          waits, ErrUnavailable   cleaned up
+//	none                         waits if it was told busy before; cleaned up, ErrUnavailable, or the error of ctx
+//	refused                      cleaned up, ErrUnavailable
 //
 // Answer and departure can meet: exactly one of the two decides, and a lease is returned or undone, never both or neither.
-// The mark makes the service refuse copies of the request that arrive later. A lease whose request took so long that the
-// client may have sent it twice is marked when it is released.
+// To clean up is to release and to mark as cancelled, in the background, until the service has answered or a TTL has
+// passed. The mark makes the service refuse copies of the request that arrive later. A lease whose request took so long
+// that the client may have sent it twice is marked when it is released; one that could not be released is cleaned up.
 //
 // # Which goroutine asks
 //

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -12,6 +13,7 @@ var rows = []struct {
 	fresh bool
 	on    []string // topologies; nil: all
 	args  []string // for its servers
+	alone bool     // it measures how soon something happens
 }{
 	{name: "holderKilled", run: holderKilled},
 	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
@@ -20,10 +22,10 @@ var rows = []struct {
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
-	{name: "holdersCutOff", run: holdersCutOff},
-	{name: "slowServer", run: slowServer},
-	{name: "cancelledAnywhere", run: cancelledAnywhere},
-	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate},
+	{name: "holdersCutOff", run: holdersCutOff, alone: true},
+	{name: "slowServer", run: slowServer, alone: true},
+	{name: "cancelledAnywhere", run: cancelledAnywhere, alone: true},
+	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, alone: true},
 	{name: "repliesLost", run: repliesLost},
 	{name: "poolUsedUp", run: poolUsedUp},
 	{name: "scriptsFlushed", run: scriptsFlushed},
@@ -39,14 +41,23 @@ var rows = []struct {
 }
 
 func TestFaults(t *testing.T) {
+	var others sync.RWMutex
 	for _, topology := range topologies {
 		t.Run(topology.name, func(t *testing.T) {
+			t.Parallel()
 			shared := topology.start(t)
 			for _, row := range rows {
 				if row.on != nil && !slices.Contains(row.on, topology.name) {
 					continue
 				}
 				t.Run(row.name, func(t *testing.T) {
+					if row.alone {
+						others.Lock()
+						defer others.Unlock()
+					} else {
+						others.RLock()
+						defer others.RUnlock()
+					}
 					s := shared
 					if row.fresh {
 						s = topology.start(t, row.args...)

@@ -23,6 +23,7 @@ func goesOn(t *testing.T, s *service, old *distlock.Lease, ttl time.Duration) {
 	defer st.client.Close()
 	start := time.Now()
 	lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: ttl}), old.Key())
+	recovered(t, start, ttl)
 	if lease.Fence() <= old.Fence() {
 		t.Errorf("fence %d after %d", lease.Fence(), old.Fence())
 	}

@@ -204,6 +204,16 @@ func lostWithin(tb testing.TB, lease *distlock.Lease, limit time.Duration) {
 	}
 }
 
+// recovered notes how long it took until others could go on, and fails the test if that was longer than promised.
+func recovered(tb testing.TB, start time.Time, limit time.Duration) {
+	tb.Helper()
+	took := time.Since(start)
+	tb.Logf("the next holder went on after %s; promised: %s", took.Round(time.Millisecond), limit)
+	if took > limit {
+		tb.Error("too late")
+	}
+}
+
 func wants(tb testing.TB, what string, err error, sentinels ...error) {
 	tb.Helper()
 	for _, want := range sentinels {
