@@ -9,8 +9,9 @@ type workers struct {
 	closing <-chan struct{}
 }
 
-// workerRest is how long a worker waits for another call before it ends.
-const workerRest = time.Second
+// workerRest is how long a worker waits for another call before it ends. It is short because the one that has waited
+// longest is served first: after a burst, as many stay as there are calls in that time, however short the calls.
+const workerRest = 100 * time.Millisecond
 
 // run runs f without waiting for it.
 func (w *workers) run(f func()) {

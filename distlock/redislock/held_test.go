@@ -110,7 +110,7 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 		return err
 	})
 	tb.Logf("%d leases acquired in %s", n, time.Since(began).Round(time.Millisecond))
-	time.Sleep(2 * time.Second) // goroutines that have made calls of Acquire wait a second for others
+	time.Sleep(time.Second) // goroutines that have made calls of Acquire wait for others for a while
 
 	goroutines.reset()
 	renewed0, failed0, trips0 := renewed.Load(), failed.Load(), wire.trips.Load()
