@@ -14,8 +14,9 @@ const (
 	// cleanups bounds the clean-ups that are under way at a time: when many leases are lost at once, they must not
 	// take the service's connections from the renewals of others.
 	cleanups = 2
-	// firstCleanup is how long the first try may take; each further one has twice as long.
+	// firstCleanup is how long the first try may take; each further one has twice as long, up to lastCleanup.
 	firstCleanup = 250 * time.Millisecond
+	lastCleanup  = 2 * time.Second
 	// cleanupMin and cleanupMax bound the pause before another try.
 	cleanupMin = 10 * time.Millisecond
 	cleanupMax = time.Second
@@ -86,8 +87,7 @@ func (c *cleaner) pump() {
 
 func (c *cleaner) try(job *cleanup) {
 	l := c.locker
-	limit := min(firstCleanup<<min(job.tries, 16), max(time.Until(job.until), firstCleanup))
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), min(firstCleanup<<min(job.tries, 16), lastCleanup))
 	_, err := l.driver.Release(ctx, job.req)
 	cancel()
 	again := err != nil && c.again(job)

@@ -18,6 +18,9 @@ var (
 // enough to return what really happened.
 const releaseGrace = 20 * time.Millisecond
 
+// releaseLimit bounds a release that gets no answer. What follows is left to the background.
+const releaseLimit = 5 * time.Second
+
 // release ends the lease for the given reason, errReleased or errByClose.
 func (le *Lease) release(ctx context.Context, reason error) error {
 	le.mu.Lock()
@@ -166,7 +169,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		le.removed = true
 		return nil
 	}
-	reply, _, err := direct(ctx, until, l, le.ttl,
+	reply, _, err := direct(ctx, until, l, min(le.ttl, releaseLimit),
 		func(ctx context.Context) (driver.ReleaseReply, error) {
 			return l.driver.Release(ctx, request)
 		},

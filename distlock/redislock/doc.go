@@ -44,9 +44,9 @@
 // # Clients
 //
 // Acquires, inspections and most releases go over the caller's client. Extends, clean-ups, and releases that would have to
-// wait for a connection go over a second client made from its options, see [New].
+// wait for a connection go over a second client made from its options, see [New]. Behind Sentinels extends go over the
+// caller's too, as long as it has a connection for them, because it alone is told of a fail-over.
 //
 // An extend is sent once: a copy of one that shortens could arrive late and shorten what was prolonged since. Everything
-// else the clients may send again. Behind Sentinels, the second client's connections last for a second: only on connecting
-// it learns who the master is.
+// else the clients may send again.
 package redislock

@@ -19,8 +19,8 @@ import (
 //
 // A client with ContextTimeoutEnabled makes acquiring and releasing quicker, because the Locker need not guard against
 // calls that outlast their context. Extends and renewals go over a second client, made with the options of the first, so
-// that a pool without a free connection does not starve them; with a type of client that is neither *redis.Client nor
-// *redis.ClusterClient they share its pool.
+// that a pool without a free connection does not starve them; behind Sentinels, only when there is none. With a type of client
+// that is neither *redis.Client nor *redis.ClusterClient they share its pool.
 func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker, error) {
 	d, err := NewDriver(client)
 	if err != nil {
@@ -43,10 +43,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	s := &service{client: client, renewals: client}
-	if own := renewalClient(client); own != nil {
-		s.renewals, s.own = own, own
-	}
+	s := &service{client: client, own: renewalClient(client)}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
@@ -56,9 +53,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 // service is a driver.Driver.
 type service struct {
 	client redis.UniversalClient
-	// renewals is what extends go over: own, if there is one, or client.
-	renewals redis.UniversalClient
-	own      redis.UniversalClient
+	own    redis.UniversalClient // see renewalClient; may be nil
 	// single is the client if it speaks to one node and keeps deadlines, or nil.
 	single *redis.Client
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
@@ -102,7 +97,7 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 // extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script.
 func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int,
 	send func(*script, []string, ...any) []any) (unknown []int) {
-	pipe := s.renewals.Pipeline()
+	pipe := s.extends().Pipeline()
 	cmds := make([]*redis.Cmd, len(todo))
 	for n, i := range todo {
 		exact := "0"
@@ -135,6 +130,16 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 		return driver.ReleaseReply{}, s.failed(err)
 	}
 	return driver.ReleaseReply{Released: ended == 1}, nil
+}
+
+// extends chooses what extends go over: the service's own client, so that a pool which the application has used up does
+// not starve them. But a client that follows Sentinels is told of a fail-over, and the second one is not: it could go on
+// renewing with a master that was cut off and replaced, but still answers.
+func (s *service) extends() redis.UniversalClient {
+	if c, ok := s.client.(*redis.Client); s.own == nil || ok && c.Options().Addr == sentinelAddr && !usedUp(c) {
+		return s.client
+	}
+	return s.own
 }
 
 // releases chooses what a release goes over: the caller's client, whose pool is the larger. But clean-ups, and those that

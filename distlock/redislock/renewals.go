@@ -10,9 +10,8 @@ import (
 // renewalConns bounds the connections of the client for renewals: they go out in batches, a few at a time.
 const renewalConns = 4
 
-// masterFor is for how long the second client of a Sentinel client trusts that its connections lead to the master. The
-// first is told of a fail-over and closes its own; this one asks the Sentinels when it connects, so it connects anew.
-// Without that it would go on renewing with a master that was cut off and replaced, but still answers.
+// masterFor is for how long a connection of the second client leads to the master, if Sentinels say who that is. It is told
+// of no fail-over, and asks when it connects.
 const masterFor = time.Second
 
 // renewalClient makes a client like the given one, for extends and clean-ups: a pool that the application has used up must

@@ -21,6 +21,7 @@ var rows = []struct {
 	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
+	{name: "masterReplacedButAlive", run: masterReplacedButAlive, fresh: true, on: []string{"sentinel"}},
 	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},
 	{name: "slowServer", run: slowServer, alone: true},

@@ -63,6 +63,36 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 	goesOn(t, s, lease, ttl)
 }
 
+// The Sentinels cannot reach the master any more, and replace it. It lives on, believes to be the master, and answers its
+// clients: they must not go on with it.
+func masterReplacedButAlive(t *testing.T, s *service) {
+	const key, ttl = "masterReplacedButAlive", 3 * time.Second
+	s.everywhere(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
+	asApp := func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" }
+	l := locker(t, s.client(t, asApp), distlock.Options{TTL: ttl})
+	lease := mustAcquire(t, l, key)
+	old := s.master(key)
+	alive := redis.NewClient(&redis.Options{Addr: old.Addr(), Username: "app", Password: "secret"})
+	defer alive.Close()
+	old.Detach()
+	if err := alive.ACLSetUser(t.Context(), "default", "-@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(key, old)
+	// Renewals and the time that the fail-over took may have brought it to its end already; it must come.
+	start := time.Now()
+	lostWithin(t, lease, ttl)
+	if err := alive.PExpire(t.Context(), lockKey(key), time.Minute).Err(); err != nil {
+		t.Errorf("the old master does not answer, so this shows nothing: %v", err)
+	}
+	next := mustAcquire(t, locker(t, s.client(t, asApp), distlock.Options{TTL: ttl}), key)
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
+	}
+	t.Logf("the holder was told %s after the fail-over", time.Since(start).Round(time.Millisecond))
+	mustRelease(t, next)
+}
+
 // A fail-over that keeps the lock is one that its holder does not notice.
 func failoverKeepsTheLock(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheLock", 12 * time.Second
