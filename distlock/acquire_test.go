@@ -253,29 +253,6 @@ func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A client may replay a request that is slow. The copy can arrive when the lease, and others after it, are over.
-func TestAcquire_S1_aCopyOfASlowRequestRaisesNoGhost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
-		l := s.locker(t, distlock.Options{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(10*time.Millisecond, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
-		})
-		lease := mustAcquire(t, l)
-		slow := s.granted()
-		mustRelease(t, lease)
-		s.Inject(nil)
-		for range 3 {
-			mustRelease(t, mustAcquire(t, l))
-		}
-		if reply, err := s.spy.Driver.Acquire(t.Context(), slow); err != nil || s.state(t).Held {
-			t.Errorf("a late copy of the acquire was answered %+v, %v", reply, err)
-		}
-	})
-}
-
 func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

@@ -17,33 +17,33 @@ const (
 
 // direct makes a call that may be sent twice. While the lock service answers quickly and the driver is punctual, the
 // call is made here and now: to hand it to another goroutine and back can cost as much as the call. If that takes too
-// long it is made again, detached, for as long as the context that until makes allows. The bool says whether a copy of
-// the call may still be under way.
-func direct[T any](ctx context.Context, until func() context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (value T, doubt bool, err error) {
+// long it is made again, detached, for as long as the context that until makes allows. The bool says whether it was made
+// more than once, so that a copy may still be under way.
+func direct[T any](ctx context.Context, until func() context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (value T, again bool, err error) {
 	start := time.Now()
 	if l.punctual != nil && l.quick.Load() && ctx.Err() == nil && l.punctual.Ready() {
 		hurried, cancel := context.WithTimeout(ctx, min(limit, patientFor))
+		deadline, _ := hurried.Deadline()
 		value, err = call(hurried)
-		tooLate := hurried.Err() != nil
 		cancel()
-		slow := tooLate || time.Since(start) >= quickly
-		if slow {
+		// By the clock: a connection may notice its deadline before the context's timer does.
+		tooLate := ctx.Err() != nil || !time.Now().Before(deadline)
+		if tooLate || time.Since(start) >= quickly {
 			l.quick.Store(false)
 		}
 		switch {
 		case err == nil || !tooLate:
-			return value, slow, err
+			return value, false, err
 		case ctx.Err() != nil:
-			return value, true, errLeft
+			late(value, err)
+			return value, false, errLeft
 		}
-		doubt = true
+		again = true
 		start = time.Now()
 	}
 	value, err = detached(until(), l, limit, call, late)
-	// Clients that replay a request by themselves do so after some milliseconds.
-	quick := time.Since(start) < quickly
-	l.quick.Store(err == nil && quick)
-	return value, doubt || !quick, err
+	l.quick.Store(err == nil && time.Since(start) < quickly)
+	return value, again, err
 }
 
 // detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
@@ -68,6 +68,7 @@ func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call f
 		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		value, err := call(callCtx)
 		cancel()
+		err = ownDeadline(err, limit)
 		if settled.CompareAndSwap(false, true) {
 			answer <- result{value, err}
 		} else {
@@ -84,6 +85,14 @@ func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call f
 		r := <-answer // it came in the same moment
 		return r.value, r.err
 	}
+}
+
+// ownDeadline makes a text of the error of a deadline that is the Locker's: the caller's ctx may have none.
+func ownDeadline(err error, limit time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s: %v", limit, err)
+	}
+	return err
 }
 
 // errLeft says that the caller's ctx ended before the lock service had answered.

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// cleanups bounds the clean-ups that are under way at a time: when many leases are lost at once, they must not
-	// take the service's connections from the renewals of others.
-	cleanups = 2
+	// cleanups bounds the clean-ups that are under way at a time: enough to undo some hundred within a second at a distance
+	// of 50 ms, and to get past a few that hang.
+	cleanups = 16
 	// firstCleanup is how long the first try may take; each further one has twice as long, up to lastCleanup.
 	firstCleanup = 250 * time.Millisecond
-	lastCleanup  = 2 * time.Second
+	lastCleanup  = time.Second
 	// cleanupMin and cleanupMax bound the pause before another try.
 	cleanupMin = 10 * time.Millisecond
 	cleanupMax = time.Second
@@ -28,9 +28,11 @@ const (
 // what a lease that was lost may have left, what a release could not remove. It tries until the lock service has
 // answered, or until the TTL has passed and with it the lock.
 //
-// It has no goroutine of its own: tries run on the Locker's workers, at most two at a time, and a timer starts the next.
+// It has no goroutine of its own: tries run on the Locker's workers, a few at a time, and a timer starts the next.
 type cleaner struct {
 	locker *Locker
+	trying context.Context // ends a while after the Locker was closed
+	stop   context.CancelFunc
 
 	mu     sync.Mutex
 	jobs   cleanupHeap
@@ -71,6 +73,11 @@ func (c *cleaner) pump() {
 	defer c.mu.Unlock()
 	for len(c.jobs) > 0 && c.active < cleanups {
 		job := c.jobs[0]
+		if job.tries > 0 && !time.Now().Before(job.until) { // it has waited for its turn for too long
+			heap.Pop(&c.jobs)
+			c.locker.end()
+			continue
+		}
 		if pause := time.Until(job.due); pause > 0 {
 			if c.timer == nil {
 				c.timer = time.AfterFunc(pause, c.pump)
@@ -87,7 +94,7 @@ func (c *cleaner) pump() {
 
 func (c *cleaner) try(job *cleanup) {
 	l := c.locker
-	ctx, cancel := context.WithTimeout(context.Background(), min(firstCleanup<<min(job.tries, 16), lastCleanup))
+	ctx, cancel := context.WithTimeout(c.trying, min(firstCleanup<<min(job.tries, 16), lastCleanup))
 	_, err := l.driver.Release(ctx, job.req)
 	cancel()
 	again := err != nil && c.again(job)
@@ -109,8 +116,8 @@ func (c *cleaner) try(job *cleanup) {
 	l.end()
 }
 
-// hurry makes the jobs that wait for another try have it now. The first try of those that do not is left where it is: who
-// was told of a loss a moment ago keeps the time that was promised.
+// hurry makes the jobs that wait for another try have it now, and ends all of them soon. The first try of those that have
+// had none is left where it is: who was told of a loss a moment ago keeps the time that was promised.
 func (c *cleaner) hurry() {
 	c.mu.Lock()
 	now := time.Now()
@@ -118,17 +125,29 @@ func (c *cleaner) hurry() {
 		if job.tries > 0 {
 			job.due = now
 		}
+		job.until = earlier(job.until, now.Add(closeGrace))
 	}
 	heap.Init(&c.jobs)
 	c.mu.Unlock()
+	time.AfterFunc(closeGrace, c.stop)
 	c.pump()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // again gives a job that failed its next turn, unless there is no time left for it.
 func (c *cleaner) again(job *cleanup) bool {
+	if c.trying.Err() != nil {
+		return false
+	}
 	now := time.Now()
-	if c.locker.closing.Err() != nil && job.until.After(now.Add(closeGrace)) {
-		job.until = now.Add(closeGrace)
+	if c.locker.closing.Err() != nil {
+		job.until = earlier(job.until, now.Add(closeGrace))
 	}
 	pause := min(cleanupMin<<min(job.tries, 16), cleanupMax)
 	job.tries++

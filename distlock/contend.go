@@ -87,8 +87,11 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 		switch {
 		case errors.Is(err, errLeft):
 			return nil, a.gaveUp()
-		case lease != nil || err != nil && !a.outlives(err):
-			return lease, err
+		case lease != nil:
+			return lease, nil
+		case err != nil && !a.outlives(err):
+			a.failure = err
+			return nil, a.interrupted()
 		}
 		if a.failure = err; err == nil {
 			a.heard = time.Now()
@@ -96,7 +99,7 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 			a.op.Blocker = busy.Metadata
 		}
 		if a.op.Attempts == a.attempts {
-			return nil, cmp.Or[error](a.failure, a.blocked)
+			return nil, cmp.Or[error](a.interrupted(), a.blocked)
 		}
 		pause := a.delay(a.op.Attempts)
 		if err == nil && a.promptly && busy.TTL >= 0 {
@@ -130,7 +133,7 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 	a.op.Attempts++
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
 	sent := now()
-	reply, doubt, err := direct(a.ctx, a.until, l, a.req.TTL,
+	reply, again, err := direct(a.ctx, a.until, l, a.req.TTL,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
@@ -147,7 +150,7 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 		a.doubt = a.doubt || !errors.Is(err, driver.ErrForeign)
 		return nil, driver.State{}, unavailable("acquire", err)
 	}
-	a.doubt = a.doubt || doubt
+	a.doubt = a.doubt || again || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy:
 		return nil, reply.State, nil
@@ -195,6 +198,14 @@ var (
 	errVoid     = errors.New("the lock service has cancelled this acquisition: try again")
 )
 
+// interrupted is the failure that ended the acquisition, with what the service had said before it; nil if there is none.
+func (a *acquisition) interrupted() error {
+	if a.failure == nil || a.blocked == nil {
+		return a.failure
+	}
+	return &interruptedError{a.failure, a.blocked}
+}
+
 // gaveUp says why the acquisition ended without an answer, or with busy as the last one.
 func (a *acquisition) gaveUp() error {
 	cause := context.Cause(a.until())
@@ -202,9 +213,9 @@ func (a *acquisition) gaveUp() error {
 	case errors.Is(cause, ErrClosed):
 		return ErrClosed
 	case a.failure != nil && errors.Is(cause, errWaited):
-		return a.failure
+		return a.interrupted()
 	case a.failure != nil:
-		return fmt.Errorf("%w: %w", a.failure, ended(a.ctx))
+		return fmt.Errorf("%w: %w", a.interrupted(), ended(a.ctx))
 	case a.blocked == nil && errors.Is(cause, errWaited):
 		return unavailable("acquire", errNoAnswer)
 	case a.blocked == nil:

@@ -3,6 +3,7 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,35 +34,119 @@ func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
 	})
 }
 
-// slowly answers so late that the client may have sent the acquire twice, and keeps the copy.
-type slowly struct {
+// replaying says that its client has sent requests more than once, and keeps the last acquire.
+type replaying struct {
 	*spy
 	copy driver.AcquireRequest
 }
 
-func (s *slowly) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	time.Sleep(10 * time.Millisecond)
-	s.copy = req
-	return s.spy.Acquire(ctx, req)
+func (r *replaying) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	r.copy = req
+	reply, err := r.spy.Acquire(ctx, req)
+	reply.Replayed = true
+	return reply, err
+}
+
+func (r *replaying) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	reply, err := r.spy.Release(ctx, req)
+	reply.Replayed = true
+	return reply, err
+}
+
+func (r *replaying) locker(t *testing.T) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(r, &distlock.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, l) })
+	return l
+}
+
+// The copy arrives when the lease, and others after it, are over.
+func TestAcquire_S1_aCopyOfAReplayedOneRaisesNoGhost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		r := &replaying{spy: s.spy}
+		l := r.locker(t)
+		mustRelease(t, mustAcquire(t, l))
+		copied, others := r.copy, s.locker(t, distlock.Options{})
+		for range 3 {
+			mustRelease(t, mustAcquire(t, others))
+		}
+		if reply, err := s.spy.Driver.Acquire(t.Context(), copied); err != nil || s.state(t).Held {
+			t.Errorf("a late copy of the acquire was answered %+v, %v", reply, err)
+		}
+	})
 }
 
 func TestAcquire_aLateCopyOfABusyOneRaisesNoGhost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
 		holder := mustAcquire(t, s.locker(t, distlock.Options{}))
-		slow := &slowly{spy: s.spy}
-		l, err := distlock.New(slow, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
-		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+		r := &replaying{spy: s.spy}
+		if _, err := r.locker(t).TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Fatalf("TryAcquire: %v", err)
 		}
 		synctest.Wait()
 		mustRelease(t, holder)
-		if _, err := s.spy.Driver.Acquire(t.Context(), slow.copy); err != nil || s.state(t).Held {
+		if _, err := s.spy.Driver.Acquire(t.Context(), r.copy); err != nil || s.state(t).Held {
 			t.Errorf("a ghost holds the lock: %+v, %v", s.state(t), err)
+		}
+	})
+}
+
+// Without a copy under way there is nothing to clean up, however far away the service is.
+func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
+		s.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(100*time.Millisecond, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		for range 10 {
+			if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("TryAcquire: %v", err)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := s.Calls(drivertest.Release); n != 0 {
+			t.Errorf("%d clean-ups", n)
+		}
+		mustRelease(t, holder)
+		mustRelease(t, mustAcquire(t, l))
+		if reply, err := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: key}); err != nil || reply.Held {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	})
+}
+
+// A release that was sent twice is answered "not held" when others have had the lock since. That is no loss.
+func TestRelease_sentTwiceAmongOthersIsNoLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		r := &replaying{spy: s.spy}
+		l, others := r.locker(t), s.locker(t, distlock.Options{})
+		err := l.Do(t.Context(), key, func(context.Context) error {
+			s.steal(t) // the first copy
+			for range 2 {
+				mustRelease(t, mustAcquire(t, others))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		lease := mustAcquire(t, l)
+		s.steal(t)
+		for range 2 {
+			mustRelease(t, mustAcquire(t, others))
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Release: %v", err)
 		}
 	})
 }

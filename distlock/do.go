@@ -102,7 +102,7 @@ func (le *Lease) join(ctx context.Context) (context.Context, func()) {
 
 // verdict adds to the error of some work that the lease did not last to its end.
 func (le *Lease) verdict(ctx context.Context, err error) error {
-	return judged(le.Check(context.WithoutCancel(ctx)), err)
+	return judged(le.Check(ctx), err)
 }
 
 // judged joins the error of some work and that of the lease it was done under.

@@ -17,8 +17,9 @@ var (
 	ErrNotHeld = errors.New("distlock: lock not held by this instance")
 	// ErrLost: the lease ended without being released. Work done under it may have met the work of another holder.
 	ErrLost = errors.New("distlock: lease lost")
-	// ErrUnavailable: the lock service did not answer, or not with sense. It says nothing about who holds the lock. A
-	// grant whose answer was lost is undone in the background, and ends with its TTL at the latest.
+	// ErrUnavailable: the lock service did not answer, or not with sense. It says nothing about who holds the lock; if the
+	// service had named a holder to the same call before, [errors.As] finds that [BusyError]. A grant whose answer was
+	// lost is undone in the background, and ends with its TTL at the latest.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrInvalidKey: the key cannot name a lock; see [Locker.Acquire] for what can.
 	ErrInvalidKey = errors.New("distlock: invalid key")
@@ -58,6 +59,27 @@ func (e *BusyError) Error() string {
 
 // Is reports whether target is [ErrNotAcquired].
 func (e *BusyError) Is(target error) bool { return target == ErrNotAcquired }
+
+// interruptedError is what ended an acquisition that had been told who holds the lock. It is no ErrNotAcquired: who holds the
+// lock now is not known.
+type interruptedError struct {
+	error
+	before *BusyError
+}
+
+func (e *interruptedError) Error() string {
+	return fmt.Sprintf("%v (before that: %v)", e.error, e.before)
+}
+func (e *interruptedError) Unwrap() error { return e.error }
+
+// As makes [errors.As] find the BusyError.
+func (e *interruptedError) As(target any) bool {
+	busy, ok := target.(**BusyError)
+	if ok {
+		*busy = e.before
+	}
+	return ok
+}
 
 func invalidOption(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalidOption, fmt.Errorf(format, args...))

@@ -131,7 +131,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 		le.locker.renewals.add(le, next)
 	}
 	if reply.Err != nil {
-		return unavailable("extend", reply.Err)
+		return unavailable("extend", ownDeadline(reply.Err, e.ttl))
 	}
 	return nil
 }

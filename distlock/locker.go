@@ -58,6 +58,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.punctual, _ = d.(driver.Punctual)
 	l.renewals.locker = l
 	l.cleaner.locker = l
+	l.cleaner.trying, l.cleaner.stop = context.WithCancel(context.Background())
 	l.workers.idle = make(chan func())
 	l.workers.closing = l.closing.Done()
 	return l, nil

@@ -12,6 +12,7 @@ import (
 var (
 	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
+	errReplayed = errors.New("it was sent again, and others have had the lock since: whether the first copy released it, or it had been lost, is not known")
 )
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
@@ -23,6 +24,10 @@ const releaseLimit = 5 * time.Second
 
 // release ends the lease for the given reason, errReleased or errByClose.
 func (le *Lease) release(ctx context.Context, reason error) error {
+	counted := le.locker.begin() // before its state changes, so that Close waits for it
+	if counted {
+		defer le.locker.end()
+	}
 	le.mu.Lock()
 	switch {
 	case le.state == held && !now().before(le.deadline):
@@ -38,6 +43,10 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		under := le.releasing
 		le.mu.Unlock()
 		return le.await(ctx, under)
+	case !counted:
+		le.mu.Unlock()
+		_ = le.finish(reason)
+		return ErrClosed
 	}
 	done := make(chan struct{})
 	le.releasing = done
@@ -47,11 +56,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	}
 	le.mu.Unlock()
 
-	err := ErrClosed
-	if le.locker.begin() { // before it is forgotten, so that Close waits for it
-		err = le.end(ctx, first, reason)
-		le.locker.end()
-	}
+	err := le.end(ctx, first, reason)
 
 	le.mu.Lock()
 	le.releasing = nil
@@ -73,6 +78,9 @@ func (le *Lease) end(ctx context.Context, first bool, reason error) error {
 
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
+	if inGuard(ctx, le) { // which the other call may be waiting for
+		return unavailable("release", errors.New("another call is at it, and goes on when this step has ended"))
+	}
 	select {
 	case <-under:
 	case <-ctx.Done():
@@ -157,6 +165,8 @@ func (le *Lease) remove(ctx context.Context) error {
 			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
 				"namespace", le.name.Namespace, "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
+		case !reply.Released && reply.Replayed:
+			return unavailable("release", errReplayed)
 		case !reply.Released && !again: // a second request may just have forgotten the first
 			le.mu.Lock()
 			defer le.mu.Unlock()
@@ -169,7 +179,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		le.removed = true
 		return nil
 	}
-	reply, _, err := direct(ctx, until, l, min(le.ttl, releaseLimit),
+	reply, sentAgain, err := direct(ctx, until, l, min(le.ttl, releaseLimit),
 		func(ctx context.Context) (driver.ReleaseReply, error) {
 			return l.driver.Release(ctx, request)
 		},
@@ -180,6 +190,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	case errors.Is(err, errLeft):
 		op.Err = unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, ended(ctx)))
 	default:
+		reply.Replayed = reply.Replayed || sentAgain
 		op.Err = settle(reply, err)
 	}
 	op.Outcome = OutcomeOf(op.Err)

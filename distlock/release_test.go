@@ -3,13 +3,16 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
@@ -180,4 +183,64 @@ func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// losing is punctual, and loses the packet of one release.
+type losing struct {
+	punctual
+	lost atomic.Bool
+}
+
+func (d *losing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	if d.lost.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return driver.ReleaseReply{}, ctx.Err()
+	}
+	return d.spy.Release(ctx, req)
+}
+
+// The context ends while the release, made in the caller's goroutine, gets no answer.
+func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		d := &losing{punctual: punctual{spy: s.spy}}
+		l, err := distlock.New(d, &distlock.Options{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
+		lease := mustAcquire(t, l)
+		d.lost.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(time.Second)
+		if state := s.state(t); state.Held {
+			t.Errorf("a second later the lock stands: %+v", state)
+		}
+	})
+}
+
+func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		start := time.Now()
+		released := make(chan error, 1)
+		err := lease.Guard(t.Context(), func(ctx context.Context) error {
+			go func() { released <- lease.Release(context.Background()) }()
+			synctest.Wait()
+			return lease.Release(context.WithoutCancel(ctx))
+		})
+		if !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > 0 {
+			t.Errorf("Release in the step: %v after %s", err, time.Since(start))
+		}
+		if err := <-released; err != nil || s.state(t).Held {
+			t.Errorf("the other: %v, %+v", err, s.state(t))
+		}
+	})
 }

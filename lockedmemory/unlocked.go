@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // unlockedTurn is what stands in a context in the place of a lease while a turn, or one write, runs without the lock.
@@ -24,17 +25,23 @@ type unlockedKey struct {
 var errTurnOver = fmt.Errorf("%w: the turn is over, which ran without the lock", distlock.ErrNotHeld)
 
 func (m *LockedMemory[M, D]) unlockedTurn(ctx context.Context, key string) *unlockedTurn {
+	if !m.opts.FailOpen { // the turn is that of another memory of the session, which does
+		return nil
+	}
 	turn, _ := ctx.Value(unlockedKey{m.locker, key}).(*unlockedTurn)
 	return turn
 }
 
 // failsOpen reports whether op, which failed with err before it began, is to run without the lock. Not under a lease: that
-// may have been lost, and somebody else may have the lock.
+// may have been lost, and somebody else may have the lock. Not when the service has just named a holder, or answers that it
+// will not: then it is not away.
 func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operation, err error) bool {
 	if !m.opts.FailOpen || !errors.Is(err, distlock.ErrUnavailable) || ctx.Err() != nil {
 		return false
 	}
-	if _, leased := m.locker.FromContext(ctx, op.Key); leased {
+	_, leased := m.locker.FromContext(ctx, op.Key)
+	var holder *distlock.BusyError
+	if leased || errors.As(err, &holder) || errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign) {
 		return false
 	}
 	op.Unlocked = true
@@ -57,13 +64,18 @@ func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error)
 	return fn(ctx)
 }
 
-// step runs one write at a time, as under a lease.
+// step runs one write at a time, as under a lease. A write within a write runs at once.
 func (t *unlockedTurn) step(ctx context.Context, write func(context.Context) error) error {
+	if within, _ := ctx.Value(writingKey{t}).(bool); within && ctx.Err() == nil {
+		return t.join(ctx, write)
+	}
 	select {
 	case t.writing <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("lockedmemory: waiting for another write of the turn: %w", ctx.Err())
 	}
 	defer func() { <-t.writing }()
-	return t.join(ctx, write)
+	return t.join(context.WithValue(ctx, writingKey{t}, true), write)
 }
+
+type writingKey struct{ turn *unlockedTurn }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -195,6 +197,74 @@ func TestNew_refusesFailOpenForAFencedMemory(t *testing.T) {
 		}
 		if _, err := lockedmemory.New(&fenced{}, s.locker, lockedmemory.FixedKey(session), nil); err != nil {
 			t.Errorf("New without FailOpen: %v", err)
+		}
+	})
+}
+
+// FailOpen is the choice of each memory, not of the session.
+func TestFailOpen_C_doesNotReachAnotherMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		inner := &fenced{}
+		strict, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		down(s.faults)
+		err = s.a.Turn(t.Context(), func(ctx context.Context) error { return strict.Save(ctx, "q", "a") })
+		if !errors.Is(err, distlock.ErrUnavailable) || len(inner.messages) > 0 {
+			t.Errorf("%v; the memory without FailOpen has %q", err, inner.messages)
+		}
+	})
+}
+
+// A service that has just named a holder, or that answers but will not, is not away.
+func TestFailOpen_C_isNotForAServiceThatAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		first bool // the first answer comes
+		then  error
+	}{
+		"it has named a holder":     {true, errBroken},
+		"it lacks a right":          {false, fmt.Errorf("no: %w", driver.ErrRefused)},
+		"it finds data of another":  {false, fmt.Errorf("no: %w", driver.ErrForeign)},
+		"it lacks a right later on": {true, fmt.Errorf("no: %w", driver.ErrRefused)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{FailOpen: true})
+				err := s.b.Turn(t.Context(), func(context.Context) error {
+					before := s.faults.Calls(drivertest.Acquire)
+					s.faults.Inject(func(call drivertest.Call) drivertest.Fault {
+						if call.Op == drivertest.Acquire && !(c.first && call.N == before) {
+							return drivertest.Fault{Before: c.then}
+						}
+						return drivertest.Fault{}
+					})
+					return s.a.Save(t.Context(), "q", "a")
+				})
+				if !errors.Is(err, distlock.ErrUnavailable) || len(s.inner.messages) > 0 {
+					t.Errorf("Save: %v; the memory has %q", err, s.inner.messages)
+				}
+			})
+		})
+	}
+}
+
+// A decorator over a decorator: the inner one's write is part of the outer one's.
+func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		outer, err := lockedmemory.New[string, int](s.a, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		down(s.faults)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = outer.Turn(ctx, func(ctx context.Context) error { return outer.Save(ctx, "q", "a") })
+		if err != nil || time.Since(start) > 0 || !slices.Equal(s.inner.messages, []string{"q", "a"}) {
+			t.Errorf("%v after %s; the memory has %q", err, time.Since(start), s.inner.messages)
 		}
 	})
 }

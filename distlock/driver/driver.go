@@ -106,6 +106,8 @@ type AcquireReply struct {
 	FenceEnd int64
 	// State describes the present holder of a busy name.
 	State State
+	// Replayed says that the client may have sent the request more than once: a copy of it may still be under way.
+	Replayed bool
 }
 
 // ExtendRequest prolongs one grant.
@@ -142,6 +144,8 @@ type ReleaseReply struct {
 	// Released says that this owner's grant was ended: by this call, or by an earlier copy of it, also if one other
 	// owner was granted the name since. False means that the owner did not hold the name any more.
 	Released bool
+	// Replayed is that of AcquireReply. A release whose first copy had succeeded may then be answered with false.
+	Replayed bool
 }
 
 // State is what can be seen of a name from outside.
@@ -163,8 +167,8 @@ type Driver interface {
 
 	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
 	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. If the request
-	// is a Refence and that token is below FenceFloor, it mints a new one, as for a new grant, and keeps all else. An error
-	// means that the outcome is unknown.
+	// is a Refence and that token is below FenceFloor, it mints a new one, as for a new grant; the Age that State shows may
+	// count from then. An error means that the outcome is unknown.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].

@@ -43,7 +43,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	s := &service{client: client, own: renewalClient(client)}
+	s := &service{client: client, own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
@@ -54,6 +54,9 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 type service struct {
 	client redis.UniversalClient
 	own    redis.UniversalClient // see renewalClient; may be nil
+	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
+	// lease that is being released is not renewed any more, so it must not wait for a connection.
+	room chan struct{}
 	// single is the client if it speaks to one node and keeps deadlines, or nil.
 	single *redis.Client
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
@@ -74,11 +77,14 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	if req.Refence {
 		args = append(args, 1)
 	}
-	reply, err := acquireScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)}, args...).Slice()
+	cmd, replayed := acquireScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)}, args...)
+	words, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
 	}
-	return parseAcquire(reply)
+	reply, err := parseAcquire(words)
+	reply.Replayed = replayed
+	return reply, err
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -125,11 +131,26 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 }
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	ended, err := s.release(ctx, s.releases(req), req)
+	of := keysOf(req.Name)
+	keys := []string{of.lock(), of.fence()}
+	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
+		keys = append(keys, of.void(req.Owner))
+	}
+	client := s.client
+	if s.own != nil && (req.VoidFor > 0 || s.usedUp(ctx, of.lock())) {
+		select {
+		case s.room <- struct{}{}:
+			defer func() { <-s.room }()
+			client = s.own
+		default:
+		}
+	}
+	cmd, replayed := releaseScript.run(ctx, client, keys, req.Owner, req.VoidFor.Milliseconds())
+	ended, err := cmd.Int()
 	if err != nil {
 		return driver.ReleaseReply{}, s.failed(err)
 	}
-	return driver.ReleaseReply{Released: ended == 1}, nil
+	return driver.ReleaseReply{Released: ended == 1, Replayed: replayed}, nil
 }
 
 // extends chooses what extends go over: the service's own client, so that a pool which the application has used up does
@@ -142,18 +163,16 @@ func (s *service) extends() redis.UniversalClient {
 	return s.own
 }
 
-// releases chooses what a release goes over: the caller's client, whose pool is the larger. But clean-ups, and those that
-// would have to wait for a connection, take the service's own, where nothing but renewals is in their way: a lease that is
-// being released is not renewed any more.
-func (s *service) releases(req driver.ReleaseRequest) redis.UniversalClient {
-	if s.own == nil {
-		return s.client
+// usedUp reports whether a command on key would have to wait for a connection of the caller's client.
+func (s *service) usedUp(ctx context.Context, key string) bool {
+	switch c := s.client.(type) {
+	case *redis.Client:
+		return usedUp(c)
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, key)
+		return err == nil && usedUp(node)
 	}
-	c, ok := s.client.(*redis.Client)
-	if req.VoidFor > 0 || !ok || usedUp(c) { // a Cluster's client does not tell which of its pools is
-		return s.own
-	}
-	return s.client
+	return false
 }
 
 func usedUp(client *redis.Client) bool {
@@ -161,17 +180,9 @@ func usedUp(client *redis.Client) bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
 }
 
-func (s *service) release(ctx context.Context, client redis.UniversalClient, req driver.ReleaseRequest) (int, error) {
-	of := keysOf(req.Name)
-	keys := []string{of.lock(), of.fence()}
-	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
-		keys = append(keys, of.void(req.Owner))
-	}
-	return releaseScript.run(ctx, client, keys, req.Owner, req.VoidFor.Milliseconds()).Int()
-}
-
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	reply, err := inspectScript.run(ctx, s.client, []string{keysOf(name).lock()}).Slice()
+	cmd, _ := inspectScript.run(ctx, s.client, []string{keysOf(name).lock()})
+	reply, err := cmd.Slice()
 	if err != nil {
 		return driver.State{}, s.failed(err)
 	}

@@ -34,12 +34,18 @@ func newScript(source string) *script { return &script{redis.NewScript(source), 
 // firstKey is where the first key of a script stands in its command.
 const firstKey = 3
 
-func (s *script) run(ctx context.Context, client redis.Scripter, keys []string, args ...any) *redis.Cmd {
-	cmd := s.EvalSha(ctx, client, keys, args...)
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return s.Eval(ctx, client, keys, args...)
+// run also reports whether go-redis has sent the script more than once.
+func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
+	for _, words := range []func([]string, ...any) []any{s.byHash, s.whole} {
+		cmd := &counted{Cmd: redis.NewCmd(ctx, words(keys, args...)...)}
+		cmd.SetFirstKeyPos(firstKey)
+		_ = client.Process(ctx, cmd) // the command has the error
+		reply, replayed = cmd.Cmd, replayed || cmd.replayed
+		if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			break
+		}
 	}
-	return cmd
+	return reply, replayed
 }
 
 // byHash is the command that run sends first, whole the one that follows if the server does not know the hash.
@@ -57,6 +63,18 @@ func command(name, script string, keys []string, args []any) []any {
 		words = append(words, key)
 	}
 	return append(words, args...)
+}
+
+// counted is a command that notices when it is sent again.
+type counted struct {
+	*redis.Cmd
+	replayed bool
+}
+
+// NoRetry is asked by go-redis when it would send the command again.
+func (c *counted) NoRetry() bool {
+	c.replayed = true
+	return false
 }
 
 // once is a command that go-redis does not send again when its answer is lost.

@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"distlock/memlock":     {"distlock", "distlock/driver"},
 	"distlock/redislock":   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"distlock/lockurl":     {"distlock/...", "github.com/redis/go-redis/v9/..."},
-	"lockedmemory":         {"distlock"},
+	"lockedmemory":         {"distlock", "distlock/driver"},
 	"tracing":              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":         {"examples/agent/internal/...", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/testservers": {"internal/loopback"},

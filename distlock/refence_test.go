@@ -1,0 +1,94 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		first, mark := lease.Fence(), lease.Fence()+time.Hour.Microseconds()
+		if err := lease.Refence(t.Context(), first-1); err != nil || lease.Fence() != first {
+			t.Errorf("with a lower mark: %d, %v", lease.Fence(), err)
+		}
+		if err := lease.Refence(t.Context(), mark); err != nil || lease.Fence() <= mark {
+			t.Errorf("fence %d, %v; want more than %d", lease.Fence(), err, mark)
+		}
+		if state := s.state(t); state.Fence != lease.Fence() {
+			t.Errorf("the service says %d, the lease %d", state.Fence, lease.Fence())
+		}
+		time.Sleep(2 * ttl)
+		raised := lease.Fence()
+		mustRelease(t, lease)
+		if next := mustAcquire(t, l); next.Fence() <= raised {
+			t.Errorf("the next fence is %d, after %d", next.Fence(), raised)
+		}
+	})
+}
+
+// A stale holder is not let back in: the refusal was right.
+func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
+	for name, next := range map[string]bool{"another holds": true, "nobody holds": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+				s.steal(t)
+				if next {
+					mustAcquire(t, s.twin().locker(t, distlock.Options{}))
+				}
+				fence := lease.Fence()
+				if err := lease.Refence(t.Context(), fence+1000); !errors.Is(err, distlock.ErrLost) || lease.Fence() != fence {
+					t.Errorf("Refence: %v, fence %d after %d", err, lease.Fence(), fence)
+				}
+				if state := s.state(t); state.Held != next {
+					t.Errorf("the service says %+v", state)
+				}
+			})
+		})
+	}
+}
+
+func TestRefence_refusals(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		for _, above := range []int64{-1, driver.MaxFence} {
+			if err := lease.Refence(t.Context(), above); !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "must be from 0") {
+				t.Errorf("above %d: %v", above, err)
+			}
+		}
+		s.Inject(always(drivertest.Acquire, errSilence))
+		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
+			t.Errorf("without the service: %v, %v", err, lease.Err())
+		}
+		hold := make(chan struct{})
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: hold} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := lease.Refence(ctx, lease.Fence()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a service that hangs: %v", err)
+		}
+		s.Inject(nil)
+		close(hold)
+		synctest.Wait()
+		mustRelease(t, lease)
+		if err := lease.Refence(t.Context(), 1<<52); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
+		if err := (*distlock.Lease)(nil).Refence(t.Context(), 1); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("of no lease: %v", err)
+		}
+	})
+}
