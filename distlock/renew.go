@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -14,7 +15,7 @@ const (
 	// maxBatch bounds the renewals of one exchange, so that a single one does not occupy the service for long.
 	maxBatch = 1000
 	// abreast is how many batches are under way at once while the service keeps up: one that it works at, and one that is
-	// made or read. Each costs two goroutines, and a connection.
+	// made or read. Each costs a goroutine, and a connection.
 	abreast = 2
 	// stagger is how long more batches than that wait for an answer to come first. It is short: batches that are stuck
 	// must not hold up the others.
@@ -125,10 +126,7 @@ func (r *renewals) run() {
 		}
 		batch, next, ok := r.collect(time.Now())
 		if len(batch) > 0 {
-			r.locker.background(func() {
-				defer r.arrived()
-				r.renew(batch)
-			})
+			r.locker.background(func() { r.renew(batch) })
 		}
 		if !ok {
 			return
@@ -194,11 +192,13 @@ func (r *renewals) arrived() {
 }
 
 // renew sends one batch. A batch that gets no answer within half a period is tried again, while there is time before the
-// deadline; its answer still counts if it comes.
+// deadline; its answer still counts if it comes. The driver is called here and not detached: there is no caller who might
+// want to leave, and many leases make many batches.
 func (r *renewals) renew(batch []*ticket) {
 	l := r.locker
 	batch = slices.DeleteFunc(batch, func(t *ticket) bool { return !r.valid(t) })
 	if len(batch) == 0 {
+		r.arrived()
 		return
 	}
 	requests := make([]driver.ExtendRequest, len(batch))
@@ -215,31 +215,52 @@ func (r *renewals) renew(batch []*ticket) {
 	start := now()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	replies, err := detached(ctx, l, limit,
-		func(ctx context.Context) ([]driver.ExtendReply, error) { return l.driver.Extend(ctx, requests), nil },
-		func(replies []driver.ExtendReply, _ error) {
-			for i, t := range batch {
-				_ = r.answered(t, start, replies[i])
-			}
+	var settled atomic.Bool // by whichever comes first: the answer or the end of the limit
+	settle := func(replies []driver.ExtendReply) {
+		r.settle(batch, start, replies, func(i int, err error) {
+			op := operations[i]
+			op.Err, op.Outcome = err, OutcomeOf(err)
+			l.opts.Observer.End(contexts[i], op)
 		})
-	if err != nil {
-		replies = make([]driver.ExtendReply, len(batch))
-		for i := range replies {
-			replies[i].Err = errLeft
-		}
 	}
-	failures := 0
-	for i, op := range operations {
-		op.Err = r.answered(batch[i], start, replies[i])
-		op.Outcome = OutcomeOf(op.Err)
-		l.opts.Observer.End(contexts[i], op)
-		if op.Outcome == OutcomeUnavailable {
-			failures, err = failures+1, op.Err
+	unhook := context.AfterFunc(ctx, func() {
+		if !l.begin() { // the answer has come, and all has ended
+			return
+		}
+		defer l.end()
+		if settled.CompareAndSwap(false, true) {
+			settle(slices.Repeat([]driver.ExtendReply{{Err: errLeft}}, len(batch)))
+		}
+	})
+	replies := l.driver.Extend(ctx, requests)
+	unhook()
+	if settled.CompareAndSwap(false, true) {
+		settle(replies)
+		return
+	}
+	for i, t := range batch {
+		_ = r.answered(t, start, replies[i])
+	}
+}
+
+// settle applies the replies to a batch that was sent at start, and tells the outcome of each renewal.
+func (r *renewals) settle(batch []*ticket, start moment, replies []driver.ExtendReply, tell func(i int, err error)) {
+	defer r.arrived()
+	var (
+		failures int
+		last     error
+	)
+	for i, t := range batch {
+		err := r.answered(t, start, replies[i])
+		tell(i, err)
+		if OutcomeOf(err) == OutcomeUnavailable {
+			failures, last = failures+1, err
 		}
 	}
 	if failures > 0 { // said once, and without any lock: a log may block
-		l.opts.Logger.Warn("distlock: renewals failed; they are tried again before the leases' deadlines",
-			"namespace", l.opts.Namespace, "leases", failures, "error", err)
+		opts := &r.locker.opts
+		opts.Logger.Warn("distlock: renewals failed; they are tried again before the leases' deadlines",
+			"namespace", opts.Namespace, "leases", failures, "error", last)
 	}
 }
 
