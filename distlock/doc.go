@@ -40,8 +40,8 @@
 //
 // Answer and departure can meet: exactly one of the two decides, and a lease is returned or undone, never both or neither.
 // To clean up is to release and to mark as cancelled, in the background, until the service has answered or a TTL has
-// passed. The mark makes the service refuse copies of the request that arrive later. A lease whose request took so long
-// that the client may have sent it twice is marked when it is released; one that could not be released is cleaned up.
+// passed. The mark makes the service refuse copies of the request that arrive later. A lease whose request was sent twice,
+// by the Locker or the driver's client, is marked when it is released; one that could not be released is cleaned up.
 //
 // # Which goroutine asks
 //

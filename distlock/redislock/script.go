@@ -40,8 +40,12 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []s
 		cmd := &counted{Cmd: redis.NewCmd(ctx, words(keys, args...)...)}
 		cmd.SetFirstKeyPos(firstKey)
 		_ = client.Process(ctx, cmd) // the command has the error
-		reply, replayed = cmd.Cmd, replayed || cmd.replayed
-		if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		unknown := redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
+		if unknown {
+			cmd.asked-- // it asks about such an error too, and sends nothing again
+		}
+		reply, replayed = cmd.Cmd, replayed || cmd.asked > 0
+		if !unknown {
 			break
 		}
 	}
@@ -68,12 +72,12 @@ func command(name, script string, keys []string, args []any) []any {
 // counted is a command that notices when it is sent again.
 type counted struct {
 	*redis.Cmd
-	replayed bool
+	asked int
 }
 
-// NoRetry is asked by go-redis when it would send the command again.
+// NoRetry is asked by go-redis when it would send the command again, which follows.
 func (c *counted) NoRetry() bool {
-	c.replayed = true
+	c.asked++
 	return false
 }
 

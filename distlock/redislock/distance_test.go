@@ -1,0 +1,100 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// A server that is far away is slow, not in doubt: nothing that was released is marked as cancelled.
+func TestLocker_atADistanceMarksNothing(t *testing.T) {
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	proxy.Latency(10 * time.Millisecond)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	l := newLocker(t, client, distlock.Options{})
+	for range 5 {
+		lease, err := l.Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	if marks, err := server.Do("KEYS", "*:void:*"); marks != "" || err != nil {
+		t.Errorf("marked are %q, %v", marks, err)
+	}
+}
+
+// A pause of the server that outlasts a call in the caller's goroutine is no failure, though the client sends nothing again.
+func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	defer client.Close()
+	l := newLocker(t, client, distlock.Options{})
+	for i := range 20 {
+		for range 5 { // the service is known to be quick
+			if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := server.Do("CLIENT", "PAUSE", "40", "ALL"); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := l.Acquire(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Errorf("Acquire: %v", err)
+			continue
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+}
+
+// Whether a request was sent twice is known, not guessed.
+func TestDriver_tellsWhatWasSentAgain(t *testing.T) {
+	for name, addrs := range map[string]func() []string{
+		"node":    func() []string { return []string{testservers.StartRedis(t).Addr()} },
+		"cluster": func() []string { return testservers.StartCluster(t).Addrs() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := faultnet.NewNet(t)
+			d := drivers(redis.UniversalOptions{Addrs: addrs(), Dialer: network.Dial})(t)
+			for i, again := range []bool{false, true, false} {
+				lose := func() {
+					if again {
+						network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
+					}
+				}
+				req := driver.AcquireRequest{
+					Name: driver.Name{Namespace: "n", Key: "k"}, Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: "test",
+				}
+				lose()
+				grant, err := d.Acquire(t.Context(), req)
+				if err != nil || grant.Outcome != driver.Granted || grant.Replayed != again {
+					t.Errorf("round %d: Acquire: %+v, %v", i, grant, err)
+				}
+				lose()
+				reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				if err != nil || !reply.Released || reply.Replayed != again {
+					t.Errorf("round %d: Release: %+v, %v", i, reply, err)
+				}
+			}
+		})
+	}
+}
