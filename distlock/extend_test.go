@@ -1,8 +1,10 @@
 package distlock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -32,6 +34,99 @@ func TestExtend_prolongsOnce(t *testing.T) {
 	})
 }
 
+func TestExtend_shortensInTheServiceToo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		if err := lease.Extend(t.Context(), 500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if left := s.state(t).TTL; left > 500*time.Millisecond {
+			t.Errorf("%s left", left)
+		}
+	})
+}
+
+// The schedule keeps the Locker's TTL: it comes back before the shortened lease has ended.
+func TestExtend_aShortenedLeaseIsRenewedInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		for range 2 {
+			if err := lease.Extend(t.Context(), ttl/6); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * ttl)
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustRelease(t, lease)
+	})
+}
+
+// An Extend to more than is left sets no end: a renewal may have reached the service before it.
+func TestExtend_N_oneThatArrivesLateShortensNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{TTL: 30 * time.Second}))
+		hold := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Extend && c.N == 0:
+				return drivertest.Fault{HoldBefore: hold}
+			case c.Op == drivertest.Extend && c.N == 1: // a renewal
+				return drivertest.Fault{}
+			}
+			return drivertest.Fault{Before: errBroken}
+		})
+		time.Sleep(9 * time.Second)
+		time.AfterFunc(3*time.Second, func() { close(hold) })
+		if err := lease.Extend(t.Context(), 22*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Context().Done()
+		if !s.state(t).Held {
+			t.Error("trusted beyond the service's TTL")
+		}
+	})
+}
+
+// Two on their way at once would leave unknown which of them the service carries out last.
+func TestExtend_N_isSentWhenTheLastOneHasBeenAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1, TTL: time.Minute}))
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && c.N == 0 {
+				return drivertest.Fault{HoldAfter: answer}
+			}
+			return drivertest.Fault{}
+		})
+		for i := range 2 { // the second only waits for its turn
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			if err := lease.Extend(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+				t.Errorf("Extend %d: %v after %s", i, err, time.Since(start))
+			}
+			cancel()
+		}
+		if n := s.Calls(drivertest.Extend); n != 1 {
+			t.Errorf("%d requests are under way", n)
+		}
+		close(answer)
+		synctest.Wait()
+		time.Sleep(30 * time.Minute) // the answer counts, though its caller had left
+		if err := lease.Err(); err != nil {
+			t.Errorf("Err: %v", err)
+		}
+		if err := lease.Extend(t.Context(), time.Hour); err != nil {
+			t.Errorf("Extend afterwards: %v", err)
+		}
+	})
+}
+
 func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
@@ -55,6 +150,7 @@ func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
 	})
 }
 
+// A shortening Extend whose answer was lost may take effect at any later moment, so nothing may prolong the lease.
 func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
@@ -70,6 +166,9 @@ func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 		time.Sleep(time.Second)
 		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Err: %v", err)
+		}
+		if n := s.Calls(drivertest.Extend); n != 1 {
+			t.Errorf("%d requests, want the one in doubt", n)
 		}
 	})
 }
@@ -109,8 +208,13 @@ func TestExtend_refusals(t *testing.T) {
 			t.Errorf("a short TTL: %v", err)
 		}
 		mustRelease(t, lease)
-		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrNotHeld) {
-			t.Errorf("after Release: %v", err)
+		for range 2 {
+			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrNotHeld) {
+				t.Errorf("after Release: %v", err)
+			}
+		}
+		if err := (*distlock.Lease)(nil).Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("of no lease: %v", err)
 		}
 	})
 }
@@ -138,4 +242,40 @@ func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
 			t.Error("trusted beyond the service's TTL")
 		}
 	})
+}
+
+// Nor does the answer to a renewal that was sent before bring the schedule back.
+func TestExtend_N_anOlderRenewalsAnswerLeavesTheSchedulePaused(t *testing.T) {
+	for name, lost := range map[string]error{"it is held": nil, "the answer is an error": errBroken} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				lease := mustAcquire(t, s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second}))
+				renewed, hold := make(chan struct{}), make(chan struct{})
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					switch {
+					case c.Op == drivertest.Extend && c.N == 0:
+						return drivertest.Fault{HoldAfter: renewed, After: lost}
+					case c.Op == drivertest.Extend && c.N == 1:
+						return drivertest.Fault{HoldBefore: hold}
+					}
+					return drivertest.Fault{}
+				})
+				time.Sleep(1100 * time.Millisecond)
+				extended := make(chan error)
+				go func() { extended <- lease.Extend(t.Context(), 10*time.Second) }()
+				synctest.Wait()
+				close(renewed)
+				time.Sleep(5 * time.Second)
+				if n := s.Calls(drivertest.Extend); n != 2 {
+					t.Errorf("%d requests: a renewal was sent while the Extend was on its way", n)
+				}
+				close(hold)
+				if err := <-extended; err != nil {
+					t.Error(err)
+				}
+				mustRelease(t, lease)
+			})
+		})
+	}
 }
