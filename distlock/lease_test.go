@@ -141,27 +141,31 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 }
 
 func TestLease_N_renewalCountsFromTheSending(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
-		var sent time.Time
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			switch {
-			case c.Op == drivertest.Extend && c.N == 0:
-				sent = time.Now()
-				answer := make(chan struct{})
-				time.AfterFunc(ttl/2, func() { close(answer) })
-				return drivertest.Fault{HoldAfter: answer}
-			case c.Op == drivertest.Acquire:
-				return drivertest.Fault{}
-			}
-			return drivertest.Fault{Before: errBroken}
+	for name, takes := range map[string]time.Duration{"answered in time": ttl / 10, "answered late": ttl / 2} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				var sent time.Time
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					switch {
+					case c.Op == drivertest.Extend && c.N == 0:
+						sent = time.Now()
+						answer := make(chan struct{})
+						time.AfterFunc(takes, func() { close(answer) })
+						return drivertest.Fault{HoldAfter: answer}
+					case c.Op == drivertest.Acquire:
+						return drivertest.Fault{}
+					}
+					return drivertest.Fault{Before: errBroken}
+				})
+				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+				<-lease.Context().Done()
+				if trusted := time.Since(sent); trusted < ttl-ttl/10 || trusted >= ttl {
+					t.Errorf("trusted for %s after the renewal was sent, with a TTL of %s", trusted, ttl)
+				}
+			})
 		})
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		<-lease.Context().Done()
-		if trusted := time.Since(sent); trusted <= ttl/2 || trusted >= ttl {
-			t.Errorf("trusted for %s after the renewal was sent, with a TTL of %s", trusted, ttl)
-		}
-	})
+	}
 }
 
 func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
@@ -197,12 +201,34 @@ func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 			}
 			return drivertest.Fault{}
 		})
+		time.Sleep(2 * ttl / 3)
+		if n := s.Calls(drivertest.Extend); n != 2 {
+			t.Errorf("%d renewals were sent, want the one that hangs and another, after half a period", n)
+		}
 		time.Sleep(10 * ttl)
 		if err := lease.Err(); err != nil {
 			t.Errorf("lost because one renewal hung: %v", err)
 		}
 		mustRelease(t, lease)
 		close(never)
+	})
+}
+
+// The period counts from the sending too: answers that take their time do not stretch it.
+func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
+		s.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(ttl/10, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		time.Sleep(10 * ttl)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, lease)
 	})
 }
 
@@ -221,6 +247,50 @@ func TestLease_notMineIsFinal(t *testing.T) {
 		}
 		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Extend: %v", err)
+		}
+		time.Sleep(ttl)
+		if n := s.Calls(drivertest.Release); n != 0 {
+			t.Errorf("%d clean-ups of what the service does not know", n)
+		}
+	})
+}
+
+// The answer counts also when the renewal had been given up, and was tried again without success.
+func TestLease_N_notMineIsFinalHoweverLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		seen := &recorder{t: t}
+		lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
+		s.steal(t)
+		first, second := make(chan struct{}), make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Extend && c.N == 0:
+				return drivertest.Fault{HoldAfter: first}
+			case c.Op == drivertest.Extend && c.N == 1:
+				return drivertest.Fault{HoldAfter: second}
+			}
+			return drivertest.Fault{Before: errBroken}
+		})
+		time.Sleep(5 * ttl / 6)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("before an answer has come: %v", err)
+		}
+		close(first)
+		synctest.Wait()
+		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		close(second)
+		time.Sleep(ttl)
+		losses := 0
+		for _, outcome := range seen.outcomes() {
+			if outcome == "distlock.lost lost" {
+				losses++
+			}
+		}
+		if losses != 1 {
+			t.Errorf("the loss was reported %d times", losses)
 		}
 	})
 }
@@ -262,7 +332,6 @@ func TestLease_contextKeepsValuesNotCancellation(t *testing.T) {
 	})
 }
 
-// A shortening Extend whose answer was lost may take effect at any later moment, so nothing may prolong the lease.
 func TestRenewals_goOutInBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
