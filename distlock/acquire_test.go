@@ -150,6 +150,14 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 		if !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Do: %v", err)
 		}
+		lease, err := b.Acquire(distlock.WithWait(t.Context(), time.Hour), "another")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := b.Acquire(lease.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Second {
+			t.Errorf("under the lease's own context: %v after %s", err, time.Since(start))
+		}
 	})
 }
 

@@ -81,6 +81,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 		"a suspend that the lock survived": {10 * time.Minute, true, 1, nil},
 		"a suspend that it did not":        {10 * time.Minute, false, 1, ErrLost},
 		"a small correction":               {100 * time.Millisecond, false, 0, nil},
+		"half the margin and more":         {126 * time.Millisecond, false, 1, ErrLost},
 		"a step back":                      {-time.Hour, false, 0, nil},
 	} {
 		for call, guarded := range map[string]func(*Locker, *Lease) error{
