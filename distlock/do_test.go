@@ -299,6 +299,60 @@ func TestRelease_doesNotWaitForAStuckStepForEver(t *testing.T) {
 	})
 }
 
+func TestRelease_withACancelledContextTellsTheStepToEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
+		begun, step := make(chan struct{}), make(chan error)
+		go func() {
+			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
+				close(begun)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		<-begun
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := lease.Release(ctx); err != nil || time.Since(start) > 50*time.Millisecond {
+			t.Errorf("Release: %v after %s", err, time.Since(start))
+		}
+		if err := <-step; !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("the step: %v", err)
+		}
+	})
+}
+
+// A lease whose release waits for a step can still be lost, and both are told in time.
+func TestRelease_N_theDeadlineHoldsWhileItWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		s.Inject(always(drivertest.Extend, errBroken))
+		begun, step := make(chan struct{}), make(chan error)
+		start := time.Now()
+		go func() {
+			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
+				close(begun)
+				<-ctx.Done()
+				if told := time.Since(start); told >= ttl || !s.state(t).Held {
+					t.Errorf("the step was told after %s", told)
+				}
+				time.Sleep(ttl) // takes no notice
+				return nil
+			})
+		}()
+		<-begun
+		time.Sleep(ttl / 2)
+		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrLost) || time.Since(start) >= ttl {
+			t.Errorf("Release: %v after %s", err, time.Since(start))
+		}
+		if err := <-step; !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("the step: %v", err)
+		}
+	})
+}
+
 func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))

@@ -31,6 +31,48 @@ func TestRelease_worksWithACancelledContext(t *testing.T) {
 	})
 }
 
+// A healthy service that takes a moment is waited for even by a caller who has left.
+func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		s.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(10*time.Millisecond, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Release(ctx); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
+func TestRelease_thatFailsWhenItsCallerHasLeftIsTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.N == 0 {
+				return drivertest.Fault{HoldBefore: answer, Before: errBroken}
+			}
+			return drivertest.Fault{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Release: %v", err)
+		}
+		close(answer)
+		time.Sleep(100 * time.Millisecond)
+		if state := s.state(t); state.Held {
+			t.Errorf("the lock still stands: %+v", state)
+		}
+	})
+}
+
 func TestRelease_returnsSoonWhenItsContextEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
@@ -120,34 +162,64 @@ func TestRelease_saysIfTheLockWasLost(t *testing.T) {
 		s.steal(t)
 		next := mustAcquire(t, s.locker(t, distlock.Options{}))
 		mustRelease(t, next)
+		answer := make(chan struct{})
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: answer} })
+		errs := make(chan error)
 		for range 2 {
-			if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
+			go func() { errs <- lease.Release(t.Context()) }()
+		}
+		synctest.Wait()
+		close(answer)
+		for _, err := range []error{<-errs, <-errs, lease.Release(t.Context())} {
+			if !errors.Is(err, distlock.ErrLost) {
 				t.Errorf("Release: %v, want ErrLost", err)
 			}
 		}
 	})
 }
 
-func TestRelease_duringARenewalIsNoLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
-		seen := &recorder{t: t}
-		lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
-		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend {
-				return drivertest.Fault{HoldBefore: answer}
-			}
-			return drivertest.Fault{}
-		})
-		time.Sleep(ttl/3 + time.Millisecond)
-		mustRelease(t, lease)
-		close(answer)
-		synctest.Wait()
-		if got := seen.outcomes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasSuffix(s, "lost") }) {
-			t.Errorf("operations %q", got)
+// The answer to what was asked before the release comes after it: it is neither a loss nor a reason to renew.
+func TestRelease_duringAnExtensionIsNoLoss(t *testing.T) {
+	for _, arrives := range []string{"before the release", "after it"} {
+		for name, ask := range map[string]func(*distlock.Lease){
+			"a renewal": func(*distlock.Lease) { time.Sleep(ttl/3 + time.Millisecond) },
+			"an Extend": func(lease *distlock.Lease) { go func() { _ = lease.Extend(context.Background(), time.Minute) }() },
+		} {
+			t.Run(name+" that arrives "+arrives, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					s := newService()
+					seen := &recorder{t: t}
+					lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
+					answer := make(chan struct{})
+					s.Inject(func(c drivertest.Call) drivertest.Fault {
+						switch {
+						case c.Op != drivertest.Extend:
+							return drivertest.Fault{}
+						case arrives == "after it":
+							return drivertest.Fault{HoldBefore: answer}
+						default:
+							return drivertest.Fault{HoldAfter: answer}
+						}
+					})
+					ask(lease)
+					synctest.Wait()
+					mustRelease(t, lease)
+					close(answer)
+					synctest.Wait()
+					time.Sleep(ttl)
+					if got := seen.outcomes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, distlock.OpLost) }) {
+						t.Errorf("operations %q", got)
+					}
+					if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) {
+						t.Errorf("Err: %v", err)
+					}
+					if n := s.Calls(drivertest.Extend); n != 1 {
+						t.Errorf("%d extensions were sent, want the one before the release", n)
+					}
+				})
+			})
 		}
-	})
+	}
 }
 
 func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
