@@ -110,6 +110,50 @@ func TestClose_duringDoIsReported(t *testing.T) {
 	})
 }
 
+// Renewal goes on until the step under way has ended, and then Close does not wait for the next one to be due.
+func TestClose_waitsForTheStepUnderWay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		begun, step := make(chan struct{}), make(chan error)
+		go func() {
+			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
+				close(begun)
+				time.Sleep(ttl - time.Millisecond)
+				return ctx.Err()
+			})
+		}()
+		<-begun
+		start := time.Now()
+		mustClose(t, l)
+		if took := time.Since(start); took != ttl-time.Millisecond {
+			t.Errorf("Close took %s", took)
+		}
+		if err := <-step; err != nil {
+			t.Errorf("the step: %v", err)
+		}
+	})
+}
+
+func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		s.Inject(cutOff(errBroken))
+		mustClose(t, l)
+		s.Inject(nil)
+		before := s.Calls(drivertest.Release)
+		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("Release: %v, want ErrClosed", err)
+		}
+		if n := s.Calls(drivertest.Release) - before; n != 0 {
+			t.Errorf("%d requests over a driver that is closed", n)
+		}
+	})
+}
+
 // readyService lets the Locker make its calls in the caller's goroutine.
 type readyService struct{ *drivertest.Faults }
 

@@ -72,6 +72,9 @@ func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
 		if len(times) != 4*4 {
 			t.Errorf("%d exchanges for 4 renewals of 3,500 leases, want 16", len(times))
 		}
+		if train := times[3].Sub(times[0]); train > 2*takes {
+			t.Errorf("a train of 4 took %s, with %s for each of two abreast", train, takes)
+		}
 		for i := range times[2:] {
 			if apart := times[i+2].Sub(times[i]); apart < takes {
 				t.Errorf("exchange %d was sent %s after exchange %d: three at once", i+2, apart, i)
@@ -106,5 +109,34 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		wantHeld(t, leases)
+	})
+}
+
+// A lease with a TTL of its own is renewed in time though the schedule had settled to wait for another, and though it goes
+// out in one batch with that.
+func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second})
+		if _, err := l.Acquire(t.Context(), "long"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Second + 20*time.Millisecond - time.Second)
+		short := l.NewLock(key, time.Second) // whose third renewal is due just after the first of the other
+		if ok, err := short.Acquire(t.Context()); !ok || err != nil {
+			t.Fatalf("Acquire: %t, %v", ok, err)
+		}
+		never := make(chan struct{})
+		defer close(never)
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && c.N == 2 {
+				return drivertest.Fault{HoldBefore: never}
+			}
+			return drivertest.Fault{}
+		})
+		time.Sleep(3 * time.Second)
+		if err := short.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
 	})
 }
