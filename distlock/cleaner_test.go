@@ -1,0 +1,429 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// What may have been taken is given back as soon as the service can be reached again, not only when the TTL has passed.
+func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Acquire:
+				return drivertest.Fault{After: errSilence}
+			case c.Op == drivertest.Release && c.N < 4:
+				return drivertest.Fault{Before: errSilence}
+			}
+			return drivertest.Fault{}
+		})
+		if _, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Fatalf("Acquire: %v", err)
+		}
+		if !s.state(t).Held {
+			t.Fatal("the service has no grant that could be left behind")
+		}
+		time.Sleep(time.Second)
+		if state := s.state(t); state.Held {
+			t.Errorf("after a second the lock still stands: %+v", state)
+		}
+		if reply, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil || reply.Outcome != driver.Void {
+			t.Errorf("a copy that arrives now is answered %+v, %v", reply, err)
+		}
+	})
+}
+
+// Tries come less and less often, but never so seldom that a service that is back has to wait.
+func TestCleanUp_isTriedAgainWithinASecondOrSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{TTL: time.Minute})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{After: errSilence}
+			}
+			return drivertest.Fault{Before: errSilence}
+		})
+		_, _ = l.Acquire(t.Context(), key)
+		time.Sleep(20 * time.Second)
+		if tries := s.Calls(drivertest.Release); tries < 15 || tries > 60 {
+			t.Errorf("%d tries in 20 s", tries)
+		}
+		s.Inject(nil)
+		time.Sleep(1600 * time.Millisecond)
+		if state := s.state(t); state.Held {
+			t.Errorf("the lock still stands: %+v", state)
+		}
+	})
+}
+
+// unhurried takes its time for a release, and loses the first one; it keeps deadlines.
+type unhurried struct {
+	*spy
+	takes time.Duration
+	lost  atomic.Bool
+}
+
+func (u *unhurried) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	takes := u.takes
+	if u.lost.CompareAndSwap(false, true) {
+		takes = time.Hour
+	}
+	select {
+	case <-time.After(takes):
+		return u.spy.Release(ctx, req)
+	case <-ctx.Done():
+		return driver.ReleaseReply{}, ctx.Err()
+	}
+}
+
+// A try that gets no answer is given up, and the next one has more time.
+func TestCleanUp_adaptsToASlowService(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		s.Faults = drivertest.NewFaults(&unhurried{spy: s.spy, takes: 600 * time.Millisecond})
+		l := s.locker(t, distlock.Options{})
+		s.Inject(after(drivertest.Acquire, errSilence))
+		_, _ = l.Acquire(t.Context(), key)
+		time.Sleep(2 * time.Second)
+		if state := s.state(t); state.Held {
+			t.Errorf("the lock still stands: %+v", state)
+		}
+	})
+}
+
+func TestCleanUp_thatHangsDoesNotHoldUpAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		never := make(chan struct{})
+		defer close(never)
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Acquire:
+				return drivertest.Fault{After: errSilence}
+			case c.N == 0:
+				return drivertest.Fault{HoldBefore: never}
+			}
+			return drivertest.Fault{}
+		})
+		_, _ = l.Acquire(t.Context(), "another")
+		synctest.Wait()
+		_, _ = l.Acquire(t.Context(), key)
+		synctest.Wait()
+		if state := s.state(t); state.Held {
+			t.Errorf("the lock stands: %+v", state)
+		}
+	})
+}
+
+// Who was told clearly that nothing is held has nothing to give back.
+func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
+		l := s.locker(t, distlock.Options{})
+		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		s.Inject(always(drivertest.Acquire, driver.ErrForeign))
+		if _, err := l.TryAcquire(t.Context(), "foreign"); !errors.Is(err, driver.ErrForeign) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		s.Inject(nil)
+		synctest.Wait()
+		if n := s.Calls(drivertest.Release); n != 0 {
+			t.Errorf("%d clean-ups", n)
+		}
+	})
+}
+
+// deaf does not notice that a call's context has ended.
+type deaf struct{ *spy }
+
+func (d deaf) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	return d.spy.Acquire(context.WithoutCancel(ctx), req)
+}
+
+// The caller has left, and neither the mark nor the answer alone would do.
+func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration
+		lost  error
+	}{
+		"with an answer that is lost":       {time.Second, errSilence},
+		"when the mark is there no more":    {2 * ttl, nil},
+		"in time, with the answer too late": {time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				s.Faults = drivertest.NewFaults(deaf{s.spy})
+				l := s.locker(t, distlock.Options{})
+				hold := make(chan struct{})
+				s.Inject(func(call drivertest.Call) drivertest.Fault {
+					switch {
+					case call.Op != drivertest.Acquire:
+						return drivertest.Fault{}
+					case c.after > ttl:
+						return drivertest.Fault{HoldBefore: hold}
+					default:
+						return drivertest.Fault{HoldAfter: hold, After: c.lost}
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Acquire: %v", err)
+				}
+				time.Sleep(c.after)
+				close(hold)
+				synctest.Wait()
+				if state := s.state(t); state.Held || s.granted().Owner == "" {
+					t.Errorf("granted to %q, and now %+v", s.granted().Owner, state)
+				}
+			})
+		})
+	}
+}
+
+// crowded counts how many releases are under way at a time.
+type crowded struct {
+	*spy
+	mu        sync.Mutex
+	now, most int
+}
+
+func (c *crowded) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	c.mu.Lock()
+	c.now++
+	c.most = max(c.most, c.now)
+	c.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.now--
+	}()
+	return c.spy.Release(ctx, req)
+}
+
+// When a Locker loses everything at once, the clean-up neither takes the service's connections from others nor a
+// goroutine per lease.
+func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
+	const leases = 1000
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		c := &crowded{spy: s.spy}
+		faults := drivertest.NewFaults(c)
+		l := (&service{Faults: faults, spy: s.spy}).locker(t, distlock.Options{})
+		for i := range leases {
+			if _, err := l.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := runtime.NumGoroutine()
+		faults.Inject(always(drivertest.Extend, errSilence))
+		time.Sleep(ttl) // all are lost, and their clean-up has begun
+		if more := runtime.NumGoroutine() - before; more > 20 {
+			t.Errorf("%d goroutines more", more)
+		}
+		time.Sleep(leases * time.Millisecond)
+		if released := faults.Calls(drivertest.Release); released != leases {
+			t.Errorf("%d of %d were cleaned up", released, leases)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.most > 16 {
+			t.Errorf("%d clean-ups at a time", c.most)
+		}
+	})
+}
+
+// A process that shuts down while the service is away does not wait until every TTL has passed.
+func TestClose_doesNotWaitLongForAServiceThatIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{TTL: time.Minute})
+		for i := range 10 {
+			if _, err := l.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Inject(cutOff(errSilence))
+		_, _ = l.Acquire(t.Context(), key)
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		mustClose(t, l)
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Close took %s", took)
+		}
+	})
+}
+
+// What waits for another try is tried at once when the Locker closes.
+func TestClose_hurriesCleanUps(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{TTL: time.Minute})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{After: errSilence}
+			}
+			return drivertest.Fault{Before: errSilence}
+		})
+		_, _ = l.Acquire(t.Context(), key)
+		time.Sleep(5*time.Second + 300*time.Millisecond)
+		s.Inject(nil)
+		start := time.Now()
+		mustClose(t, l)
+		if took := time.Since(start); took > 0 || s.state(t).Held {
+			t.Errorf("Close took %s; %+v", took, s.state(t))
+		}
+	})
+}
+
+// But not the clean-up after a loss: the work that was told of it keeps its margin.
+func TestClose_N_leavesTheMarginOfALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, other := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}), s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		<-lease.Context().Done()
+		go mustClose(t, l)
+		time.Sleep(200 * time.Millisecond) // rolling back
+		if _, err := other.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("another one, while the work ends: %v", err)
+		}
+	})
+}
+
+// hanging answers no release, and renews nothing, for the names that hang selects, until ctx ends.
+type hanging struct {
+	*spy
+	mu   sync.Mutex
+	hang func(driver.Name) bool
+}
+
+func (h *hanging) choose(hang func(driver.Name) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hang = hang
+}
+
+func (h *hanging) hangs(name driver.Name) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hang != nil && h.hang(name)
+}
+
+func (h *hanging) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	if h.hangs(req.Name) {
+		<-ctx.Done()
+		return driver.ReleaseReply{}, ctx.Err()
+	}
+	return h.spy.Release(ctx, req)
+}
+
+func (h *hanging) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := h.spy.Extend(ctx, reqs)
+	for i, req := range reqs {
+		if h.hangs(req.Name) {
+			<-ctx.Done()
+			replies[i] = driver.ExtendReply{Err: ctx.Err()}
+		}
+	}
+	return replies
+}
+
+// sick is a service of which the node that keeps the names from "sick-" hangs, and a Locker that holds some of these.
+func sick(t *testing.T, leases int) (*service, *distlock.Locker) {
+	t.Helper()
+	h := &hanging{spy: newService().spy}
+	s := &service{Faults: drivertest.NewFaults(h), spy: h.spy}
+	l := s.locker(t, distlock.Options{})
+	for i := range leases {
+		if _, err := l.Acquire(t.Context(), fmt.Sprint("sick-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.choose(func(name driver.Name) bool { return strings.HasPrefix(name.Key, "sick-") })
+	return s, l
+}
+
+func TestClose_doesNotWaitForCleanUpsOfAServiceThatHangs(t *testing.T) {
+	for _, leases := range []int{1, 1000} {
+		t.Run(fmt.Sprint(leases), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				_, l := sick(t, leases)
+				time.Sleep(2 * ttl) // all are lost
+				start := time.Now()
+				mustClose(t, l)
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("Close took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// In a Cluster one node may hang while the others are well.
+func TestCleanUp_doesNotWaitForANodeThatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, l := sick(t, 10)
+		time.Sleep(ttl)
+		s.Inject(after(drivertest.Acquire, errSilence))
+		if _, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) || !s.state(t).Held {
+			t.Fatalf("Acquire: %v; the service: %+v", err, s.state(t))
+		}
+		time.Sleep(time.Second)
+		if state := s.state(t); state.Held {
+			t.Errorf("a second later the lock stands: %+v", state)
+		}
+	})
+}
+
+// A wave of requests is cancelled while the service, at some distance, works at them.
+func TestCleanUp_ofManyCancelledAcquiresTakesASecond(t *testing.T) {
+	const callers, roundTrip = 200, 50 * time.Millisecond
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{TTL: time.Minute})
+		s.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(roundTrip, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), roundTrip/2)
+		defer cancel()
+		var calls sync.WaitGroup
+		for i := range callers {
+			calls.Go(func() { _, _ = l.Acquire(ctx, fmt.Sprint(i)) })
+		}
+		calls.Wait()
+		time.Sleep(time.Second)
+		left := 0
+		for i := range callers {
+			if state, _ := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: fmt.Sprint(i)}); state.Held {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d of %d locks stand", left, callers)
+		}
+	})
+}
