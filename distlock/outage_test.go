@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +73,9 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 				if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, c.err) {
 					t.Errorf("Acquire: %v, want %v", err, c.want)
 				}
+				if err != nil && strings.Contains(err.Error(), "%!") {
+					t.Errorf("Acquire: %v", err)
+				}
 				if took > c.took {
 					t.Errorf("it took %s, more than %s", took, c.took)
 				}
@@ -93,6 +97,79 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 		_, err := l.Acquire(t.Context(), key)
 		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took < ttl || took > ttl+time.Second {
 			t.Errorf("Acquire: %v after %s, want ErrUnavailable after a TTL", err, took)
+		}
+	})
+}
+
+// Each answer starts the time anew in which the service may be silent, and makes what came before it history.
+func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
+		l := s.locker(t, distlock.Options{Wait: -1, Retry: distlock.Retry{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}})
+		time.AfterFunc(4*ttl, func() { mustRelease(t, holder) })
+		for _, silent := range []time.Duration{ttl, 2 * ttl, 3 * ttl} {
+			time.AfterFunc(silent, func() { s.Inject(always(drivertest.Acquire, errSilence)) })
+			time.AfterFunc(silent+ttl/2, func() { s.Inject(nil) })
+		}
+		mustRelease(t, mustAcquire(t, l))
+
+		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
+		s.Inject(from(drivertest.Acquire, s.Calls(drivertest.Acquire)+1, 1, errSilence))
+		_, err := l.Acquire(distlock.WithWait(t.Context(), time.Second), key)
+		if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Acquire: %v, want the last answer, which was busy", err)
+		}
+	})
+}
+
+// answers gives one after the other; the last one stays.
+type answers struct {
+	driver.Driver
+	mu   sync.Mutex
+	list []driver.AcquireReply
+}
+
+func (a *answers) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reply := a.list[0]
+	if len(a.list) > 1 {
+		a.list = a.list[1:]
+	}
+	return reply, nil
+}
+
+// An acquisition that the service has cancelled can never succeed.
+func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
+	for name, list := range map[string][]driver.AcquireReply{
+		"at once": {{Outcome: driver.Void}},
+		"in line": {{Outcome: driver.Busy}, {Outcome: driver.Void}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: list})
+				start := time.Now()
+				lease, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key)
+				if lease != nil || !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > time.Second {
+					t.Errorf("Acquire: %v, %v after %s", lease, err, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+// A lock that does not expire gives no moment to wait for.
+func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: []driver.AcquireReply{{State: driver.State{Held: true, TTL: -time.Millisecond}}}})
+		if _, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if n := s.Calls(drivertest.Acquire); n > 200 {
+			t.Errorf("%d requests in 5 s", n)
 		}
 	})
 }
