@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +53,146 @@ func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
 	}
 }
 
+// The grant was under way while the machine was suspended: nobody can tell what is left of it.
+func TestAcquire_N_aGrantFromBeforeASuspendIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &suspending{suspend: func() { suspendFor(t, 31*time.Second) }}
+		l, err := New(d, &Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		if lease, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v, %v, want ErrUnavailable", lease, err)
+		}
+		synctest.Wait()
+		if !d.voided.Load() {
+			t.Error("the grant was not given back")
+		}
+	})
+}
+
+type suspending struct {
+	granter
+	suspend func()
+	voided  atomic.Bool
+}
+
+func (d *suspending) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	d.suspend()
+	return d.granter.Acquire(ctx, req)
+}
+
+func (d *suspending) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	d.voided.Store(req.VoidFor > 0)
+	return d.granter.Release(ctx, req)
+}
+
+// What an extension that was sent now does to a deadline 20 s away, with a TTL that reaches further or less far.
+func TestLease_N_whatMovesTheDeadline(t *testing.T) {
+	const suspect = time.Minute
+	for name, c := range map[string]struct {
+		ahead, ttl   time.Duration
+		capped       bool
+		moves, knows bool // the deadline to the TTL's end; what the wall clock says
+	}{
+		"prolonged":                      {ttl: 30 * time.Second, moves: true, knows: true},
+		"less than is left":              {ttl: 10 * time.Second},
+		"capped":                         {ttl: 30 * time.Second, capped: true},
+		"suspect":                        {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect, less than is left":     {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect and capped":             {ttl: 30 * time.Second, ahead: suspect, capped: true, knows: true},
+		"suspect and capped, less left.": {ttl: 10 * time.Second, ahead: suspect, capped: true, moves: true, knows: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, lease := granted(t)
+				defer l.Close(t.Context())
+				real := wallAhead
+				wallAhead = func() time.Duration { return c.ahead }
+				defer func() { wallAhead = real }()
+				sent := now()
+				lease.mu.Lock()
+				lease.deadline = moment{at: sent.at + 20*time.Second}
+				want := lease.deadline
+				lease.capped = c.capped
+				lease.trustLocked(sent, c.ttl)
+				got := lease.deadline
+				lease.mu.Unlock()
+				if c.moves {
+					want.at = trustedUntil(sent, c.ttl).at
+				}
+				if c.knows {
+					want.ahead = c.ahead
+				}
+				if got != want {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A question about a lease that was extended, or cannot be any more, is answered and changes no TTL.
+func TestCheck_ofAnExtendedLease(t *testing.T) {
+	for name, capped := range map[string]bool{"extended": false, "with its end settled": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &asked{held: true}
+				l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close(t.Context())
+				lease, err := l.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lease.Extend(t.Context(), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				lease.capped = capped
+				real := wallAhead
+				wallAhead = func() time.Duration { return 10 * time.Minute }
+				defer func() { wallAhead = real }()
+				if err := lease.Check(t.Context()); err != nil || d.exact {
+					t.Errorf("%v; exact: %t", err, d.exact)
+				}
+			})
+		})
+	}
+}
+
+// The wall clock runs ahead while the work is done: the release tells that the lease was held, and a caller who has left
+// does not make it unknown.
+func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(&asked{held: true}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		real := wallAhead
+		defer func() { wallAhead = real }()
+		var ahead time.Duration
+		wallAhead = func() time.Duration { return ahead }
+		if err := l.Do(t.Context(), "k", func(context.Context) error { ahead += time.Hour; return nil }); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		lease, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := lease.Guard(ctx, func(context.Context) error { ahead += time.Hour; cancel(); return nil }); err != nil {
+			t.Errorf("Guard: %v", err)
+		}
+	})
+}
+
 func TestWallRanAhead_isNearNothingOnAMachineThatRuns(t *testing.T) {
+	defer func(real time.Time) { epoch = real }(epoch)
+	epoch = epoch.Add(-time.Hour)
 	if ahead := wallRanAhead(); ahead.Abs() > time.Second {
 		t.Errorf("the wall clock is %s ahead of the monotonic one", ahead)
 	}
@@ -142,9 +282,11 @@ type asked struct {
 	granter
 	held    bool
 	extends int
+	exact   bool // was one of them
 }
 
 func (d *asked) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	d.extends++
+	d.exact = d.exact || reqs[0].Exact
 	return []driver.ExtendReply{{Held: d.held}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -30,6 +31,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 		"Release": func(_ *Locker, le *Lease) error { return le.Release(t.Context()) },
 		"Guard":   func(_ *Locker, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
 		"Do":      func(l *Locker, le *Lease) error { return l.Do(le.Context(), "k", ran(t)) },
+		"Refence": func(_ *Locker, le *Lease) error { return le.Refence(t.Context(), 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := New(granter{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
@@ -41,10 +43,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease.mu.Lock()
-			lease.expiry.Stop()
-			lease.deadline = now()
-			lease.mu.Unlock()
+			lapse(lease)
 			if err := guarded(l, lease); !errors.Is(err, ErrLost) {
 				t.Errorf("%v, want ErrLost", err)
 			}
@@ -52,6 +51,110 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 				t.Errorf("cause %v", context.Cause(lease.Context()))
 			}
 		})
+	}
+}
+
+// lapse lets the deadline pass without anybody noticing.
+func lapse(le *Lease) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.expiry.Stop()
+	le.deadline = now()
+}
+
+func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
+	l, lease := granted(t)
+	err := lease.Guard(t.Context(), func(ctx context.Context) error {
+		lapse(lease)
+		if err := lease.Guard(ctx, ran(t)); !errors.Is(err, ErrLost) {
+			t.Errorf("%v, want ErrLost", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("the outer step: %v, want ErrLost", err)
+	}
+	_ = l.Close(t.Context())
+}
+
+// granted is a lease that nobody renews.
+func granted(t *testing.T) (*Locker, *Lease) {
+	t.Helper()
+	l, err := New(granter{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := l.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, lease
+}
+
+// A timer can fire in the moment in which the deadline moves, or the lease ends.
+func TestLease_timerThatFiresInTheWrongMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, lease := granted(t)
+		defer l.Close(t.Context())
+		lease.expire()
+		if err := lease.Err(); err != nil {
+			t.Errorf("before the deadline: %v", err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lease.expire()
+		time.Sleep(2 * lease.ttl)
+		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != released {
+			t.Errorf("after the release: %v, state %d", err, lease.state)
+		}
+	})
+}
+
+func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, lost := granted(t)
+		defer l.Close(t.Context())
+		time.Sleep(lost.ttl)
+		returned, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := returned.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.leases) != 0 {
+			t.Errorf("%d leases are kept", len(l.leases))
+		}
+	})
+}
+
+// Close can come between the grant and the start of the renewal.
+func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
+	l, err := New(granter{}, &Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	lease, err := l.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lease.start(now())
+	if lease.renewal.place != 0 {
+		t.Error("a released lease is on the schedule")
+	}
+}
+
+// A driver that does not know floors cannot help a store that has seen a higher token.
+func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
+	l, lease := granted(t)
+	defer l.Close(t.Context())
+	if err := lease.Refence(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }
 
