@@ -3,6 +3,7 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,17 +17,24 @@ import (
 func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
-		l := s.locker(t, distlock.Options{})
+		l := s.locker(t, distlock.Options{Observer: &recorder{t: t}})
 		lease := mustAcquire(t, l)
 		first, mark := lease.Fence(), lease.Fence()+time.Hour.Microseconds()
 		if err := lease.Refence(t.Context(), first-1); err != nil || lease.Fence() != first {
 			t.Errorf("with a lower mark: %d, %v", lease.Fence(), err)
 		}
+		if n := s.Calls(drivertest.Acquire); n != 1 {
+			t.Errorf("%d requests, want that of the acquisition", n)
+		}
+		granted := s.granted()
 		if err := lease.Refence(t.Context(), mark); err != nil || lease.Fence() <= mark {
 			t.Errorf("fence %d, %v; want more than %d", lease.Fence(), err, mark)
 		}
 		if state := s.state(t); state.Fence != lease.Fence() {
 			t.Errorf("the service says %d, the lease %d", state.Fence, lease.Fence())
+		}
+		if again := s.granted(); again.Holder != granted.Holder || !maps.Equal(again.Metadata, granted.Metadata) || again.Metadata == nil {
+			t.Errorf("others would see %+v, before %+v", again, granted)
 		}
 		time.Sleep(2 * ttl)
 		raised := lease.Fence()
@@ -81,14 +89,60 @@ func TestRefence_refusals(t *testing.T) {
 			t.Errorf("with a service that hangs: %v", err)
 		}
 		s.Inject(nil)
+		first := lease.Fence()
 		close(hold)
 		synctest.Wait()
+		if lease.Fence() <= first {
+			t.Errorf("fence %d after a late answer, before it %d", lease.Fence(), first)
+		}
 		mustRelease(t, lease)
 		if err := lease.Refence(t.Context(), 1<<52); !errors.Is(err, distlock.ErrNotHeld) {
 			t.Errorf("after the release: %v", err)
 		}
 		if err := (*distlock.Lease)(nil).Refence(t.Context(), 1); !errors.Is(err, distlock.ErrNotHeld) {
 			t.Errorf("of no lease: %v", err)
+		}
+	})
+}
+
+func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		hold := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire && c.N == 1 {
+				return drivertest.Fault{HoldAfter: hold}
+			}
+			return drivertest.Fault{}
+		})
+		done := make(chan error)
+		go func() { done <- lease.Refence(t.Context(), lease.Fence()) }()
+		synctest.Wait()
+		if err := lease.Refence(t.Context(), lease.Fence()+time.Hour.Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		second := lease.Fence()
+		close(hold)
+		if err := <-done; err != nil || lease.Fence() != second {
+			t.Errorf("%v; fence %d after %d", err, lease.Fence(), second)
+		}
+		mustRelease(t, lease)
+	})
+}
+
+func TestRefence_N_thatIsAnsweredTooLateIsALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		time.Sleep(ttl / 2)
+		s.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(ttl-ttl/10, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Refence: %v, want ErrLost", err)
 		}
 	})
 }
