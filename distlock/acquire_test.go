@@ -157,7 +157,14 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 			if waited := time.Since(start); waited != time.Second {
 				t.Errorf("an acquisition under the lease waited %s", waited)
 			}
-			return err
+			return b.Do(distlock.WithWait(ctx, time.Hour), "other", func(ctx context.Context) error { // joins
+				start := time.Now()
+				_, again := b.Acquire(ctx, key)
+				if waited := time.Since(start); waited != time.Second {
+					t.Errorf("an acquisition under the joined lease waited %s", waited)
+				}
+				return errors.Join(err, again)
+			})
 		})
 		if !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Do: %v", err)

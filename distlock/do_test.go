@@ -243,6 +243,69 @@ func TestGuard_serialisesTheStepsOfALease(t *testing.T) {
 	})
 }
 
+// Waiting for the step under way ends with the caller, and with the lease.
+func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		hold, stuck, begun := make(chan struct{}), make(chan error), make(chan struct{})
+		go func() {
+			stuck <- lease.Guard(t.Context(), func(context.Context) error { close(begun); <-hold; return nil })
+		}()
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := lease.Guard(ctx, ranT(t)); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Guard: %v after %s", err, time.Since(start))
+		}
+		if err := lease.Guard(t.Context(), ranT(t)); !errors.Is(err, distlock.ErrLost) || time.Since(start) > ttl {
+			t.Errorf("Guard: %v after %s", err, time.Since(start))
+		}
+		close(hold)
+		if err := <-stuck; !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("the stuck step: %v", err)
+		}
+	})
+}
+
+// A goroutine that a step has left behind is in no step any more, whatever its context says.
+func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
+		var over context.Context
+		_ = lease.Guard(t.Context(), func(ctx context.Context) error { over = ctx; return nil })
+		_ = lease.Guard(t.Context(), func(context.Context) error {
+			if err := lease.Guard(over, ranT(t)); !errors.Is(err, context.Canceled) {
+				t.Errorf("Guard: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
+// Whoever works under the lease of another is told of its loss too.
+func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{RenewEvery: -1})
+		late := func(context.Context) error { time.Sleep(ttl); return errWork }
+		_ = l.Do(t.Context(), key, func(ctx context.Context) error {
+			if err := l.Do(ctx, key, late); !errors.Is(err, distlock.ErrLost) || !errors.Is(err, errWork) {
+				t.Errorf("Do: %v", err)
+			}
+			return nil
+		})
+		lease := mustAcquire(t, l)
+		_ = lease.Guard(t.Context(), func(ctx context.Context) error {
+			if err := lease.Guard(ctx, late); !errors.Is(err, distlock.ErrLost) || !errors.Is(err, errWork) {
+				t.Errorf("Guard: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
 func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
