@@ -29,6 +29,9 @@ func testFenceClock(t *testing.T, newDriver New) {
 	if now := time.Now().UnixMicro(); grant.Fence < now-near || grant.Fence > now+near {
 		t.Errorf("fence %d is not near the clock, %d µs since the epoch", grant.Fence, now)
 	}
+	if grant.FenceEnd != grant.Fence+driver.FenceBlock {
+		t.Errorf("the block %d…%d, want %d tokens beyond the clock", grant.Fence, grant.FenceEnd, driver.FenceBlock)
+	}
 }
 
 func testFenceBlocks(t *testing.T, newDriver New) {
@@ -61,7 +64,9 @@ func testFenceFloor(t *testing.T, newDriver New) {
 		t.Errorf("fence %d, want the floor %d", grant.Fence, req.FenceFloor)
 	}
 	s.release(req, true)
-	if next := s.granted(s.request()); next.Fence <= grant.FenceEnd {
+	low := s.request()
+	low.FenceFloor = 1
+	if next := s.granted(low); next.Fence <= grant.FenceEnd {
 		t.Errorf("fence %d after a block that ends at %d", next.Fence, grant.FenceEnd)
 	}
 }

@@ -1,0 +1,79 @@
+package memlock
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// The table forgets what has no meaning any more, and nothing else.
+func TestTable_forgetsOnlyWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDriver().(*table)
+		request := func(key string) driver.AcquireRequest {
+			return driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: key}, Owner: key, TTL: time.Hour}
+		}
+		outcome := func(req driver.AcquireRequest) driver.Outcome {
+			reply, err := d.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply.Outcome
+		}
+		release := func(req driver.AcquireRequest, void time.Duration) {
+			if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held, cancelled, ahead := request("held"), request("cancelled"), request("ahead")
+		outcome(held)
+		release(cancelled, time.Hour)
+		ahead.FenceFloor = time.Now().Add(time.Hour).UnixMicro()
+		outcome(ahead)
+		release(ahead, 0)
+		const names = 10_000
+		for i := range names {
+			req := request(fmt.Sprint(i))
+			outcome(req)
+			release(req, time.Second)
+			if i%1000 == 0 {
+				time.Sleep(2 * time.Second)
+			}
+		}
+		if n := len(d.locks); n > names/2 {
+			t.Errorf("%d names are remembered", n)
+		}
+		other := request("held")
+		other.Owner = "other"
+		if got := outcome(other); got != driver.Busy {
+			t.Errorf("a lock that is held was granted: %d", got)
+		}
+		if got := outcome(cancelled); got != driver.Void {
+			t.Errorf("an owner that was cancelled is answered %d", got)
+		}
+		next := request("ahead")
+		next.Owner = "next"
+		if reply, err := d.Acquire(t.Context(), next); err != nil || reply.Fence <= ahead.FenceFloor {
+			t.Errorf("%+v, %v: the fence fell below %d", reply, err, ahead.FenceFloor)
+		}
+	})
+}
+
+func TestTable_forgetsTheMarksOfAName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDriver().(*table)
+		name := driver.Name{Namespace: "n", Key: "k"}
+		for i := range 100 {
+			if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: fmt.Sprint(i), VoidFor: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := len(d.locks[name].void); n > 2 {
+			t.Errorf("%d marks are kept", n)
+		}
+	})
+}
