@@ -326,6 +326,13 @@ func TestSession_mustBeKnown(t *testing.T) {
 	if len(inner.seen) != 0 {
 		t.Error("the inner memory was called")
 	}
+	m, err := lockedmemory.New(inner, locker, func(context.Context) (string, error) { return "", errInner }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Load(t.Context(), ""); err != nil { // may be of all sessions
+		t.Errorf("Load: %v", err)
+	}
 }
 
 func TestNew_refusesWhatIsMissing(t *testing.T) {

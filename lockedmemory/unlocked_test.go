@@ -152,6 +152,58 @@ func TestFailOpen_C_isForAnUnavailableServiceAlone(t *testing.T) {
 	})
 }
 
+// The inner memory may have a lock of its own, or a caller too little time: neither makes what was tried be tried again.
+func TestFailOpen_C_writesNothingTwiceNorTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		calls := 0
+		inner := func(context.Context) error { calls++; return distlock.ErrUnavailable }
+		if err := s.a.Turn(t.Context(), inner); !errors.Is(err, distlock.ErrUnavailable) || calls != 1 {
+			t.Errorf("Turn: %v, its work ran %d times", err, calls)
+		}
+		s.inner.fail = distlock.ErrUnavailable
+		if err := s.a.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) || len(s.inner.seen) != 1 {
+			t.Errorf("Save: %v, tried %d times", err, len(s.inner.seen))
+		}
+		s.inner.fail = nil
+		hold := make(chan struct{})
+		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: hold, Before: errBroken} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.a.Save(ctx, "q", "a"); !errors.Is(err, context.DeadlineExceeded) || len(s.inner.messages) > 0 {
+			t.Errorf("Save: %v, and the memory has %q", err, s.inner.messages)
+		}
+		close(hold)
+	})
+}
+
+// A write without the lock inside another session's turn does not run under that session's lease.
+func TestFailOpen_S2_showsNoLeaseOfAnotherSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another"), &lockedmemory.Options{FailOpen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
+			if lease, ok := lockedmemory.Lease(ctx); !ok || lease.Key() != session {
+				t.Errorf("the turn runs under %v", lease)
+			}
+			down(s.faults)
+			defer s.faults.Inject(nil)
+			return other.Save(ctx, "q", "a")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ctx := range s.inner.seen {
+			if lease, ok := lockedmemory.Lease(ctx); ok {
+				t.Errorf("the inner memory is shown the lease of %q", lease.Key())
+			}
+		}
+	})
+}
+
 // A turn without the lock is a turn all the same: its writes do not overlap, and end with it.
 func TestFailOpen_keepsATurnsWritesTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
