@@ -125,7 +125,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		le.capped = true
 	default:
-		next = now().add(le.period() / 4)
+		next = le.retryLocked()
 	}
 	if !le.capped && le.state != released && le.state != lost {
 		le.locker.renewals.add(le, next)

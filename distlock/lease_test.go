@@ -190,6 +190,35 @@ func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
 	})
 }
 
+// However late in its TTL a lease is renewed: a try that fails leaves time for another.
+func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
+	for name, extends := range map[string]bool{"of a renewal": false, "of an Extend": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					if c.Op == drivertest.Extend && c.N == 0 {
+						return drivertest.Fault{Before: errBroken}
+					}
+					return drivertest.Fault{}
+				})
+				if extends {
+					time.Sleep(4 * ttl / 5)
+					if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrUnavailable) {
+						t.Errorf("Extend: %v", err)
+					}
+				}
+				time.Sleep(2 * ttl)
+				if err := lease.Err(); err != nil {
+					t.Error(err)
+				}
+				mustRelease(t, lease)
+			})
+		})
+	}
+}
+
 func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

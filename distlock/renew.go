@@ -59,6 +59,11 @@ func (le *Lease) period() time.Duration {
 	return every
 }
 
+// retryLocked is when to try again what has failed: soon, and while there is time before the deadline.
+func (le *Lease) retryLocked() moment {
+	return now().add(max(min(le.period(), until(le.deadline))/4, time.Millisecond))
+}
+
 // add schedules the lease's next renewal, unless it is not to be renewed then.
 func (r *renewals) add(le *Lease, at moment) {
 	due := time.Now().Add(until(at)) // timers know no other clock
@@ -286,7 +291,7 @@ func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) e
 		return le.ended
 	case reply.Err != nil:
 		if r.waitsFor(t) {
-			r.add(le, now().add(max(min(le.period(), until(le.deadline))/4, time.Millisecond)))
+			r.add(le, le.retryLocked())
 		}
 		return unavailable("renew", reply.Err)
 	case !reply.Held: // final, however late it comes
