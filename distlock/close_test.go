@@ -136,6 +136,19 @@ func TestClose_waitsForTheStepUnderWay(t *testing.T) {
 	})
 }
 
+func TestClose_ofALockerThatHoldsNothingIsImmediate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newService().locker(t, distlock.Options{})
+		mustRelease(t, mustAcquire(t, l))
+		synctest.Wait()
+		start := time.Now()
+		mustClose(t, l)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Close took %s", took)
+		}
+	})
+}
+
 func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
