@@ -91,19 +91,6 @@ func TestAcquire_aStalledDirectCallEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// A call that took some milliseconds may have been sent twice, also when it was made directly.
-func TestAcquire_S1_aCopyOfASlowDirectCallRaisesNoGhost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p, l := newPunctual(t)
-		p.takes = 10 * time.Millisecond
-		lease := mustAcquire(t, l)
-		slow := p.last
-		p.takes = 0
-		mustRelease(t, lease)
-		p.wantNoGhost(t, l, slow)
-	})
-}
-
 // A service that is slow is asked once for each call: what was begun directly would only be made again.
 func TestAcquire_noneIsDirectWhileTheServiceIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -102,7 +102,13 @@ func (le *Lease) join(ctx context.Context) (context.Context, func()) {
 
 // verdict adds to the error of some work that the lease did not last to its end.
 func (le *Lease) verdict(ctx context.Context, err error) error {
-	return judged(le.Check(ctx), err)
+	gone := le.Err()
+	if errors.Is(gone, errSuspect) {
+		asked, stop := lingering(ctx, releaseGrace) // the work may have ended because ctx did
+		defer stop()
+		gone = le.Check(asked)
+	}
+	return judged(gone, err)
 }
 
 // judged joins the error of some work and that of the lease it was done under.
