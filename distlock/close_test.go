@@ -211,6 +211,7 @@ type closing struct {
 	readyService
 	under  atomic.Int32
 	missed atomic.Int32
+	closed atomic.Int32
 }
 
 func (c *closing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
@@ -221,6 +222,7 @@ func (c *closing) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 
 func (c *closing) Close() error {
 	c.missed.Store(c.under.Load())
+	c.closed.Add(1)
 	return nil
 }
 
@@ -245,6 +247,10 @@ func TestClose_waitsForAReleaseUnderWay(t *testing.T) {
 		}
 		if n := d.missed.Load(); n != 0 || s.state(t).Held {
 			t.Errorf("closed under %d calls; %+v", n, s.state(t))
+		}
+		mustClose(t, l)
+		if n := d.closed.Load(); n != 1 {
+			t.Errorf("the driver was closed %d times", n)
 		}
 	})
 }

@@ -89,6 +89,27 @@ func TestLock_refusesArgumentsOutOfRange(t *testing.T) {
 	}
 }
 
+func TestLock_ReleaseCanBeTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
+		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
+			t.Fatalf("Acquire: %t, %v", ok, err)
+		}
+		s.Inject(cutOff(errBroken))
+		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Release: %v", err)
+		}
+		s.Inject(nil)
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release again: %v", err)
+		}
+		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("Release of what is released: %v", err)
+		}
+	})
+}
+
 func TestLock_isRenewedByItsOwnTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

@@ -86,6 +86,9 @@ func TestRefence_S1_overAForeignCounterKeepsTheLock(t *testing.T) {
 	if client.Exists(t.Context(), lockKey).Val() != 1 {
 		t.Error("the lock is gone")
 	}
+	if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
+		t.Errorf("Release: %+v, %v", reply, err)
+	}
 }
 
 // A server without memory frees a lock all the same, and says if a mark could not be left that is needed.
@@ -101,8 +104,11 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 		t.Errorf("Extend: %+v", reply)
 	}
 	void := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, VoidFor: time.Minute}
-	if reply, err := d.Release(t.Context(), void); err != nil || !reply.Released {
-		t.Errorf("Release of what was held: %+v, %v", reply, err)
+	plain := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}
+	for copy, req := range []driver.ReleaseRequest{void, plain} {
+		if reply, err := d.Release(t.Context(), req); err != nil || !reply.Released {
+			t.Errorf("Release of what was held, copy %d: %+v, %v", copy, reply, err)
+		}
 	}
 	if client.Exists(t.Context(), lockKey).Val() != 0 {
 		t.Error("the lock stands")
