@@ -116,9 +116,7 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 // But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error) bool {
 	switch {
-	case a.attempts == 1, errors.Is(err, ErrClosed), errors.Is(err, errVoid):
-		return false
-	case errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
+	case errors.Is(err, errVoid), errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
 		return false
 	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
 		return false

@@ -22,10 +22,6 @@ else
   end
 end
 if ARGV[2] ~= '0' then
-  local mark = redis.pcall('SET', KEYS[3], '', 'PX', ARGV[2])
-  -- Without memory for the mark, the counter alone refuses late copies of an acquire that had been granted.
-  if mark.err and ended == 0 then
-    return mark
-  end
+  redis.call('SET', KEYS[3], '', 'PX', ARGV[2])
 end
 return ended
