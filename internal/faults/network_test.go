@@ -111,7 +111,11 @@ func slowServer(t *testing.T, s *service) {
 		"stopped":      {func() { s.master(key).Pause() }, s.master(key).Resume},
 	} {
 		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
-		mustRelease(t, mustAcquire(t, l, key)) // connected
+		lease, err := l.Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, lease) // and everything is connected
 		c.begin()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
