@@ -20,16 +20,41 @@ func foreign(cause error) error {
 // failed turns an error of the client into the driver's. A Cluster whose nodes change their parts is looked at anew:
 // go-redis does that by itself only when a node answers that it has moved, and otherwise after seconds.
 func (s *service) failed(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) || isTemporary(err) {
+	if !isReply(err) || isTemporary(err) {
 		for _, client := range []redis.UniversalClient{s.client, s.own} {
 			if c, ok := client.(*redis.ClusterClient); ok && !errors.Is(err, redis.ErrPoolTimeout) {
 				c.ReloadState(context.Background())
 			}
 		}
 	}
-	_, isCluster := s.client.(*redis.ClusterClient)
-	return explain(err, isCluster)
+	return explain(err, s.topology())
+}
+
+// topology is what the caller's client is made for.
+type topology int
+
+const (
+	oneNode topology = iota
+	sentinels
+	cluster
+)
+
+func (s *service) topology() topology {
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		return cluster
+	case *redis.Client:
+		if c.Options().Addr == sentinelAddr {
+			return sentinels
+		}
+	}
+	return oneNode
+}
+
+// isReply reports whether err is what the server answered.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }
 
 // isTemporary reports whether the server turns requests away for now.
@@ -45,7 +70,7 @@ func isTemporary(err error) bool {
 }
 
 // explain adds to an error of Redis what to do about it, and of what kind it is. No text names a key.
-func explain(err error, isCluster bool) error {
+func explain(err error, on topology) error {
 	kind, advice := driver.ErrRefused, ""
 	switch {
 	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
@@ -58,12 +83,14 @@ func explain(err error, isCluster bool) error {
 		advice = "the ACL user lacks a right, the package documentation of redislock lists what is needed"
 	case says(err, "OOM"):
 		advice = "Redis is out of memory: raise maxmemory or free some; leases that are held are still renewed and released"
-	case !isCluster && (says(err, "MOVED") || says(err, "ASK")):
+	case on != cluster && (says(err, "MOVED") || says(err, "ASK")):
 		advice = "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient"
 	case says(err, "READONLY"):
 		kind, advice = driver.ErrTemporary, "this node is a replica, or became one in a fail-over: the client needs the address of the master"
 	case isTemporary(err):
 		kind = driver.ErrTemporary
+	case isDial(err) && on != oneNode: // another node may be about to take over
+		kind, advice = driver.ErrTemporary, "is Redis running at the addresses that the client was given?"
 	case isDial(err):
 		kind, advice = nil, "is Redis running at the address that the client was given?"
 	default:

@@ -136,15 +136,25 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
 		keys = append(keys, of.void(req.Owner))
 	}
-	client := s.client
 	if s.own != nil && (req.VoidFor > 0 || s.usedUp(ctx, of.lock())) {
 		select {
 		case s.room <- struct{}{}:
-			defer func() { <-s.room }()
-			client = s.own
+			reply, err := s.release(ctx, s.own, keys, req)
+			<-s.room
+			if err == nil || isReply(err) || ctx.Err() != nil {
+				return reply, err
+			}
+			// Its few connections can all be broken while the caller's are well.
+			reply, err = s.release(ctx, s.client, keys, req)
+			reply.Replayed = true
+			return reply, err
 		default:
 		}
 	}
+	return s.release(ctx, s.client, keys, req)
+}
+
+func (s *service) release(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	cmd, replayed := releaseScript.run(ctx, client, keys, req.Owner, req.VoidFor.Milliseconds())
 	ended, err := cmd.Int()
 	if err != nil {
@@ -157,7 +167,7 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 // not starve them. But a client that follows Sentinels is told of a fail-over, and the second one is not: it could go on
 // renewing with a master that was cut off and replaced, but still answers.
 func (s *service) extends() redis.UniversalClient {
-	if c, ok := s.client.(*redis.Client); s.own == nil || ok && c.Options().Addr == sentinelAddr && !usedUp(c) {
+	if c, ok := s.client.(*redis.Client); s.own == nil || ok && s.topology() == sentinels && !usedUp(c) {
 		return s.client
 	}
 	return s.own

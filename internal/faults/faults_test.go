@@ -23,6 +23,7 @@ var rows = []struct {
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "masterReplacedButAlive", run: masterReplacedButAlive, fresh: true, on: []string{"sentinel"}},
 	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},
 	{name: "slowServer", run: slowServer, alone: true},
 	{name: "cancelledAnywhere", run: cancelledAnywhere, alone: true},

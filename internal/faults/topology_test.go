@@ -3,9 +3,9 @@ package faults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -159,21 +159,24 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 	}
 }
 
-// left is the TTL that the server would give the lock on key, were it not renewed any more; not positive if there is none.
-func (s *service) left(tb testing.TB, key string) time.Duration {
-	tb.Helper()
-	var ms int64
-	if _, err := fmt.Sscan(mustDo(tb, s.master(key), "PTTL", lockKey(key)), &ms); err != nil {
-		tb.Fatal(err)
+// left is the TTL that the lock on key has at its master; negative if there is no lock. While a master is replaced, there
+// may be none to ask.
+func (s *service) left(key string) (time.Duration, error) {
+	reply, err := s.master(key).Do("PTTL", lockKey(key))
+	if err != nil {
+		return 0, err
 	}
-	return time.Duration(ms) * time.Millisecond
+	ms, err := strconv.ParseInt(reply, 10, 64)
+	return time.Duration(ms) * time.Millisecond, err
 }
 
 // gone waits until nobody holds key, for at most a second: what a call may leave behind.
 func (s *service) gone(tb testing.TB, key string) {
 	tb.Helper()
-	if !within(time.Second, func() bool { return s.left(tb, key) < 0 }) {
-		tb.Errorf("after a second the lock still stands, with %s left", s.left(tb, key))
+	var left time.Duration
+	var err error
+	if !within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
+		tb.Errorf("after a second the lock still stands, with %s left, %v", left, err)
 	}
 }
 

@@ -1,16 +1,35 @@
 package watch
 
 import (
+	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-// goRedis are goroutines of go-redis that sleep for up to a second before they notice that their client is closed.
-var goRedis = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-	goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
+// linger is for how long goroutines of a go-redis client may outlive it: some sleep for a second, or try to connect to
+// servers that are gone, before they notice that it is closed.
+const linger = 15 * time.Second
+
+// VerifyTestMain is goleak's, for packages that work with go-redis: it waits for longer.
+func VerifyTestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := ended(); err != nil {
+			fmt.Fprintln(os.Stderr, "watch: goroutines are left:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
-// VerifyTestMain is goleak's, for packages that work with go-redis.
-func VerifyTestMain(m *testing.M) { goleak.VerifyTestMain(m, goRedis...) }
+func ended() error {
+	for deadline := time.Now().Add(linger); ; {
+		err := goleak.Find() // which has some patience itself
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
