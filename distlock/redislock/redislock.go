@@ -93,16 +93,15 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 	for i := range todo {
 		todo[i] = i
 	}
-	todo = s.extend(ctx, reqs, replies, todo, (*script).byHash)
-	if len(todo) > 0 { // the server did not know the script
-		s.extend(ctx, reqs, replies, todo, (*script).whole)
+	for whole := false; len(todo) > 0; whole = true {
+		todo = s.extend(ctx, reqs, replies, todo, whole)
 	}
 	return replies
 }
 
-// extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script.
-func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int,
-	send func(*script, []string, ...any) []any) (unknown []int) {
+// extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script. If the
+// first is sent whole, its server knows the script by the second.
+func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool) (unknown []int) {
 	pipe := s.extends().Pipeline()
 	cmds := make([]*redis.Cmd, len(todo))
 	for n, i := range todo {
@@ -110,8 +109,11 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		if reqs[i].Exact {
 			exact = "1"
 		}
-		cmds[n] = redis.NewCmd(ctx, send(extendScript, []string{keysOf(reqs[i].Name).lock()},
-			reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)...)
+		words := extendScript.byHash
+		if whole && n == 0 {
+			words = extendScript.whole
+		}
+		cmds[n] = redis.NewCmd(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)...)
 		cmds[n].SetFirstKeyPos(firstKey)
 		_ = pipe.Process(ctx, once{cmds[n]})
 	}
