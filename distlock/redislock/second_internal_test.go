@@ -111,7 +111,7 @@ func TestService_secondClient(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				s.extend(ctx, []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}, make([]driver.ExtendReply, 1), []int{0}, (*script).byHash)
+				s.extend(ctx, []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}, make([]driver.ExtendReply, 1), []int{0}, false)
 				if n := first.n.Load(); n != 0 {
 					t.Errorf("%d extends over the first client", n)
 				}
