@@ -319,3 +319,30 @@ func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.
 		}
 	})
 }
+
+// A release that gets no answer is made again. If others have had the lock since, nobody can say whether the first copy
+// released it.
+func TestRelease_madeAgainAmongOthersIsNoLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		d := &losing{punctual: punctual{spy: s.spy}}
+		l, err := distlock.New(d, &distlock.Options{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		others := s.locker(t, distlock.Options{})
+		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
+		err = l.Do(t.Context(), key, func(context.Context) error {
+			s.steal(t) // the first copy, of which the answer is lost
+			for range 2 {
+				mustRelease(t, mustAcquire(t, others))
+			}
+			d.lost.Store(true)
+			return nil
+		})
+		if err != nil {
+			t.Errorf("Do: %v", err)
+		}
+	})
+}

@@ -320,3 +320,26 @@ func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
 		}
 	})
 }
+
+// What is wrong with the call, or with its Locker, is no outage.
+func TestFailOpen_C_isNotForACallThatIsWrong(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		unnamed, err := lockedmemory.New[string, int](s.inner, s.locker, lockedmemory.FixedKey("a\x00b"), &lockedmemory.Options{FailOpen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unnamed.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrInvalidKey) {
+			t.Errorf("with a bad key: %v", err)
+		}
+		if err := s.locker.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.a.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		if len(s.inner.messages) > 0 {
+			t.Errorf("the memory has %q", s.inner.messages)
+		}
+	})
+}

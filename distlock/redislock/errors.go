@@ -109,7 +109,7 @@ type serverError struct {
 }
 
 func (e *serverError) Unwrap() error        { return e.error }
-func (e *serverError) Is(target error) bool { return e.kind != nil && target == e.kind }
+func (e *serverError) Is(target error) bool { return target == e.kind }
 
 // says reports whether err is an error reply with the given code, also when the reply quotes an error that a
 // command in a script met, as Redis before 7.0 does.

@@ -102,7 +102,7 @@ func TestFailed_looksAtAClusterAnew(t *testing.T) {
 		err  error
 		anew int32
 	}{
-		{io.EOF, 1}, {reply("CLUSTERDOWN The cluster is down"), 1}, {reply("OOM command not allowed"), 0},
+		{io.EOF, 1}, {reply("CLUSTERDOWN The cluster is down"), 1}, {reply("READONLY You can't write against a read only replica."), 1}, {reply("OOM command not allowed"), 0},
 		{fmt.Errorf("a call: %w", redis.ErrPoolTimeout), 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,6 +24,7 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	case *redis.Client:
 		options := *c.Options()
 		options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = renewalConns, 0, 0, 0
+		options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0 // or pipelines would have a pool of their own
 		options.ContextTimeoutEnabled = true
 		if options.MaxRetries == 0 { // what the first has made of -1, and the second would take for the default
 			options.MaxRetries = -1
@@ -36,6 +37,7 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	case *redis.ClusterClient:
 		options := *c.Options()
 		options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = renewalConns, 0, 0, 0
+		options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0
 		options.ContextTimeoutEnabled = true
 		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, noNotifications()
 		return redis.NewClusterClient(&options)
