@@ -98,3 +98,29 @@ func TestDriver_tellsWhatWasSentAgain(t *testing.T) {
 		})
 	}
 }
+
+// An extend whose answer is lost is an error, and not sent again: a copy could shorten what was prolonged since.
+func TestDriver_N_sendsAnExtendOnce(t *testing.T) {
+	for name, addrs := range map[string]func() []string{
+		"node":    func() []string { return []string{testservers.StartRedis(t).Addr()} },
+		"cluster": func() []string { return testservers.StartCluster(t).Addrs() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := faultnet.NewNet(t)
+			d := drivers(redis.UniversalOptions{Addrs: addrs(), Dialer: network.Dial})(t)
+			req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: fmt.Sprintf("%032x", 1), TTL: time.Minute}
+			if grant, err := d.Acquire(t.Context(), req); err != nil || grant.Outcome != driver.Granted {
+				t.Fatalf("Acquire: %+v, %v", grant, err)
+			}
+			extend := []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute, Exact: true}}
+			for _, lost := range []bool{false, true, false} {
+				if lost {
+					network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
+				}
+				if reply := d.Extend(t.Context(), extend)[0]; (reply.Err != nil) != lost || reply.Held == lost {
+					t.Errorf("with the answer lost (%t): %+v", lost, reply)
+				}
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ var rows = []struct {
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "masterReplacedButAlive", run: masterReplacedButAlive, fresh: true, on: []string{"sentinel"}},
+	{name: "sentinelsGone", run: sentinelsGone, fresh: true, on: []string{"sentinel"}},
 	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, fresh: true, on: []string{"sentinel", "cluster"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},

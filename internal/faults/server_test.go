@@ -94,6 +94,22 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 	mustRelease(t, next)
 }
 
+// Without Sentinels there is no fail-over, but a master that is well, and those who hold locks go on with it.
+func sentinelsGone(t *testing.T, s *service) {
+	const key, ttl = "sentinelsGone", 2 * time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+	lease := mustAcquire(t, l, key)
+	for _, sentinel := range s.watch {
+		sentinel.Kill()
+	}
+	within(2*ttl, func() bool { return lease.Err() != nil })
+	if err := lease.Err(); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	mustRelease(t, lease)
+	mustRelease(t, mustAcquire(t, l, key))
+}
+
 // A fail-over that keeps the lock is one that its holder does not notice.
 func failoverKeepsTheLock(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheLock", 12 * time.Second

@@ -37,6 +37,7 @@ type service struct {
 	nodes   func() []*testservers.Redis                                 // all that keep data, replicas included
 	await   func(key string, old *testservers.Redis) *testservers.Redis // for the next master; nil if there is none
 	cluster *testservers.Cluster                                        // nil for the others
+	watch   []*testservers.Redis                                        // the Sentinels, if there are any
 
 	holdersPerClient int // where a test has many: clients that follow Sentinels, or many nodes, are expensive
 }
@@ -61,6 +62,7 @@ func startSentinel(tb testing.TB, args ...string) *service {
 		master:  func(string) *testservers.Redis { return s.Master() },
 		nodes:   s.Nodes,
 		await:   func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
+		watch:   s.Sentinels(),
 
 		holdersPerClient: 10,
 	}
