@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -52,5 +53,6 @@ func TestConformance_cluster(t *testing.T) {
 func TestConformance_miniredis(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}}))
+	// It runs scripts in Go, which takes its time with the race detector.
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}))
 }
