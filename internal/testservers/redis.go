@@ -186,7 +186,13 @@ func (r *Redis) Restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proc.stop(stopTimeout)
-	if err := r.start(); err != nil {
+	// A copy that the server had forked, to send its data to a replica, can hold the port a moment longer than it.
+	err := r.start()
+	for deadline := time.Now().Add(startTimeout); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+		err = r.start()
+	}
+	if err != nil {
 		r.tb.Fatalf("restart %s: %v", r.program, err)
 	}
 }
