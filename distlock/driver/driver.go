@@ -5,8 +5,9 @@
 //
 //   - The driver decides, atomically and by the service's own clock, who holds a name, and mints the fencing token.
 //   - The Locker does everything that has to do with time on the client: waiting, retries, renewal schedules, trust
-//     deadlines, clean-up after a call whose outcome is unknown. A driver never retries, never starts a goroutine that
-//     outlives a call, and returns the errors of its client as they are (wrapped with %w where words help).
+//     deadlines, clean-up after a call whose outcome is unknown. A driver never waits for another try, never starts a
+//     goroutine that outlives a call, and returns the errors of its client with what kind they are of, see [ErrTemporary]
+//     (wrapped with %w, so that they stay visible).
 //
 // Every call may be repeated with the same arguments, because clients of such services replay requests by
 // themselves: each method states what a repetition does.

@@ -72,15 +72,16 @@ func occupy(t *testing.T, s *service, server func(key string) *testservers.Redis
 		busy.Wait()
 		cancel()
 	})
-	for {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		clients, err := server(list).Do("CLIENT", "LIST")
-		if err != nil {
+		switch {
+		case err != nil:
 			t.Fatal(err)
-		}
-		if strings.Contains(clients, "cmd=blpop") {
+		case strings.Contains(clients, "cmd=blpop"):
 			return
+		case time.Now().After(deadline):
+			t.Fatal("the connection is not busy")
 		}
-		time.Sleep(time.Millisecond) // a poll
 	}
 }
 
