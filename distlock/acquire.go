@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -60,7 +61,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	op.Err = err
 	op.Outcome = acquireOutcome(err, p)
 	if lease != nil {
-		op.Fence, op.Handoff = lease.Fence(), HandoffNone
+		op.Fence, op.Handoff = lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
 	}
 	return lease, err
 }

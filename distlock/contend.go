@@ -2,6 +2,7 @@ package distlock
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -43,19 +44,33 @@ type acquisition struct {
 	patience
 	start time.Time
 
-	req     driver.AcquireRequest
-	doubt   bool       // a copy of a request may take effect later
-	blocked *BusyError // the last answer, if there was one and it was busy
-	heard   time.Time  // when that came, or the start
-	failure error      // what came after it instead of an answer
+	// Its place in the process's line. It has none if it asks so many times and no more.
+	line    *line
+	place   *list.Element // guarded by lines.mu; nil when its turn has come
+	arrival uint64
+	turn    chan turn
+
+	req   driver.AcquireRequest
+	doubt bool // a copy of a request may take effect later
+	said
+	poke  chan struct{} // wakes it up when it polls and should ask; made under lines.mu
+	again bool          // it should, but is not there yet; guarded by lines.mu
+
+	// Its place in the service's line.
+	lined   bool               // it stands in it, or is about to
+	entered bool               // the service has said so, of this owner
+	wakes   <-chan driver.Wake // nil: it is not told, and polls
+	deaf    func()             // ends the wakes
+	sent    [2]moment          // when the last request and the one before it were sent
+	check   time.Duration      // how soon after a request it promises the next
 
 	// giveUp ends with ctx, the wait, or the Locker, whichever comes first; see until.
 	giveUp context.Context
 	stop   func()
 }
 
-// contend is the one place where a lock is waited for: it asks, sleeps and asks again.
-func (a *acquisition) contend() (lease *Lease, err error) {
+// contend gets the lock: at once, or in its turn.
+func (a *acquisition) contend() (*Lease, error) {
 	l := a.locker
 	if lease, ok := l.FromContext(a.ctx, a.op.Key); ok {
 		if err := lease.Err(); err != nil {
@@ -66,6 +81,64 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 	if a.ctx.Err() != nil {
 		return nil, failed("acquire", a.ctx, errLeft)
 	}
+	if a.attempts > 0 {
+		lease, _, err := a.compete()
+		return lease, err
+	}
+	asks, err := l.lines.join(a)
+	if err != nil {
+		return nil, err
+	}
+	if !asks {
+		if lease, err := a.stand(); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	lease, common, err := a.compete()
+	if lease == nil {
+		l.lines.yield(a, common)
+	}
+	return lease, err
+}
+
+// stand waits in line until the lock is handed over, or it is time to ask the lock service: then it returns neither a lease nor
+// an error.
+func (a *acquisition) stand() (*Lease, error) {
+	var waited <-chan time.Time
+	if a.wait >= 0 {
+		timer := time.NewTimer(time.Until(a.start.Add(a.wait)))
+		defer timer.Stop()
+		waited = timer.C
+	}
+	var (
+		t     turn
+		cause error
+	)
+	select {
+	case t = <-a.turn:
+	case <-a.ctx.Done():
+		cause = a.ctx.Err()
+	case <-waited:
+		cause = errWaited
+	}
+	if cause != nil {
+		came := false
+		if t, came = a.locker.lines.leave(a); t.lease == nil {
+			if came && t.err == nil {
+				a.locker.lines.yield(a, nil)
+			}
+			return nil, a.gaveUp(cause)
+		}
+	}
+	if t.lease != nil {
+		a.op.Blocker, a.op.Handoff = t.blocker, HandoffLocal
+	}
+	return t.lease, t.err
+}
+
+// compete asks the lock service until it has the lock. Of an error, common is what others in line would meet as well.
+func (a *acquisition) compete() (lease *Lease, common, err error) {
+	l := a.locker
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
 		Owner:    newOwner(),
@@ -77,38 +150,86 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 		if a.stop != nil {
 			a.stop()
 		}
-		if lease == nil && a.doubt {
-			l.cleaner.void(a.req, 0)
+		if a.deaf != nil {
+			a.deaf()
+		}
+		if lease == nil {
+			a.undo()
 		}
 	}()
-	a.heard = a.start
+	if a.at.IsZero() {
+		a.at = a.start
+	}
+	if a.turn != nil && l.queue != nil { // it has waited here, so it will have to wait there
+		a.listen()
+	}
 	for {
 		lease, busy, err := a.attempt()
 		switch {
 		case errors.Is(err, errLeft):
-			return nil, a.gaveUp()
+			return nil, nil, a.gaveUp(context.Cause(a.until()))
 		case lease != nil:
-			return lease, nil
+			return lease, nil, nil
+		case errors.Is(err, errVoid) && a.entered:
+			a.reenter()
+			continue
 		case err != nil && !a.outlives(err):
 			a.failure = err
-			return nil, a.interrupted()
+			err = a.interrupted()
+			if errors.Is(err, errVoid) || errors.Is(err, ErrClosed) {
+				return nil, nil, err
+			}
+			return nil, err, err
 		}
 		if a.failure = err; err == nil {
-			a.heard = time.Now()
-			a.blocked = &BusyError{Holder: busy.Holder, Held: busy.Age, Waiters: busy.Waiters}
-			a.op.Blocker = busy.Metadata
+			a.at = time.Now()
+			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
+			a.blocker = busy.State.Metadata
+			a.op.Blocker = a.blocker
 		}
 		if a.op.Attempts == a.attempts {
-			return nil, cmp.Or[error](a.interrupted(), a.blocked)
+			return nil, nil, cmp.Or[error](a.interrupted(), a.blocked)
 		}
-		pause := a.delay(a.op.Attempts)
-		if err == nil && a.promptly && busy.TTL >= 0 {
-			pause = min(pause, busy.TTL+time.Millisecond)
+		if a.line != nil {
+			l.lines.heard(a)
+			switch {
+			case busy.Outcome == driver.Full:
+				return nil, nil, fmt.Errorf("%w: %w", a.blocked, errFull)
+			case l.queue != nil && !a.lined:
+				a.listen()
+				continue
+			}
 		}
-		if !sleep(a.until(), pause) {
-			return nil, a.gaveUp()
+		lease, err = a.pause(busy)
+		if lease != nil || err != nil {
+			return lease, nil, err
 		}
 	}
+}
+
+// pause waits until it is time to ask again, or until the lock service has handed the lock over.
+func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
+	d, poke := a.check, a.poke
+	switch {
+	case a.wakes == nil, a.failure != nil: // in line or not, nobody may call it
+		d = a.delay(a.op.Attempts)
+	default:
+		poke = nil // it is called
+	}
+	if a.failure == nil && a.promptly && busy.State.TTL >= 0 {
+		d = min(d, busy.State.TTL+time.Millisecond)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case wake := <-a.wakes:
+		return a.woken(wake), nil
+	case <-poke:
+	case <-timer.C:
+	case <-a.until().Done():
+		return nil, a.gaveUp(context.Cause(a.until()))
+	}
+	return nil, nil
 }
 
 // outlives reports whether to go on asking after err. A service that is there but cannot answer now, as while it fails
@@ -121,16 +242,19 @@ func (a *acquisition) outlives(err error) bool {
 	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
 	}
-	return time.Since(a.heard) < a.op.TTL
+	return time.Since(a.at) < a.op.TTL
 }
 
-// attempt asks the lock service once. It returns a lease, or who holds the lock, or an error; errLeft if the caller has to
-// go before the answer has come.
-func (a *acquisition) attempt() (*Lease, driver.State, error) {
+// attempt asks the lock service once. It returns a lease, or a reply that is busy or full, or an error; errLeft if the caller has
+// to go before the answer has come.
+func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
+	var none driver.AcquireReply
 	l := a.locker
 	a.op.Attempts++
+	a.promise()
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
 	sent := now()
+	a.sent[0], a.sent[1] = sent, a.sent[0]
 	reply, again, err := direct(a.ctx, a.until, l, a.req.TTL,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
 		func(reply driver.AcquireReply, err error) {
@@ -140,34 +264,46 @@ func (a *acquisition) attempt() (*Lease, driver.State, error) {
 		})
 	switch {
 	case errors.Is(err, ErrClosed): // and so nothing was sent
-		return nil, driver.State{}, err
+		return nil, none, err
 	case errors.Is(err, errLeft):
 		a.doubt = true
-		return nil, driver.State{}, err
+		return nil, none, err
 	case err != nil:
 		a.doubt = a.doubt || !errors.Is(err, driver.ErrForeign)
-		return nil, driver.State{}, unavailable("acquire", err)
+		return nil, none, unavailable("acquire", err)
 	}
 	a.doubt = a.doubt || again || reply.Replayed
 	switch reply.Outcome {
-	case driver.Busy:
-		return nil, reply.State, nil
+	case driver.Busy, driver.Full:
+		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
+		a.entered = reply.Ticket != 0
+		return nil, reply, nil
 	case driver.Void:
-		return nil, driver.State{}, unavailable("acquire", errVoid)
+		return nil, none, unavailable("acquire", errVoid)
 	}
+	if a.req.Ticket != 0 {
+		a.op.Handoff = HandoffRemote
+	}
+	lease, err := a.granted(reply, sent, a.req.TTL)
+	return lease, none, err
+}
 
-	lease := newLease(a, sent, reply.Fence)
+// granted makes the lease of a grant that lasts for ttl from some moment after sent.
+func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.Duration) (*Lease, error) {
+	l := a.locker
+	lease := newLease(a, trustedUntil(sent, ttl), reply)
 	if !now().before(lease.deadline) {
 		a.doubt = true
-		return nil, driver.State{}, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",
-			now().sub(sent).Round(time.Millisecond), a.req.TTL))
+		return nil, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",
+			now().sub(sent).Round(time.Millisecond), ttl))
 	}
 	if !l.adopt(lease) {
 		a.doubt = true
-		return nil, driver.State{}, ErrClosed
+		return nil, ErrClosed
 	}
-	lease.start(sent)
-	return lease, driver.State{}, nil
+	l.lines.hold(a, lease)
+	lease.start()
+	return lease, nil
 }
 
 // until returns giveUp, which it makes when it is first needed: a lock that is free needs no timer.
@@ -204,9 +340,11 @@ func (a *acquisition) interrupted() error {
 	return &interruptedError{a.failure, a.blocked}
 }
 
-// gaveUp says why the acquisition ended without an answer, or with busy as the last one.
-func (a *acquisition) gaveUp() error {
-	cause := context.Cause(a.until())
+// gaveUp says why the acquisition ended without an answer, or with busy as the last one; cause is why it did now.
+func (a *acquisition) gaveUp(cause error) error {
+	if a.blocked != nil {
+		a.blocked = a.aged()
+	}
 	switch {
 	case errors.Is(cause, ErrClosed):
 		return ErrClosed
@@ -230,16 +368,4 @@ func newOwner() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
-}
-
-// sleep waits for d and reports whether ctx outlived it.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

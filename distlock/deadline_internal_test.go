@@ -143,7 +143,7 @@ func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lease.start(now())
+	lease.start()
 	if lease.renewal.place != 0 {
 		t.Error("a released lease is on the schedule")
 	}

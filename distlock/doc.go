@@ -43,6 +43,33 @@
 // passed. The mark makes the service refuse copies of the request that arrive later. A lease whose request was sent twice,
 // by the Locker or the driver's client, is marked when it is released; one that could not be released is cleaned up.
 //
+// # Who waits where
+//
+// Those who wait for one key through one Locker stand in a line, first come first served. One of them at most asks the
+// service: the contender. Where the service keeps a line as well, it stands in that, for all of them.
+//
+//	the line has                    the first in line
+//	a contender                     waits
+//	a holder, granted just now      waits: the lock is handed on to it; when the window has passed, it becomes the contender
+//	a holder, granted before that   becomes the contender, if the service keeps a line; otherwise it waits for the release
+//	a holder giving the lock back   likewise
+//	neither                         becomes the contender
+//
+// A holder that releases the lock hands it on to the first in line, without a word to the service: the new lease goes on with
+// the old one's grant, under the next of the fencing tokens that were reserved for it. So it is done for 10 ms after
+// a grant, and, if others wait in the service's line, once for each who stood in line at the time of the grant. Then the lock goes back
+// to the service and whoever is first there. A lock is not handed on near its deadline, after an Extend, or while anything is
+// under way that was asked for the old lease.
+//
+//	a waiter, when           its caller leaves                           the Locker closes
+//	in line                  is gone                                     ErrClosed
+//	called to contend        passes that on to the next                  ErrClosed, and leaves the service's line
+//	contending               leaves the service's line; so does a grant  likewise
+//	                         that comes too late; the next contends
+//	handed the lock          has the lease all the same                  the lease is given back
+//
+// A contender that fails because the service does fails the others too: they would only learn the same, one after the other.
+//
 // # Which goroutine asks
 //
 // Calls of the service run apart from the caller, who leaves as soon as its context ends; clients tend to sit in a read

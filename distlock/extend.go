@@ -79,6 +79,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		func(reply driver.ExtendReply, _ error) { _ = settle(reply) })
 	switch {
 	case errors.Is(err, ErrClosed): // and so nothing was sent
+		le.settle()
 		<-turn
 		return err
 	case err != nil:
@@ -97,6 +98,7 @@ func (e *extension) begin() error {
 	if le.capped && !e.confirms {
 		return unavailable("extend", errCapped)
 	}
+	le.unsettled++
 	e.start = now()
 	if end := trustedUntil(e.start, e.ttl); end.before(le.deadline) && !e.confirms {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
@@ -112,6 +114,7 @@ func (e *extension) begin() error {
 
 func (e *extension) end(reply driver.ExtendReply) error {
 	le := e.lease
+	defer le.settle()
 	if reply.Err == nil && !reply.Held {
 		return le.lose(errNotMine)
 	}

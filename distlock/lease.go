@@ -20,21 +20,24 @@ import (
 type Lease struct {
 	locker   *Locker
 	name     driver.Name
-	owner    string
+	owner    string // shared by the leases of one tenure
 	fence    atomic.Int64
 	ttl      time.Duration // what renewals ask for
-	doubt    bool          // a copy of the request that was granted may still be under way
+	doubt    bool          // a copy of a request that was sent for the grant may still be under way
 	metadata map[string]string
 	acquired time.Time
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
 	mu        sync.Mutex
+	tenure    tenure
 	state     leaseState
 	deadline  moment        // no trust from here on
 	epoch     int           // counts the Extends that shortened the lease
+	next      moment        // when the first renewal is due
+	unsettled int           // Extends and Refences whose answer is not there yet
 	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
-	expiry    *time.Timer   // enforces the deadline
+	expiry    *expiry       // enforces the deadline
 	ended     error         // why the lease is not held any more
 	asked     bool          // the lock service was asked to release
 	removed   bool          // and did
@@ -68,33 +71,40 @@ func trustedUntil(start moment, ttl time.Duration) moment {
 	return start.add(ttl - drift(ttl) - margin(ttl))
 }
 
-// newLease makes the lease that the request sent at sent was granted.
-func newLease(a *acquisition, sent moment, fence int64) *Lease {
-	lease := &Lease{
+// newLease makes the lease of a grant.
+func newLease(a *acquisition, deadline moment, reply driver.AcquireReply) *Lease {
+	le := &Lease{
 		locker:   a.locker,
 		name:     a.req.Name,
 		owner:    a.req.Owner,
 		ttl:      a.req.TTL,
 		doubt:    a.doubt,
-		metadata: a.req.Metadata,
-		acquired: time.Now(),
-		deadline: trustedUntil(sent, a.req.TTL),
+		tenure:   tenure{won: time.Now(), first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
+		deadline: deadline,
 	}
-	lease.fence.Store(fence)
-	ctx := context.WithValue(context.WithoutCancel(withoutWait(a.caller)), leaseKey{a.locker, a.req.Name.Key}, lease)
-	lease.ctx, lease.cancel = context.WithCancelCause(ctx)
-	return lease
+	le.next = le.firstRenewal()
+	le.belongTo(a, reply.Fence)
+	return le
 }
 
-// start begins to enforce the deadline and to renew; the request that was granted was sent at sent.
-func (le *Lease) start(sent moment) {
+// belongTo makes the lease that of an acquisition.
+func (le *Lease) belongTo(a *acquisition, fence int64) {
+	le.metadata = a.op.Metadata
+	le.acquired = time.Now()
+	le.fence.Store(fence)
+	ctx := context.WithValue(context.WithoutCancel(withoutWait(a.caller)), leaseKey{le.locker, le.name.Key}, le)
+	le.ctx, le.cancel = context.WithCancelCause(ctx)
+}
+
+// start begins to enforce the deadline and to renew.
+func (le *Lease) start() {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.state != held { // closed in the meantime
 		return
 	}
-	le.expiry = time.AfterFunc(until(le.deadline), le.expire)
-	le.locker.renewals.add(le, sent.add(le.period()))
+	le.expiry = newExpiry(le)
+	le.locker.renewals.add(le, le.next)
 }
 
 // Key is the key that the lease is for.
@@ -169,6 +179,13 @@ func (le *Lease) token(field *chan struct{}) chan struct{} {
 	return *field
 }
 
+// settle notes that an Extend or Refence has its answer.
+func (le *Lease) settle() {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.unsettled--
+}
+
 // expire runs when the deadline may have passed.
 func (le *Lease) expire() {
 	le.mu.Lock()
@@ -205,6 +222,7 @@ func (le *Lease) lossLocked(reason error) error {
 	age := time.Since(le.acquired)
 	l := le.locker
 	l.renewals.remove(le)
+	l.lines.gone(le)
 	l.background(func() {
 		l.forget(le)
 		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: age, Err: le.ended, Outcome: OutcomeLost}

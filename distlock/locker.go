@@ -19,6 +19,8 @@ type Locker struct {
 
 	punctual driver.Punctual // nil if the driver is not
 	quick    atomic.Bool     // the service has answered quickly of late
+	queue    driver.Queue    // nil if the service keeps no line
+	lines    lines
 	renewals renewals
 	cleaner  cleaner
 	workers  workers
@@ -32,6 +34,7 @@ type Locker struct {
 	leases map[*Lease]struct{}
 
 	closeDriver func() error // once
+	warnDeaf    sync.Once
 }
 
 // New makes a Locker over d. Backends have a New of their own that calls it: redislock.New, memlock.New. It
@@ -56,6 +59,10 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	}
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.punctual, _ = d.(driver.Punctual)
+	if d.Capabilities().Queues {
+		l.queue, _ = d.(driver.Queue)
+	}
+	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
 	l.renewals.locker = l
 	l.cleaner.locker = l
 	l.cleaner.trying, l.cleaner.stop = context.WithCancel(context.Background())
@@ -126,6 +133,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
+	l.lines.close()
 	l.cleaner.hurry()
 
 	select {
@@ -180,6 +188,18 @@ func (l *Locker) adopt(lease *Lease) bool {
 		return false
 	}
 	l.leases[lease] = struct{}{}
+	return true
+}
+
+// succeed lets a lease take the place of another, unless the Locker has been closed: then all leases go back to the service.
+func (l *Locker) succeed(old, next *Lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	delete(l.leases, old)
+	l.leases[next] = struct{}{}
 	return true
 }
 

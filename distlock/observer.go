@@ -59,7 +59,7 @@ type Operation struct {
 	Attempts int               // how often the lock service was asked
 	Wait     time.Duration     // from the call to the grant or its refusal
 	Held     time.Duration     // for OpRelease and OpLost: how long the lease had been held
-	Handoff  Handoff           // for OpAcquire: how the lock came
+	Handoff  Handoff           // for OpAcquire: how the lock came; for OpRelease: HandoffLocal if the service was not asked
 	Blocker  map[string]string // for OpAcquire: the Metadata of the last holder that was in the way, if any
 	Unlocked bool              // it ran without the lock, because the service was away and somebody had asked for that
 }
@@ -67,8 +67,12 @@ type Operation struct {
 // Handoff says how an acquired lock reached its holder.
 type Handoff string
 
-// HandoffNone: the lock was free when the service was asked.
-const HandoffNone Handoff = "none"
+// The ways of a lock. Those who wait in line mostly have it handed over.
+const (
+	HandoffNone   Handoff = "none"   // it was free when the service was asked
+	HandoffLocal  Handoff = "local"  // by another lease of this process; of OpRelease: to one
+	HandoffRemote Handoff = "remote" // by the service, in whose line the process had waited
+)
 
 // OutcomeOf classifies the error of an operation of a Locker, or of work done under its locks.
 func OutcomeOf(err error) Outcome {

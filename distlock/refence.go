@@ -40,21 +40,31 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	request := driver.AcquireRequest{
 		Name: le.name, Owner: le.owner, TTL: le.ttl, FenceFloor: above + 1, Refence: true, Holder: l.opts.Holder, Metadata: le.metadata,
 	}
+	le.mu.Lock()
+	le.unsettled++
+	le.mu.Unlock()
 	settle := func(reply driver.AcquireReply, err error) error {
+		defer le.settle()
 		switch {
 		case err != nil:
 			return unavailable("refence", err)
 		case reply.Outcome != driver.Granted:
 			return le.lose(errNotMine)
 		}
-		for last := le.Fence(); last < reply.Fence; last = le.Fence() {
-			le.fence.CompareAndSwap(last, reply.Fence)
+		le.mu.Lock()
+		defer le.mu.Unlock()
+		if le.Fence() < reply.Fence {
+			le.fence.Store(reply.Fence)
+			le.tenure.first, le.tenure.last = reply.Fence, reply.FenceEnd
 		}
 		return nil
 	}
 	reply, err := detached(ctx, l, le.ttl,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, request) },
 		func(reply driver.AcquireReply, err error) { _ = settle(reply, err) })
+	if errors.Is(err, ErrClosed) { // and so nothing was sent
+		le.settle()
+	}
 	if errors.Is(err, ErrClosed) || errors.Is(err, errLeft) {
 		return failed("refence", ctx, err)
 	}

@@ -28,9 +28,10 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	if counted {
 		defer le.locker.end()
 	}
+	at := now()
 	le.mu.Lock()
 	switch {
-	case le.state == held && !now().before(le.deadline):
+	case le.state == held && !at.before(le.deadline):
 		le.lossLocked(errDeadline)
 		fallthrough
 	case le.state == lost:
@@ -45,7 +46,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		return le.await(ctx, under)
 	case !counted:
 		le.mu.Unlock()
-		_ = le.finish(reason)
+		_, _ = le.finish(at, reason)
 		return ErrClosed
 	}
 	done := make(chan struct{})
@@ -56,7 +57,10 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	}
 	le.mu.Unlock()
 
-	err := le.end(ctx, first, reason)
+	if first && le.drain(ctx) {
+		at = now()
+	}
+	err := le.end(ctx, first, at, reason)
 
 	le.mu.Lock()
 	le.releasing = nil
@@ -65,15 +69,25 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	return err
 }
 
-// end ends the lease on this side, if that has not been done, and in the service.
-func (le *Lease) end(ctx context.Context, first bool, reason error) error {
+// end ends the lease on this side, if that has not been done; then the lock is handed on within the process or given back to
+// the service.
+func (le *Lease) end(ctx context.Context, first bool, at moment, reason error) error {
+	l := le.locker
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: time.Since(le.acquired)}
+	ctx = l.opts.Observer.Start(ctx, op)
+	defer l.opts.Observer.End(ctx, op)
 	if first {
-		le.drain(ctx)
-		if err := le.finish(reason); err != nil {
-			return err
+		var handed bool
+		if handed, op.Err = le.finish(at, reason); handed {
+			op.Handoff = HandoffLocal
 		}
 	}
-	return le.remove(ctx)
+	if op.Err == nil && op.Handoff == "" {
+		op.Attempts++
+		op.Err = le.remove(ctx)
+	}
+	op.Outcome = OutcomeOf(op.Err)
+	return op.Err
 }
 
 // await waits for a release that another call has under way.
@@ -98,13 +112,13 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 }
 
 // drain waits until no guarded call runs any more, for at most one TTL. Renewal goes on meanwhile. A caller who is in
-// a hurry has the lease's context cancelled at once, which tells the guarded call to end.
-func (le *Lease) drain(ctx context.Context) {
+// a hurry has the lease's context cancelled at once, which tells the guarded call to end. It reports whether that took time.
+func (le *Lease) drain(ctx context.Context) bool {
 	le.mu.Lock()
 	guard := le.guard
 	le.mu.Unlock()
 	if guard == nil || inGuard(ctx, le) {
-		return
+		return false
 	}
 	timer := time.NewTimer(le.ttl)
 	defer timer.Stop()
@@ -114,34 +128,36 @@ func (le *Lease) drain(ctx context.Context) {
 	case <-ctx.Done():
 	case <-le.ctx.Done():
 	}
+	return true
 }
 
-// finish ends the lease on this side, if it was not lost while it drained.
-func (le *Lease) finish(reason error) error {
+// finish ends the lease on this side, if it was not lost while it drained, and hands the lock on within the process if that
+// may be.
+func (le *Lease) finish(at moment, reason error) (handed bool, err error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.state == lost {
-		return le.ended
+		return false, le.ended
 	}
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
+	if le.handsOnLocked(at) && le.locker.lines.handOver(le) {
+		le.removed = true
+		return true, nil
+	}
 	if le.expiry != nil {
 		le.expiry.Stop()
 	}
 	// ⚑ Out of the schedule before the removal is sent.
 	le.locker.renewals.remove(le)
 	le.locker.forget(le)
-	return nil
+	return false, nil
 }
 
 // remove tells the lock service.
 func (le *Lease) remove(ctx context.Context) error {
 	l := le.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: time.Since(le.acquired), Attempts: 1}
-	ctx = l.opts.Observer.Start(ctx, op)
-	defer l.opts.Observer.End(ctx, op)
-
 	cancel := func() {}
 	defer func() { cancel() }()
 	until := func() (lingers context.Context) {
@@ -158,6 +174,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		request.VoidFor = le.ttl
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
+		defer l.lines.gone(le)
 		switch {
 		case err != nil:
 			l.cleaner.add(request, le.ttl, cleanupMin)
@@ -186,15 +203,12 @@ func (le *Lease) remove(ctx context.Context) error {
 		func(reply driver.ReleaseReply, err error) { _ = settle(reply, err) })
 	switch {
 	case errors.Is(err, ErrClosed):
-		op.Err = err
+		return err
 	case errors.Is(err, errLeft):
-		op.Err = unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, ended(ctx)))
-	default:
-		reply.Replayed = reply.Replayed || sentAgain
-		op.Err = settle(reply, err)
+		return unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, ended(ctx)))
 	}
-	op.Outcome = OutcomeOf(op.Err)
-	return op.Err
+	reply.Replayed = reply.Replayed || sentAgain
+	return settle(reply, err)
 }
 
 // lingering returns a context that ends a moment after ctx does.

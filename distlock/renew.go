@@ -104,6 +104,22 @@ func (r *renewals) remove(le *Lease) {
 	r.takeOut(le)
 }
 
+// replace puts a lease in the place of another. If that is being renewed just now, the answer does not count for it.
+func (r *renewals) replace(le, next *Lease) {
+	r.mu.Lock()
+	place := le.renewal.place
+	if place > 0 {
+		next.renewal.due, next.renewal.place = le.renewal.due, place
+		r.due[place-1] = next
+		le.renewal.place = 0
+	}
+	le.renewal.turn++
+	r.mu.Unlock()
+	if place == 0 {
+		r.add(next, next.next)
+	}
+}
+
 func (r *renewals) takeOut(le *Lease) {
 	le.renewal.turn++
 	if le.renewal.place == 0 {
@@ -143,8 +159,9 @@ func (r *renewals) run() {
 // ticket is one lease in a batch.
 type ticket struct {
 	lease *Lease
-	turn  int // when it was taken out of the heap
-	epoch int // when its renewal was sent
+	turn  int           // when it was taken out of the heap
+	epoch int           // when its renewal was sent
+	left  time.Duration // until the deadline, likewise
 }
 
 // collect takes out a batch of what is due by now or soon after: a renewal that is a little early saves an exchange. It
@@ -215,7 +232,7 @@ func (r *renewals) renew(batch []*ticket) {
 		requests[i] = driver.ExtendRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}
 		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence(), Scheduled: true, Attempts: 1}
 		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
-		limit = min(limit, le.period()/2)
+		limit = min(limit, le.period()/2, max(t.left/2, stagger))
 	}
 	start := now()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -274,7 +291,7 @@ func (r *renewals) settle(batch []*ticket, start moment, replies []driver.Extend
 func (r *renewals) valid(t *ticket) bool {
 	t.lease.mu.Lock()
 	defer t.lease.mu.Unlock()
-	t.epoch = t.lease.epoch
+	t.epoch, t.left = t.lease.epoch, until(t.lease.deadline)
 	return r.waitsFor(t)
 }
 

@@ -37,7 +37,7 @@ func TestLease_timerOfARenewedLeaseDoesNotRunOut(t *testing.T) {
 		var ran atomic.Int32
 		lease.mu.Lock()
 		lease.expiry.Stop()
-		lease.expiry = time.AfterFunc(until(lease.deadline), func() {
+		lease.expiry.Timer = time.AfterFunc(until(lease.deadline), func() {
 			ran.Add(1)
 			lease.expire()
 		})

@@ -46,6 +46,10 @@ func (s *spy) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Ac
 	return reply, err
 }
 
+func (s *spy) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return s.Driver.(driver.Queue).Listen(ctx, name, owner)
+}
+
 func newService() *service {
 	s := &spy{Driver: memlock.NewDriver()}
 	return &service{Faults: drivertest.NewFaults(s), spy: s}

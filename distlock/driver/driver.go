@@ -65,6 +65,8 @@ type Capabilities struct {
 	Shared bool
 	// Expires says that a grant ends by itself when its TTL has passed by the service's clock.
 	Expires bool
+	// Queues says that the service keeps those who wait in line; the driver implements [Queue].
+	Queues bool
 }
 
 // AcquireRequest asks for a name on behalf of one acquisition.
@@ -84,6 +86,14 @@ type AcquireRequest struct {
 	Holder string
 	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
 	Metadata map[string]string
+
+	// Alive, if positive, has a request that finds the name busy stand in line, or stay there, for this long from the
+	// moment the service handles it; see [Queue]. Whole milliseconds, at most TTL.
+	Alive time.Duration
+	// Seq numbers the requests of one owner that stand in line, from 1. A hand-over names the last that had been handled.
+	Seq int64
+	// Ticket is the place at which an owner enters the line again that had left it, or was dropped; 0: at its end.
+	Ticket int64
 }
 
 // Outcome says how an acquire ended.
@@ -96,6 +106,8 @@ const (
 	Granted
 	// Void: the owner was cancelled before, or its grant is over; it can never hold the name again.
 	Void
+	// Full: as Busy, and so many wait in line that the owner does not.
+	Full
 )
 
 // AcquireReply answers an AcquireRequest.
@@ -107,6 +119,10 @@ type AcquireReply struct {
 	FenceEnd int64
 	// State describes the present holder of a busy name.
 	State State
+	// Ticket is the owner's place in line: the lower, the sooner. 0: it does not stand in line.
+	Ticket int64
+	// Waiters is how many stand in line behind a grant.
+	Waiters int
 	// Replayed says that the client may have sent the request more than once: a copy of it may still be under way.
 	Replayed bool
 }
@@ -138,6 +154,8 @@ type ReleaseRequest struct {
 	// Locker cleans up after an acquire with unknown outcome: a copy of that acquire which arrives later is answered
 	// Void. Whole milliseconds.
 	VoidFor time.Duration
+	// Leave says that the owner may stand in line, and leaves it.
+	Leave bool
 }
 
 // ReleaseReply answers a ReleaseRequest.
@@ -177,7 +195,7 @@ type Driver interface {
 	// one that arrives late could shorten what was prolonged since, so a client that replays must be kept from it.
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
-	// Release ends the owner's grant and no other. The first thing it writes is a removal, so it works in a service
+	// Release ends the owner's grant and no other, and hands the name to the first in line, see [Queue]. The first thing it writes is a removal, so it works in a service
 	// that is out of memory. It is idempotent as ReleaseReply says. An error means that the outcome is unknown.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseReply, error)
 
@@ -187,6 +205,37 @@ type Driver interface {
 	// Close frees what the driver itself opened, never a client that it was given. It is called once, after the last
 	// other call has returned.
 	Close() error
+}
+
+// MinHandover is the least TTL of a grant that is handed over.
+const MinHandover = time.Second
+
+// Queue is implemented by a Driver whose service keeps those who wait in line, in the order of their tickets. What it adds
+// to the contract of Driver:
+//
+// An owner stands in line from an Acquire with Alive that was answered Busy with a ticket, until it is granted the name, it
+// leaves by a Release with Leave, or the time it has promised to ask again has passed: then it is dropped, at the latest when its turn
+// comes, and enters again with its ticket. Each further Acquire with Alive counts from anew, and never takes from what
+// an earlier one has given.
+//
+// Nobody overtakes the line. Whoever finds the name free while somebody stands in line, in an Acquire or Release, hands it to
+// the first: a grant to that owner with the TTL that is left of its promise, at least MinHandover, of which it is told. The
+// owner claims it by an Acquire, which answers with the grant and leaves it the full TTL.
+type Queue interface {
+	// Listen has wakes of the owner sent to the channel until stop is called; a wake that nobody takes is replaced by the
+	// next. It returns when wakes are sure to come, or with the reason why they will not; the owner may stand in line
+	// all the same.
+	Listen(ctx context.Context, name Name, owner string) (wakes <-chan Wake, stop func(), err error)
+}
+
+// Wake is what an owner in line is told. The zero Wake says that something may have been missed: it should ask.
+type Wake struct {
+	// Grant is the reply to the Acquire that was answered by the hand-over.
+	Grant AcquireReply
+	// Seq is that of the last request of the owner that the service had handled before.
+	Seq int64
+	// TTL is how long the grant lasts from the moment it was made.
+	TTL time.Duration
 }
 
 // Punctual is implemented by a Driver that can tell when its calls will be on time. The Locker then makes a call in the

@@ -1,13 +1,15 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Op names a method of driver.Driver.
+// Op names a method of driver.Driver or driver.Queue.
 type Op string
 
 // The methods that can be made to fail.
@@ -16,6 +18,7 @@ const (
 	Extend  Op = "extend"
 	Release Op = "release"
 	Inspect Op = "inspect"
+	Listen  Op = "listen" // of driver.Queue
 )
 
 // Call is one call of a driver's method.
@@ -108,6 +111,19 @@ func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		}
 	}
 	return replies
+}
+
+// Listen implements driver.Queue, if the wrapped driver does. A fault of its call makes it fail; HoldAfter has no meaning.
+func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	queue, ok := f.Driver.(driver.Queue)
+	if !ok {
+		return nil, nil, errors.ErrUnsupported
+	}
+	fault := f.begin(Listen)
+	if err := cmp.Or(fault.Before, fault.After); err != nil {
+		return nil, nil, err
+	}
+	return queue.Listen(ctx, name, owner)
 }
 
 func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {

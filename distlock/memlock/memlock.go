@@ -24,7 +24,7 @@ func New(opts *distlock.Options) (*distlock.Locker, error) {
 
 // NewDriver makes an empty lock table.
 func NewDriver() driver.Driver {
-	return &table{epoch: time.Now(), locks: make(map[driver.Name]*lock)}
+	return &table{epoch: time.Now(), locks: make(map[driver.Name]*lock), wakes: make(map[string]chan driver.Wake)}
 }
 
 // table is the lock service: a map of what Redis would keep, under one mutex.
@@ -33,7 +33,8 @@ type table struct {
 
 	mu    sync.Mutex
 	locks map[driver.Name]*lock
-	sweep int // entries at which the next sweep is due
+	sweep int                         // entries at which the next sweep is due
+	wakes map[string]chan driver.Wake // by owner
 }
 
 // lock is all that is known of one name.
@@ -47,10 +48,12 @@ type lock struct {
 	last     int64                // the highest token that was ever reserved
 	released string               // the last owner that was released
 	void     map[string]time.Time // cancelled owners, until when
+	line     []*waiter            // by ticket
+	tickets  int64                // given out
 }
 
 func (t *table) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "memory", Expires: true}
+	return driver.Capabilities{Backend: "memory", Expires: true, Queues: true}
 }
 
 // Ready implements driver.Punctual: nothing here ever waits.
@@ -67,10 +70,7 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if l == nil {
 		l = &lock{}
 	}
-	if l.heldAt(now) {
-		if l.owner != req.Owner {
-			return driver.AcquireReply{Outcome: driver.Busy, State: l.state(now)}, nil
-		}
+	if l.heldAt(now) && l.owner == req.Owner {
 		if expires := now.Add(req.TTL); expires.After(l.expires) {
 			l.expires = expires
 		}
@@ -84,9 +84,30 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if req.Refence || l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
 		return driver.AcquireReply{Outcome: driver.Void}, nil
 	}
+	full := false
+	if !l.heldAt(now) {
+		if first := l.first(now); first == nil || !first.before(req) {
+			return t.take(l, req, now)
+		}
+		t.handOver(l, now)
+	}
+	reply := driver.AcquireReply{Outcome: driver.Busy}
+	if req.Alive > 0 {
+		reply.Ticket, full = l.enter(req, now)
+	}
+	if full {
+		reply.Outcome = driver.Full
+	}
+	reply.State = l.state(now)
+	return reply, nil
+}
+
+// take grants the lock to who asks for it.
+func (t *table) take(l *lock, req driver.AcquireRequest, now time.Time) (driver.AcquireReply, error) {
 	if err := l.mint(t.clock(now), req.FenceFloor); err != nil {
 		return driver.AcquireReply{}, err
 	}
+	l.leave(req.Owner)
 	l.owner, l.since, l.expires = req.Owner, now, now.Add(req.TTL)
 	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
 	t.put(req.Name, l, now)
@@ -146,8 +167,12 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 		l.void[req.Owner] = now.Add(req.VoidFor)
 		t.put(req.Name, l, now)
 	}
+	if req.Leave {
+		l.leave(req.Owner)
+	}
 	if l.heldAt(now) && l.owner == req.Owner {
 		l.owner, l.released, l.metadata = "", req.Owner, nil
+		t.handOver(l, now)
 		return driver.ReleaseReply{Released: true}, nil
 	}
 	return driver.ReleaseReply{Released: l.released == req.Owner}, nil
@@ -182,7 +207,7 @@ func (t *table) put(name driver.Name, l *lock, now time.Time) {
 		return
 	}
 	for name, l := range t.locks {
-		if l.dropMarks(now); !l.heldAt(now) && len(l.void) == 0 && t.clock(now) > l.last {
+		if l.dropMarks(now); !l.heldAt(now) && len(l.void) == 0 && l.first(now) == nil && t.clock(now) > l.last {
 			delete(t.locks, name)
 		}
 	}
@@ -194,13 +219,13 @@ func (l *lock) heldAt(now time.Time) bool {
 }
 
 func (l *lock) grant() driver.AcquireReply {
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: l.fence, FenceEnd: l.last}
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: l.fence, FenceEnd: l.last, Waiters: len(l.line)}
 }
 
 func (l *lock) state(now time.Time) driver.State {
 	return driver.State{
 		Held: true, Holder: l.holder, Fence: l.fence, Age: now.Sub(l.since), TTL: l.expires.Sub(now),
-		Metadata: maps.Clone(l.metadata),
+		Waiters: len(l.line), Metadata: maps.Clone(l.metadata),
 	}
 }
 

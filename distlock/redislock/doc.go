@@ -8,12 +8,14 @@
 //	N:{K}:lock         "b1:<owner>:<grant>:<payload>", expires with the TTL
 //	N:{K}:fence        "<grant>:<released owner>:<last granted owner>", and "!" when that one is released too;
 //	                   the name's counter, expires a day after the moment its last token stands for
+//	N:{K}:line         those who wait: owners by ticket (sorted set)
+//	N:{K}:waiters      "<alive until, ms>:<seq>:<whom to wake>:<payload>" of each of them (hash)
 //	N:{K}:void:<owner> a cancelled acquisition, expires with its TTL
 //
 // A grant is "<s>:<µs>:<ahead>": the server's time when it was made, and by how many µs its fencing token is ahead of that.
 //
 // The braces make all keys of a lock hash to one slot of a Cluster. The payload is JSON: the holder's name, and the
-// metadata of its Observer.
+// metadata of its Observer. The keys of the line go when nobody stands in it, or has for a second.
 //
 // # The protocol
 //
@@ -22,6 +24,7 @@
 //
 //	state      what Redis holds                      acquire            extend        release
 //	unknown    nothing of this owner                 granted or busy    not held      not held
+//	waiting    a place in the line                   keeps its place    not held      leaves the line
 //	held       lock with this owner                  same grant again   prolonged     → released
 //	expired    nothing, or that it was granted last  void or busy       not held      not held
 //	released   counter names it as released          void or busy       not held      success again
@@ -29,17 +32,58 @@
 //
 // The counter remembers the last owner that was granted the name, and the last before it that had released it: a copy of
 // a release, or of an acquire that is over, is recognised until the second grant after it. An acquire whose answer was
-// lost leaves the caller in doubt between unknown and held. It is settled by a release that leaves the mark: whatever copy
-// of the acquire arrives within the next TTL finds it, however many others have come and gone.
+// lost leaves the caller in doubt between unknown, waiting and held. It is settled by a release that leaves the mark: whatever
+// copy of the acquire arrives within the next TTL finds it, however many others have come and gone.
 //
 // The fencing token is max(last+1, TIME in µs, floor). The counter makes it rise within the counter's life; the clock
 // makes it rise when the counter has expired or Redis has lost its data. A grant reserves the tokens up to
 // max(token, TIME + 20,000); the next grant starts above.
 //
+// # The line
+//
+// An acquire that finds the lock held may stand in line: its owner gets a ticket, and says for how long it is alive, which
+// is a second longer than until it will ask again, and at most a TTL. Whichever script frees the lock, or finds it free, hands it to the first in
+// line that is alive, in the same moment; those before it are dropped. Nothing overtakes the line.
+//
+//	where an owner may be     what takes it there                  what it is told            where it goes
+//	asking                    its acquire is under way             granted, busy, or nothing  held, in line
+//	in line, asked of late    its acquire was answered "busy"      a hand-over, or nothing    handed over, asking
+//	in line, not alive        it has not asked when it would       nothing                    asking; dropped
+//	dropped                   another's script, in its turn        nothing                    asking: in line, at its old ticket
+//	handed over, told         another's script                     the message                held, provisionally; asking
+//	handed over, not told     likewise, the message was lost       nothing                    asking: a claim
+//	held, provisionally       it has started its work              –                          held, by a claim; released
+//	handed over, too late     it has not claimed in time           the lock is free again     asking: void, a new owner at its old ticket
+//	leaving                   its caller has gone                  –                          gone, whatever it was before
+//
+// A hand-over is a grant that lasts for what is left of the waiter's promise, and a second at least. Its winner may work at once,
+// trusting it for that long since it sent the last request that the server had handled before: the hand-over came later. A
+// claim is an acquire of the owner that holds the lock, or an extend: either gives it the TTL, counted from its own sending. Work
+// that is done sooner needs no claim.
+//
+// What each message can be too late for:
+//
+//	message               arrives after                    harm
+//	hand-over             its waiter has left              none: nobody listens; leaving has handed the lock on
+//	hand-over             its waiter has claimed           none: the claim has the lock
+//	hand-over             its grant is over                none: trust counts from the request it names, so it has passed
+//	hand-over             a later request of its waiter    none: it names the one before, or counts from that
+//	answer "busy"         the hand-over                    none: the waiter had registered before it asked
+//	copy of an acquire    its owner has left               a mark refuses it, or it was not sent twice
+//	copy of an acquire    its owner was granted the lock   the same grant again
+//	copy of a leaving     its owner was granted the lock   none: who leaves has no further use for it
+//
+// Nobody rests on a message. A waiter asks again when the holder's TTL has passed, after 3 to 5 seconds (less with a short TTL), and
+// after every interruption of the connection on which it listens. Where the server lets nobody listen or publish, waiters poll, in line
+// all the same. Messages go over one connection per driver, to a channel of its own, N:wake:<driver>.
+//
+// A line has at most 1,000 waiters. Those of one Locker on one key count as one.
+//
 // # Rights
 //
-// An ACL user needs ~<namespace>:* and +evalsha +eval +mget +get +set +append +del +pexpire +pttl
-// +time. In a Cluster, go-redis itself also needs +cluster|slots +command.
+// An ACL user needs ~<namespace>:* and +evalsha +eval +mget +get +set +append +del +exists +pexpire +pttl
+// +time +zadd +zrem +zrange +zscore +zcard +hset +hget +hgetall +hdel. To be told of hand-overs it also needs &<namespace>:* and
+// +publish +subscribe; without, waiters poll. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //
 // # Clients
 //

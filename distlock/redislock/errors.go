@@ -77,7 +77,7 @@ func explain(err error, on topology) error {
 		return foreign(err)
 	case says(err, "FENCE"):
 		advice = "the floor that a store gave, or the server's clock, is wrong"
-	case says(err, "NOAUTH"), says(err, "WRONGPASS"):
+	case says(err, "NOAUTH"), says(err, "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		advice = "check the user and password that the client was given"
 	case says(err, "NOPERM"), says(err, "The user executing the script can't"):
 		advice = "the ACL user lacks a right, the package documentation of redislock lists what is needed"

@@ -21,6 +21,11 @@ func keysOf(name driver.Name) keys {
 	return keys(name.Namespace + ":{" + key + "}:")
 }
 
+// all are those that acquire and release need of every lock, in the order of the scripts.
+func (k keys) all() []string { return []string{k.lock(), k.fence(), k.line(), k.waiters()} }
+
 func (k keys) lock() string             { return string(k) + "lock" }
 func (k keys) fence() string            { return string(k) + "fence" }
+func (k keys) line() string             { return string(k) + "line" }
+func (k keys) waiters() string          { return string(k) + "waiters" }
 func (k keys) void(owner string) string { return string(k) + "void:" + owner }

@@ -43,7 +43,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	s := &service{client: client, own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
+	s := &service{client: client, wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
@@ -59,12 +59,13 @@ type service struct {
 	room chan struct{}
 	// single is the client if it speaks to one node and keeps deadlines, or nil.
 	single *redis.Client
+	wakes  *wakes
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
 	payloads atomic.Pointer[encoded]
 }
 
 func (s *service) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", Shared: true, Expires: true}
+	return driver.Capabilities{Backend: "redis", Shared: true, Expires: true, Queues: true}
 }
 
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does. One that
@@ -74,10 +75,13 @@ func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	keys := keysOf(req.Name)
 	args := []any{req.Owner, req.TTL.Milliseconds(), req.FenceFloor, s.payload(req.Holder, req.Metadata)}
-	if req.Refence {
+	switch {
+	case req.Refence:
 		args = append(args, 1)
+	case req.Alive > 0:
+		args = append(args, 0, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}
-	cmd, replayed := acquireScript.run(ctx, s.client, []string{keys.lock(), keys.fence(), keys.void(req.Owner)}, args...)
+	cmd, replayed := acquireScript.run(ctx, s.client, append(keys.all(), keys.void(req.Owner)), args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
@@ -134,7 +138,7 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	of := keysOf(req.Name)
-	keys := []string{of.lock(), of.fence()}
+	keys := of.all()
 	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
 		keys = append(keys, of.void(req.Owner))
 	}
@@ -157,7 +161,11 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 }
 
 func (s *service) release(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	cmd, replayed := releaseScript.run(ctx, client, keys, req.Owner, req.VoidFor.Milliseconds())
+	args := []any{req.Owner, req.VoidFor.Milliseconds()}
+	if req.Leave {
+		args = append(args, 1)
+	}
+	cmd, replayed := releaseScript.run(ctx, client, keys, args...)
 	ended, err := cmd.Int()
 	if err != nil {
 		return driver.ReleaseReply{}, s.failed(err)
@@ -193,7 +201,8 @@ func usedUp(client *redis.Client) bool {
 }
 
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	cmd, _ := inspectScript.run(ctx, s.client, []string{keysOf(name).lock()})
+	of := keysOf(name)
+	cmd, _ := inspectScript.run(ctx, s.client, []string{of.lock(), of.line()})
 	reply, err := cmd.Slice()
 	if err != nil {
 		return driver.State{}, s.failed(err)
@@ -204,8 +213,9 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 	return parseState(reply)
 }
 
-// Close closes the service's own client; that of the caller stays open.
+// Close closes the service's own client and its subscription; the client of the caller stays open.
 func (s *service) Close() error {
+	s.wakes.close()
 	if s.own == nil {
 		return nil
 	}

@@ -217,8 +217,10 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	server := testservers.StartRedis(t)
 	admin := newClient(t, server.Addr())
-	err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">pw", "~distlock:*",
-		"+evalsha", "+eval", "+mget", "+get", "+set", "+append", "+del", "+pexpire", "+pttl", "+time").Err()
+	err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">pw", "~distlock:*", "resetchannels", "&distlock:*",
+		"+evalsha", "+eval", "+get", "+mget", "+set", "+append", "+del",
+		"+exists", "+pexpire", "+pttl", "+time",
+		"+zadd", "+zrem", "+zrange", "+zscore", "+zcard", "+hset", "+hget", "+hgetall", "+hdel", "+publish", "+subscribe").Err()
 	if err != nil {
 		t.Fatal(err)
 	}

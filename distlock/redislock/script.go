@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed line.lua
+	lineLua string
 	//go:embed acquire.lua
 	acquireLua string
 	//go:embed extend.lua
@@ -17,9 +19,9 @@ var (
 	//go:embed inspect.lua
 	inspectLua string
 
-	acquireScript = newScript(acquireLua)
+	acquireScript = newScript(lineLua + acquireLua)
 	extendScript  = newScript(extendLua)
-	releaseScript = newScript(releaseLua)
+	releaseScript = newScript(lineLua + releaseLua)
 	inspectScript = newScript(inspectLua)
 )
 

@@ -91,22 +91,36 @@ func parseAcquire(reply []any) (driver.AcquireReply, error) {
 	switch code, _ := reply[0].(int64); {
 	case code == 2:
 		return driver.AcquireReply{Outcome: driver.Void}, nil
-	case code == 1 && len(reply) == 2:
+	case code == 1 && (len(reply) == 2 || len(reply) == 3):
 		g, _, err := parseGrant(asText(reply[1]))
 		if err != nil {
 			return driver.AcquireReply{}, err
 		}
-		return driver.AcquireReply{Outcome: driver.Granted, Fence: g.fence(), FenceEnd: g.end()}, nil
-	case code == 0 && len(reply) == 5:
-		state, err := parseState(reply[1:])
-		return driver.AcquireReply{Outcome: driver.Busy, State: state}, err
+		granted := driver.AcquireReply{Outcome: driver.Granted, Fence: g.fence(), FenceEnd: g.end()}
+		if len(reply) == 3 {
+			granted.Waiters, err = parseCount(reply[2])
+		}
+		return granted, err
+	case (code == 0 || code == 3) && len(reply) == 7:
+		state, err := parseState(reply[1:6])
+		busy := driver.AcquireReply{Outcome: driver.Busy, State: state}
+		if ticket := asText(reply[6]); ticket != "" && err == nil {
+			busy.Ticket, err = strconv.ParseInt(ticket, 10, 64)
+			if err != nil || busy.Ticket < 1 {
+				err = errReply
+			}
+		}
+		if code == 3 {
+			busy.Outcome = driver.Full
+		}
+		return busy, err
 	}
 	return driver.AcquireReply{}, errReply
 }
 
-// parseState reads {value, PTTL, server's seconds, and µs}.
+// parseState reads {value, PTTL, server's seconds, and µs, how many stand in line}.
 func parseState(reply []any) (driver.State, error) {
-	if len(reply) != 4 {
+	if len(reply) != 5 {
 		return driver.State{}, errReply
 	}
 	g, text, err := parseGrant(asText(reply[0]))
@@ -116,6 +130,10 @@ func parseState(reply []any) (driver.State, error) {
 	var p payload
 	now, err := parseTime(asText(reply[2]), asText(reply[3]))
 	left, isNumber := reply[1].(int64)
+	waiters, wrong := parseCount(reply[4])
+	if wrong != nil {
+		return driver.State{}, wrong
+	}
 	if err != nil || !isNumber || json.Unmarshal([]byte(text), &p) != nil {
 		return driver.State{}, errReply
 	}
@@ -125,8 +143,18 @@ func parseState(reply []any) (driver.State, error) {
 		Fence:    g.fence(),
 		Age:      max(0, time.Duration(now-g.since)*time.Microsecond),
 		TTL:      time.Duration(left) * time.Millisecond,
+		Waiters:  waiters,
 		Metadata: p.Metadata,
 	}, nil
+}
+
+// parseCount reads how many stand in line.
+func parseCount(reply any) (int, error) {
+	n, isNumber := reply.(int64)
+	if !isNumber || n < 0 {
+		return 0, errReply
+	}
+	return int(n), nil
 }
 
 func asText(reply any) string {

@@ -59,13 +59,18 @@ func TestGrant_endsWithItsBlock(t *testing.T) {
 func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
 	const value = `b1:o:1795225289:897391:0:{"h":"x"}`
 	busy := func(change func(reply []any)) []any {
-		reply := []any{int64(0), value, int64(5000), "1795225290", "897391"}
+		reply := []any{int64(0), value, int64(5000), "1795225290", "897391", int64(3), "1795225289000000"}
 		change(reply)
 		return reply
 	}
 	got, err := parseAcquire(busy(func([]any) {}))
-	if err != nil || got.State.Holder != "x" || got.State.Age != time.Second || got.State.TTL != 5*time.Second || got.State.Fence != 1795225289897391 {
+	if err != nil || got.State.Holder != "x" || got.State.Age != time.Second || got.State.TTL != 5*time.Second || got.State.Fence != 1795225289897391 ||
+		got.State.Waiters != 3 || got.Ticket != 1795225289000000 {
 		t.Errorf("%+v, %v", got, err)
+	}
+	full, err := parseAcquire(busy(func(r []any) { r[0], r[6] = int64(3), "" }))
+	if err != nil || full.Outcome != driver.Full || full.Ticket != 0 {
+		t.Errorf("%+v, %v", full, err)
 	}
 	back, err := parseAcquire(busy(func(r []any) { r[3] = "1795225288" })) // the server's clock was set back
 	if err != nil || back.State.Age != 0 {
@@ -74,10 +79,14 @@ func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
 	for name, reply := range map[string][]any{
 		"nothing":           {},
 		"a grant, no value": {int64(1)},
-		"a grant, and more": {int64(1), value, int64(5000)},
+		"a grant, and more": {int64(1), value, int64(5000), int64(1)},
+		"a grant, no count": {int64(1), value, "5000"},
 		"busy, no state":    {int64(0)},
 		"busy, half":        {int64(0), value, int64(5000)},
-		"an unknown code":   {int64(3), value},
+		"an unknown code":   busy(func(r []any) { r[0] = int64(4) }),
+		"no ticket":         busy(func(r []any) { r[6] = "first" }),
+		"a negative ticket": busy(func(r []any) { r[6] = "-1" }),
+		"no count":          busy(func(r []any) { r[5] = "many" }),
 		"no code":           {"1", value},
 		"no time":           busy(func(r []any) { r[3] = "soon" }),
 		"no TTL":            busy(func(r []any) { r[2] = "5000" }),

@@ -66,7 +66,8 @@ func poolUsedUp(t *testing.T, s *service) {
 // nothing is published or subscribed to.
 func rightsMissing(t *testing.T, s *service) {
 	const key = "rightsMissing"
-	documented := []string{"evalsha", "eval", "mget", "get", "set", "append", "del", "pexpire", "pttl", "time"}
+	documented := []string{"evalsha", "eval", "mget", "get", "set", "append", "del", "exists", "pexpire", "pttl", "time",
+		"zadd", "zrem", "zrange", "zscore", "zcard", "hset", "hget", "hgetall", "hdel"}
 	as := func(user string) func(*redis.UniversalOptions) {
 		return func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" }
 	}

@@ -1,0 +1,286 @@
+package distlock
+
+import (
+	"cmp"
+	"container/list"
+	"sync"
+	"time"
+)
+
+// handoverWindow is for how long after a grant of the lock service the lock is handed on within the process. It bounds
+// by how much those who wait in other processes are overtaken, and how worn the TTL is that a lease begins with.
+const handoverWindow = 10 * time.Millisecond
+
+// lines are the queues of a Locker, one for each key that somebody holds or wants through it. In a line, one contender
+// at most asks the lock service; the others wait, first come first served, until the lock is handed to them or it is
+// their turn to ask. Package documentation has the states.
+//
+// Lock order: a lease's mu may be held when lines' mu is taken, never the other way round.
+type lines struct {
+	locker *Locker
+
+	mu    sync.Mutex
+	byKey map[string]*line
+}
+
+// line is the queue of one key.
+type line struct {
+	key       string
+	contender *acquisition // asks the lock service
+	holder    *Lease       // holds the lock, or is giving it back
+	waiting   list.List    // of *acquisition, in the order of their arrival
+	arrivals  uint64
+	window    *time.Timer // runs while somebody waits for the end of the holder's window
+	said      said
+	ticket    int64 // in the service's line, of the last contender that left
+}
+
+// said is what the lock service has told a line: those who leave it know why they have waited.
+type said struct {
+	blocked *BusyError // the last answer, if it was busy
+	at      time.Time  // when that came
+	blocker map[string]string
+	failure error // what came after it instead of an answer
+}
+
+// aged is the last busy answer as it would be now, if the holder is still the same.
+func (s *said) aged() *BusyError {
+	blocked := *s.blocked
+	blocked.Held += time.Since(s.at)
+	return &blocked
+}
+
+// turn is what a waiter is told: the lock is its own, or the wait has failed, or, if both are nil, it is its turn to ask.
+type turn struct {
+	lease   *Lease
+	blocker map[string]string // of the one who handed the lease on
+	err     error
+}
+
+// join lines a up. It reports whether a is to ask the lock service now; otherwise a waits for its turn.
+func (q *lines) join(a *acquisition) (asks bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.locker.closing.Err() != nil { // whom Close has found in line, it has told
+		return false, ErrClosed
+	}
+	ln := q.of(a.op.Key)
+	a.line = ln
+	ln.arrivals++
+	a.arrival = ln.arrivals
+	if ln.contender == nil && ln.holder == nil {
+		ln.contender = a
+		return true, nil
+	}
+	a.turn = make(chan turn, 1)
+	a.place = ln.waiting.PushBack(a)
+	q.advance(ln)
+	return false, nil
+}
+
+// of returns the line of a key, which is made if need be.
+func (q *lines) of(key string) *line {
+	ln := q.byKey[key]
+	if ln == nil {
+		ln = &line{key: key}
+		q.byKey[key] = ln
+	}
+	return ln
+}
+
+// inherit gives a the place in the service's line of a contender that has left: it is the process that stands there.
+func (q *lines) inherit(a *acquisition) (ticket int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ticket, a.line.ticket = a.line.ticket, 0
+	return ticket
+}
+
+// pop takes the first out of the line: from now on it is sure to be sent its turn.
+func (ln *line) pop() *acquisition {
+	a := ln.waiting.Remove(ln.waiting.Front()).(*acquisition)
+	a.place = nil
+	return a
+}
+
+// advance makes the first in line the contender when there is none and it is time: when nobody in the process holds the
+// lock, or the holder will not hand it on. A line that nobody needs is forgotten.
+func (q *lines) advance(ln *line) {
+	switch {
+	case ln.contender != nil:
+	case ln.waiting.Len() == 0:
+		if ln.holder == nil && q.byKey[ln.key] == ln {
+			delete(q.byKey, ln.key)
+		}
+	case ln.holder == nil:
+		q.promote(ln)
+	case q.locker.queue == nil: // to ask would be in vain until it is given back
+	default:
+		if left := handoverWindow - time.Since(ln.holder.tenure.won); left <= 0 {
+			q.promote(ln)
+		} else if ln.window == nil {
+			ln.window = time.AfterFunc(left, func() { q.windowOver(ln) })
+		}
+		return
+	}
+	if ln.window != nil {
+		ln.window.Stop()
+		ln.window = nil
+	}
+}
+
+func (q *lines) promote(ln *line) {
+	a := ln.pop()
+	a.said = ln.said
+	a.at = time.Now()
+	ln.contender = a
+	a.turn <- turn{}
+}
+
+func (q *lines) windowOver(ln *line) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln.window = nil
+	q.advance(ln)
+}
+
+// leave takes a out of the line, and shows it why it has waited. If its turn has come in the same moment, that is returned.
+func (q *lines) leave(a *acquisition) (t turn, came bool) {
+	q.mu.Lock()
+	ln := a.line
+	a.said = ln.said
+	if ln.holder != nil {
+		a.said = q.behind(ln.holder)
+	}
+	if a.blocked != nil {
+		a.blocked = a.aged()
+		a.blocked.Waiters += max(0, ln.waiting.Len()-1)
+		a.at = time.Now()
+	}
+	if a.place == nil {
+		q.mu.Unlock()
+		return <-a.turn, true
+	}
+	defer q.mu.Unlock()
+	ln.waiting.Remove(a.place)
+	a.place = nil
+	q.advance(ln)
+	return turn{}, false
+}
+
+// yield ends the contention of a, which has no lease. An error that would meet the others as well is theirs too.
+func (q *lines) yield(a *acquisition, common error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := a.line
+	ln.contender = nil
+	ln.ticket = cmp.Or(a.req.Ticket, ln.ticket)
+	if common != nil {
+		for ln.waiting.Len() > 0 {
+			ln.pop().turn <- turn{err: common}
+		}
+	}
+	q.advance(ln)
+}
+
+// heard keeps what the lock service has told the contender, who is about to pause.
+func (q *lines) heard(a *acquisition) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a.line.said = a.said
+	if a.poke == nil {
+		a.poke = make(chan struct{}, 1)
+	}
+	if a.again { // the answer may be older
+		a.again = false
+		q.poke(a)
+	}
+}
+
+// poke makes the contender ask again.
+func (q *lines) poke(a *acquisition) {
+	if a.poke == nil {
+		a.again = true
+		return
+	}
+	select {
+	case a.poke <- struct{}{}:
+	default:
+	}
+}
+
+// hold notes that the lock service has granted lease to a, which may not have stood in line.
+func (q *lines) hold(a *acquisition, lease *Lease) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := q.of(lease.name.Key)
+	if ln.contender == a {
+		ln.contender = nil
+	}
+	ln.holder = lease
+	ln.said, ln.ticket = said{}, 0
+	lease.tenure.pass = ln.arrivals
+	q.advance(ln)
+}
+
+// gone notes that the lease is over, and that asking the lock service makes sense again.
+func (q *lines) gone(lease *Lease) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := q.byKey[lease.name.Key]
+	if ln == nil || ln.holder != lease {
+		return
+	}
+	ln.holder = nil
+	ln.said = q.behind(lease)
+	if ln.contender != nil {
+		q.poke(ln.contender)
+	}
+	q.advance(ln)
+}
+
+// handOver passes the lock on to the first in line, if there is one and fairness to other processes allows it, and
+// reports whether it did. The lease has ended on this side; its mu is held, so nothing befalls it meanwhile.
+func (q *lines) handOver(le *Lease) bool {
+	q.mu.Lock()
+	ln := q.byKey[le.name.Key]
+	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.Len() == 0 ||
+		le.tenure.remote && ln.waiting.Front().Value.(*acquisition).arrival > le.tenure.pass {
+		q.mu.Unlock()
+		return false
+	}
+	next := ln.pop()
+	q.mu.Unlock()
+
+	lease := le.successor(next)
+	if !le.succeed(lease) {
+		next.turn <- turn{err: ErrClosed}
+		return false
+	}
+	q.mu.Lock()
+	ln.holder = lease
+	q.mu.Unlock()
+	next.turn <- turn{lease: lease, blocker: le.metadata}
+	return true
+}
+
+// behind is what those are told who wait for a lease of this process.
+func (q *lines) behind(lease *Lease) said {
+	return said{
+		blocked: &BusyError{Holder: q.locker.opts.Holder, Held: time.Since(lease.acquired)},
+		at:      time.Now(),
+		blocker: lease.metadata,
+	}
+}
+
+// close ends the wait of everybody in line. Contenders see for themselves that the Locker was closed.
+func (q *lines) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, ln := range q.byKey {
+		for ln.waiting.Len() > 0 {
+			ln.pop().turn <- turn{err: ErrClosed}
+		}
+		q.advance(ln)
+	}
+}

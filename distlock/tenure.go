@@ -1,0 +1,96 @@
+package distlock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// tenure is one grant of the lock service. Leases of the process may follow each other in it, without the service being
+// asked.
+type tenure struct {
+	won    time.Time // when the grant was learnt of
+	first  int64     // the tokens reserved for it
+	last   int64
+	remote bool   // somebody in another process waits
+	pass   uint64 // who arrived later is not handed the lock if so
+}
+
+// handsOnLocked reports whether the lock may be handed on within the process, as far as that depends on the lease, which
+// has just ended on this side.
+//
+// ⚑ Only soon after the service's grant, under a token that was reserved for it and a TTL that nobody has changed. Tokens do not
+// run ahead of the clock: there is one for each microsecond gone by. Nothing that was asked under the old lease
+// may still be on its way, as its answer would not reach the next holder.
+func (le *Lease) handsOnLocked(at moment) bool {
+	age := time.Since(le.tenure.won)
+	fence := le.Fence() + 1
+	return age < handoverWindow &&
+		at.before(le.deadline) && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) &&
+		!le.capped && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
+		fence <= le.tenure.last && fence-le.tenure.first <= age.Microseconds()
+}
+
+// successor is the lease of the one whom le is handed to. It goes on with what the service keeps for le, and what the
+// process does for that.
+func (le *Lease) successor(a *acquisition) *Lease {
+	next := &Lease{
+		locker:   le.locker,
+		name:     le.name,
+		owner:    le.owner,
+		ttl:      le.ttl,
+		doubt:    le.doubt,
+		tenure:   le.tenure,
+		deadline: le.deadline,
+		next:     le.next,
+		expiry:   le.expiry,
+	}
+	next.belongTo(a, le.Fence()+1)
+	return next
+}
+
+// succeed puts the successor in the lease's place. It fails when the Locker has been closed.
+func (le *Lease) succeed(next *Lease) bool {
+	l := le.locker
+	next.mu.Lock() // Close sees it before the rest is done
+	defer next.mu.Unlock()
+	if !l.succeed(le, next) {
+		return false
+	}
+	le.expiry.enforces.Store(next)
+	l.renewals.replace(le, next)
+	return true
+}
+
+// expiry is the timer of a tenure's deadline.
+type expiry struct {
+	*time.Timer
+	enforces atomic.Pointer[Lease] // on the last lease of the tenure
+}
+
+func newExpiry(le *Lease) *expiry {
+	e := &expiry{}
+	e.enforces.Store(le)
+	e.Timer = time.AfterFunc(until(le.deadline), e.run)
+	return e
+}
+
+func (e *expiry) run() {
+	for {
+		le := e.enforces.Load()
+		le.expire()
+		if e.enforces.Load() == le { // or it was handed on in the same moment, and nobody else looks after the next one
+			return
+		}
+	}
+}
+
+// firstRenewal is when the lease is renewed for the first time. A grant with all of the TTL has a period left until then. One that
+// was handed over with less is claimed early; but not at once, because most work is done by then.
+func (le *Lease) firstRenewal() moment {
+	left := until(le.deadline)
+	full := le.ttl - drift(le.ttl) - margin(le.ttl)
+	if left <= full-le.period() {
+		return now().add(left / 3)
+	}
+	return le.deadline.add(le.period() - full)
+}
