@@ -1,0 +1,105 @@
+// Package chart draws what was measured as SVG files that need no fonts of their own.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+// Write draws charts of the outcomes that have one, and writes them into dir: parallel.svg, local.svg, cross.svg, waits.svg.
+func Write(dir string, outcomes []*scenario.Outcome) error {
+	for _, o := range outcomes {
+		charts, err := chartsOf(o)
+		if err != nil {
+			return fmt.Errorf("chart of %s: %w", o.Name, err)
+		}
+		for name, svg := range charts {
+			if err := os.WriteFile(filepath.Join(dir, name), svg, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chartsOf returns the charts of an outcome by the names of their files.
+func chartsOf(o *scenario.Outcome) (map[string][]byte, error) {
+	charts := map[string][]byte{}
+	switch o.Name {
+	case "parallel", "local", "cross":
+		svg, err := throughput(o)
+		if err != nil {
+			return nil, err
+		}
+		charts[o.Name+".svg"] = svg
+	}
+	if len(o.Waits) > 0 {
+		svg, err := waits(o)
+		if err != nil {
+			return nil, err
+		}
+		charts["waits.svg"] = svg
+	}
+	return charts, nil
+}
+
+// The colours can be told apart by those who see few (Okabe and Ito, "Color Universal Design", 2008).
+var colours = map[string]color.Color{
+	subject.Ours:        color.RGBA{0, 114, 178, 255},
+	subject.Bsm:         color.RGBA{230, 159, 0, 255},
+	subject.BsmEager:    color.RGBA{213, 94, 0, 255},
+	subject.Redsync:     color.RGBA{0, 158, 115, 255},
+	subject.Rueidislock: color.RGBA{204, 121, 167, 255},
+	subject.Raw:         grey,
+	subject.Ideal:       grey,
+}
+
+var (
+	grey  = color.RGBA{130, 130, 130, 255}
+	faint = color.RGBA{225, 225, 225, 255}
+)
+
+// newPlot returns an empty chart with a title, and letters that can be read at half the size.
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	sans := func(size vg.Length) font.Font { return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size} }
+	p.Title.Text = title
+	p.Title.Padding = vg.Points(14)
+	p.Title.TextStyle.Font = sans(15)
+	p.Legend.TextStyle.Font = sans(12)
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font = sans(12)
+		axis.Label.Padding = vg.Points(8)
+		axis.Tick.Label.Font = sans(12)
+		axis.LineStyle.Color = grey
+		axis.Tick.LineStyle.Color = grey
+	}
+	return p
+}
+
+// family is how the SVG names the font that the layout was computed with. Where it is missing, others of the same widths
+// will do.
+const family = "font-family:Liberation Sans"
+
+// svg renders a chart with a margin around it.
+func svg(p *plot.Plot, width, height vg.Length) ([]byte, error) {
+	c := vgsvg.New(width, height)
+	canvas := margin(c, vg.Points(16))
+	p.Draw(canvas)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(b.Bytes(), []byte(family), []byte(family+",Arial,Helvetica,sans-serif")), nil
+}

@@ -1,0 +1,109 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/belugalock/belugalock/bench/internal/scenario"
+)
+
+const (
+	// shortest is the left end of the axis: what waits less does not wait.
+	shortest = 100 * time.Microsecond
+	// points are enough for a curve to look as if it had all.
+	points = 1000
+)
+
+// waits draws, for every subject, which share of its acquisitions has waited how long at most. A fair lock has a curve
+// that rises at once where everybody waits for their turn; one that lets some starve begins left of it, and ends far right.
+func waits(o *scenario.Outcome) ([]byte, error) {
+	p := newPlot("Waits: " + o.Title)
+	p.X.Label.Text = "wait, ms"
+	p.X.Scale = plot.LogScale{}
+	p.X.Tick.Marker = decades{}
+	p.Y.Label.Text = "share of acquisitions that waited at most so long, %"
+	p.Y.Min, p.Y.Max = 0, 100
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs, p.Legend.YOffs = vg.Points(12), vg.Points(-8)
+	p.Legend.Padding = vg.Points(4)
+
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
+	p.Add(grid)
+	longest := o.Fair
+	for _, row := range o.Rows {
+		if sorted := slices.Sorted(slices.Values(o.Waits[row.Subject])); len(sorted) > 0 {
+			line, err := plotter.NewLine(cumulated(sorted))
+			if err != nil {
+				return nil, err
+			}
+			line.Color, line.Width = colours[row.Subject], vg.Points(2)
+			p.Add(line)
+			p.Legend.Add(row.Subject, line)
+			longest = max(longest, sorted[len(sorted)-1])
+		}
+	}
+	p.X.Min, p.X.Max = ms(shortest), math.Pow10(int(math.Ceil(math.Log10(ms(longest)))))
+	if err := fair(p, o.Fair); err != nil {
+		return nil, err
+	}
+	return svg(p, vg.Points(720), vg.Points(440))
+}
+
+// cumulated returns the empirical distribution function of sorted waits.
+func cumulated(sorted []time.Duration) plotter.XYs {
+	curve := plotter.XYs{{X: ms(shortest), Y: 0}}
+	n := len(sorted)
+	for i := range min(n, points) {
+		last := (i+1)*n/min(n, points) - 1
+		x, y := ms(max(shortest, sorted[last])), 100*float64(last+1)/float64(n)
+		curve = append(curve, plotter.XY{X: x, Y: curve[len(curve)-1].Y}, plotter.XY{X: x, Y: y}) // a step
+	}
+	return curve
+}
+
+// fair marks what a wait would be if all took turns and the lock cost nothing.
+func fair(p *plot.Plot, wait time.Duration) error {
+	line, err := plotter.NewLine(plotter.XYs{{X: ms(wait), Y: 0}, {X: ms(wait), Y: 100}})
+	if err != nil {
+		return err
+	}
+	line.Color, line.Dashes, line.Width = grey, []vg.Length{vg.Points(5), vg.Points(4)}, vg.Points(1.5)
+	p.Add(line)
+	p.Legend.Add(fmt.Sprintf("all in turn, lock for free: %.0f ms", ms(wait)), line)
+	return nil
+}
+
+// decades labels a logarithmic axis at its powers of ten, without exponents.
+type decades struct{}
+
+func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
+	for decade := math.Floor(math.Log10(low)); decade <= math.Log10(high)+0.01; decade++ {
+		value := math.Pow(10, decade)
+		if value >= low*0.99 {
+			ticks = append(ticks, plot.Tick{Value: value, Label: strconv.FormatFloat(value, 'f', -1, 64)})
+		}
+		for i := 2.0; i < 10; i++ {
+			if v := i * value; v > low && v < high {
+				ticks = append(ticks, plot.Tick{Value: v})
+			}
+		}
+	}
+	return ticks
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// margin returns the canvas without a border of that width.
+func margin(c vg.CanvasSizer, width vg.Length) draw.Canvas {
+	return draw.Crop(draw.New(c), width, -width, width, -width)
+}

@@ -1,0 +1,39 @@
+// Package clock reads the system's monotonic clock, which all processes of a machine share: times that two processes have
+// noted can be compared. The monotonic part of a time.Time can not leave its process.
+package clock
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Time is a reading of the clock, in nanoseconds since a moment that is the same for every process until the next boot.
+type Time int64
+
+// zero is one moment on both clocks. On Linux, time.Since measures on CLOCK_MONOTONIC too, so the two do not drift apart,
+// and it costs a tenth of the system call.
+var zero = struct {
+	local  time.Time
+	shared Time
+}{time.Now(), read()}
+
+// Now reads the clock.
+func Now() Time { return zero.shared + Time(time.Since(zero.local)) }
+
+// Add returns the time d later.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub returns how much later t is than u.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Until returns how long it is until t.
+func (t Time) Until() time.Duration { return t.Sub(Now()) }
+
+func read() Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("the monotonic clock cannot be read: " + err.Error()) // POSIX has no reason why it could not
+	}
+	return Time(ts.Nano())
+}

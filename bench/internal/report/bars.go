@@ -1,0 +1,50 @@
+package report
+
+import (
+	"math"
+
+	"github.com/belugalock/belugalock/bench/internal/scenario"
+)
+
+// Bar is what a ratio should be at most, or at least.
+type Bar struct {
+	Key     string
+	AtLeast bool
+	Limit   float64
+}
+
+// Bars are the bars that this library sets itself, in the order of the scenarios.
+var Bars = []Bar{
+	{"serial_vs_raw", false, 1.25},
+	{"serial_vs_redislock", false, 1.10},
+	{"parallel_vs_best_peer", true, 1.1},
+	{"local_vs_best_peer", true, 50},
+	{"cross_vs_ideal", true, 0.93},
+	{"cross_p99_wait_vs_fair", false, 2},
+	{"cross_max_wait_vs_fair", false, 4},
+	{"cross_calls_per_acquisition", false, 1},
+	{"cross_min_max_share", true, 0.8},
+	{"handoff_vs_rtt", false, 3},
+	{"idle_calls_per_waiter_per_s", false, 0.3},
+}
+
+// Met reports whether the median of a ratio meets the bar. What is not a number meets none.
+func (b Bar) Met(r scenario.Ratio) bool {
+	if math.IsNaN(r.Median) {
+		return false
+	}
+	if b.AtLeast {
+		return r.Median >= b.Limit
+	}
+	return r.Median <= b.Limit
+}
+
+// barOf returns the bar of a ratio.
+func barOf(key string) (Bar, bool) {
+	for _, b := range Bars {
+		if b.Key == key {
+			return b, true
+		}
+	}
+	return Bar{}, false
+}

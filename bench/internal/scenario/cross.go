@@ -1,0 +1,153 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/clock"
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/stats"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+const (
+	crossProcesses  = 4
+	crossGoroutines = 8
+	crossHold       = time.Millisecond
+	// head is how long before the beginning the processes are told of it: long enough for all to have heard.
+	head = 20 * time.Millisecond
+)
+
+// cross measures what becomes of a lock that processes fight for: 4 with 8 goroutines each, all of which want one key, and
+// hold it for a millisecond of sleep. The ideal is one goroutine that only sleeps, again and again, as it would if changing hands
+// cost nothing; it wakes up late as the others do, and is measured in the same rounds. If the 32 took turns at that pace, a
+// wait would be 32 such cycles long: that is what is called fair.
+func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
+	pace, names := b.Pace.Cross, subject.Contended()
+	var rate, ofIdeal, p50, p99, longest, calls, share, p99Fair, longestFair = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
+	waits := map[string][]time.Duration{}
+	var fairs []float64
+	for n := range pace.N {
+		sums := map[string]crossSum{}
+		for _, s := range b.round("cross", n, pace.N, append([]string{subject.Ideal}, names...)) {
+			sum, err := b.fight(ctx, s, pace)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s, err)
+			}
+			sums[s] = sum
+		}
+		ideal := sums[subject.Ideal].perSecond
+		fair := time.Duration(crossProcesses * crossGoroutines / ideal * float64(time.Second))
+		fairs = append(fairs, float64(fair))
+		rate.add(subject.Ideal, ideal)
+		for _, s := range names {
+			sum := sums[s]
+			rate.add(s, sum.perSecond)
+			ofIdeal.add(s, sum.perSecond/ideal)
+			p50.add(s, millis(stats.Quantile(sum.waits, 0.5)))
+			p99.add(s, millis(stats.Quantile(sum.waits, 0.99)))
+			longest.add(s, millis(stats.Quantile(sum.waits, 1)))
+			p99Fair.add(s, float64(stats.Quantile(sum.waits, 0.99))/float64(fair))
+			longestFair.add(s, float64(stats.Quantile(sum.waits, 1))/float64(fair))
+			calls.add(s, sum.callsPerAcquisition)
+			share.add(s, sum.minMaxShare)
+			waits[s] = append(waits[s], sum.waits...)
+		}
+	}
+	ours := func(key, against string, values rounds) Ratio {
+		return Ratio{key, against, stats.SpreadOf(values[subject.Ours])}
+	}
+	return &Outcome{
+		Title:  "4 processes of 8 goroutines, one key, held for 1 ms",
+		Rounds: pace.N,
+		Rows: rows(append(names, subject.Ideal),
+			column{"per_s", "acquisitions/s", rate},
+			column{"of_ideal", "of ideal", ofIdeal},
+			column{"p50_wait_ms", "p50 wait ms", p50},
+			column{"p99_wait_ms", "p99 wait ms", p99},
+			column{"max_wait_ms", "max wait ms", longest},
+			column{"calls_per_acquisition", "calls/acquisition", calls},
+			column{"min_max_share", "min/max share", share},
+		),
+		Ratios: []Ratio{
+			ours("cross_vs_ideal", "no lock", ofIdeal),
+			ours("cross_p99_wait_vs_fair", "fair wait", p99Fair),
+			ours("cross_max_wait_vs_fair", "fair wait", longestFair),
+			ours("cross_calls_per_acquisition", "", calls),
+			ours("cross_min_max_share", "", share),
+		},
+		Waits: waits,
+		Fair:  time.Duration(stats.Median(fairs)),
+	}, nil
+}
+
+// crossSum is what all goroutines of all processes have counted.
+type crossSum struct {
+	perSecond           float64
+	callsPerAcquisition float64
+	minMaxShare         float64
+	waits               []time.Duration
+}
+
+// fight lets the processes of one subject loose on each other and counts.
+func (b *Bench) fight(ctx context.Context, name string, pace Rounds) (sum crossSum, err error) {
+	processes, task := crossProcesses, crowdTask{Subject: name, Addr: b.Addr, Key: b.key("cross"), Goroutines: crossGoroutines, Hold: crossHold}
+	if name == subject.Ideal {
+		processes, task.Goroutines = 1, 1
+	}
+	members, err := crew.StartAll(ctx, processes, crowdRole)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, crew.CloseAll(members)) }()
+	for _, m := range members {
+		if err := m.Send(task); err != nil {
+			return sum, err
+		}
+	}
+	for _, m := range members {
+		if err := m.Receive(&ready{}); err != nil {
+			return sum, err
+		}
+	}
+	begin := clock.Now().Add(head)
+	from := begin.Add(pace.Settle)
+	window := crowdWindow{Begin: begin, From: from, To: from.Add(pace.Window)}
+	for _, m := range members {
+		if err := m.Send(window); err != nil {
+			return sum, err
+		}
+	}
+	results := make([]crowdResult, len(members))
+	for i, m := range members {
+		if err := m.Receive(&results[i]); err != nil {
+			return sum, err
+		}
+	}
+	return sumUp(results, pace.Window), nil
+}
+
+func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {
+	var commands int64
+	var counts []int
+	acquired := 0
+	for _, r := range results {
+		commands += r.Commands
+		for _, m := range r.Members {
+			counts = append(counts, len(m.Waits))
+			acquired += len(m.Waits)
+			sum.waits = append(sum.waits, m.Waits...)
+			if m.Unfinished > 0 {
+				sum.waits = append(sum.waits, m.Unfinished)
+			}
+		}
+	}
+	sum.perSecond = float64(acquired) / window.Seconds()
+	// Where nobody got the lock, one acquisition more would make no difference to what this says.
+	sum.callsPerAcquisition = float64(commands) / float64(max(1, acquired))
+	sum.minMaxShare = float64(slices.Min(counts)) / float64(max(1, slices.Max(counts)))
+	return sum
+}

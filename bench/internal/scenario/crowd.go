@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/clock"
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/bench/internal/wire"
+)
+
+// crowdRole is the role of a process in which some goroutines want the same key again and again, and hold it for a moment.
+const crowdRole = "crowd"
+
+// crowdTask is the first that such a process is told. It opens the subject, and answers ready.
+type crowdTask struct {
+	Subject, Addr, Key string
+	Goroutines         int
+	Hold               time.Duration
+}
+
+type ready struct{}
+
+// crowdWindow is the second that it is told: when to begin, and between which times to count.
+type crowdWindow struct{ Begin, From, To clock.Time }
+
+// crowdResult is what it answers, after the end.
+type crowdResult struct {
+	Members  []crowdMember
+	Commands int64 // sent between the times
+}
+
+// crowdMember is what one goroutine has counted. An acquisition belongs to the window if it was granted there; its wait
+// counts from the call on, also when that was earlier.
+type crowdMember struct {
+	Waits []time.Duration
+	// Unfinished is how long a wait that had no end by the end of the window had lasted by then, 0 for none. Left out, those
+	// who starve would be the last to be seen.
+	Unfinished time.Duration
+}
+
+func crowd(ctx context.Context, lead *crew.Line) error {
+	var task crowdTask
+	if err := lead.Receive(&task); err != nil {
+		return err
+	}
+	var commands wire.Counter
+	l, err := subject.Open(task.Subject, subject.Setup{Addr: task.Addr, TTL: ttl, Commands: &commands})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := connect(ctx, l, task.Key, task.Goroutines); err != nil {
+		return err
+	}
+	if err := lead.Send(ready{}); err != nil {
+		return err
+	}
+
+	var window crowdWindow
+	if err := lead.Receive(&window); err != nil {
+		return err
+	}
+	result := crowdResult{Members: make([]crowdMember, task.Goroutines)}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sleep(ctx, window.Begin.Until())
+	var all sync.WaitGroup
+	for i := range result.Members {
+		all.Go(func() {
+			if err := result.Members[i].contend(ctx, l, task, window); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	sleep(ctx, window.From.Until())
+	before := commands.Commands()
+	sleep(ctx, window.To.Until())
+	result.Commands = commands.Commands() - before
+	cancel(errOver)
+	all.Wait()
+	if cause := context.Cause(ctx); cause != errOver {
+		return cause
+	}
+	return lead.Send(result)
+}
+
+// connect has every goroutine take a lock of its own once, so that connections are open and scripts loaded.
+func connect(ctx context.Context, l subject.Locker, key string, goroutines int) error {
+	keys := make([]string, goroutines)
+	for i := range keys {
+		keys[i] = key + "-warm-up-" + string(rune('a'+i))
+	}
+	_, err := rush(ctx, l, keys, 0, 20*time.Millisecond)
+	return err
+}
+
+// contend takes the lock again and again until the window ends.
+func (m *crowdMember) contend(ctx context.Context, l subject.Locker, task crowdTask, window crowdWindow) error {
+	uncancelled := context.WithoutCancel(ctx)
+	m.Waits = make([]time.Duration, 0, 4096)
+	for {
+		called := clock.Now()
+		if called >= window.To {
+			return nil
+		}
+		held, err := l.Acquire(ctx, task.Key)
+		granted := clock.Now()
+		if granted >= window.To {
+			m.Unfinished = window.To.Sub(called)
+		} else if err == nil && granted >= window.From {
+			m.Waits = append(m.Waits, granted.Sub(called))
+		}
+		if err != nil {
+			if granted >= window.To {
+				return nil // the end has cancelled it
+			}
+			return err
+		}
+		time.Sleep(task.Hold)
+		if err := held.Release(uncancelled); err != nil {
+			return err
+		}
+	}
+}

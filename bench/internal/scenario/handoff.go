@@ -1,0 +1,142 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/stats"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+// The waiter is left alone for a random time between these, and a random part of its subject's pause, before the holder
+// releases.
+const (
+	settleMin = 20 * time.Millisecond
+	settleMax = 50 * time.Millisecond
+)
+
+// lost is how long after a release the waiter is given up. Its wait then counts with that time: some libraries now and then
+// miss the news, and do not look by themselves.
+const lost = 2 * time.Second
+
+// handoff measures how long a lock takes from a holder in one process to a waiter in another: from the moment before
+// Release is called to the one after Acquire has returned, by a clock that both processes read. Before every release the holder
+// also measures a PING, after the same kind of rest, because a machine that has just slept answers later.
+func (b *Bench) handoff(ctx context.Context) (*Outcome, error) {
+	pace, names := b.Pace.Handoff, subject.Contended()
+	var p50, longest, ping, vs = rounds{}, rounds{}, rounds{}, rounds{}
+	for n := range pace.N {
+		for _, s := range b.round("handoff", n, pace.N, names) {
+			window := pace.Window
+			if s != subject.Ours && pace.Peers > 0 {
+				window = pace.Peers
+			}
+			passes, pings, err := b.passToAndFro(ctx, s, window)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s, err)
+			}
+			pass, rtt := stats.Quantile(passes, 0.5), stats.Quantile(pings, 0.5)
+			p50.add(s, micros(pass))
+			longest.add(s, micros(stats.Quantile(passes, 1)))
+			ping.add(s, micros(rtt))
+			vs.add(s, float64(pass)/float64(rtt))
+		}
+	}
+	return &Outcome{
+		Title:  "two processes, one key: from release in one to the grant in the other",
+		Rounds: pace.N,
+		Rows: rows(names,
+			column{"p50_us", "p50 µs", p50},
+			column{"max_us", "longest µs", longest},
+			column{"ping_us", "PING µs", ping},
+			column{"vs_rtt", "p50 / PING", vs},
+		),
+		Ratios: []Ratio{{"handoff_vs_rtt", "PING", stats.SpreadOf(vs[subject.Ours])}},
+	}, nil
+}
+
+// passToAndFro lets two processes pass a lock to and fro for the time of the window, and returns how long each pass took, and
+// each PING before it.
+func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Duration) (passes, pings []time.Duration, err error) {
+	members, err := crew.StartAll(ctx, 2, relayRole)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, crew.CloseAll(members)) }()
+	key := b.key("handoff")
+	for _, m := range members {
+		if err := errors.Join(m.Send(relayTask{name, b.Addr, key}), m.Receive(&ready{})); err != nil {
+			return nil, nil, err
+		}
+	}
+	holder, waiter := members[0], members[1]
+	if _, err := tell(holder, doAcquire, calls); err != nil {
+		return nil, nil, err
+	}
+	if _, err := hear(holder, holds); err != nil {
+		return nil, nil, err
+	}
+	for end := time.Now().Add(window); time.Now().Before(end) || len(passes) == 0; {
+		took, rtt, err := pass(ctx, name, holder, waiter)
+		if err != nil && !errors.Is(err, crew.ErrLate) {
+			return nil, nil, err
+		}
+		passes, pings = append(passes, took), append(pings, rtt)
+		if err != nil {
+			break
+		}
+		holder, waiter = waiter, holder
+	}
+	return passes, pings, nil
+}
+
+// pass hands the lock from holder to waiter. With crew.ErrLate, the times are valid, and the waiter has ended.
+func pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, rtt time.Duration, err error) {
+	if _, err := tell(waiter, doAcquire, calls); err != nil {
+		return 0, 0, err
+	}
+	rest := settleMin + rand.N(settleMax-settleMin) + rand.N(subject.Pause(name)+1)
+	sleep(ctx, rest/2)
+	ping, err := tell(holder, doPing, pinged)
+	if err != nil {
+		return 0, 0, err
+	}
+	sleep(ctx, rest/2)
+	from, err := tell(holder, doRelease, released)
+	if err != nil {
+		return 0, 0, err
+	}
+	to, err := hear(waiter, holds)
+	if errors.Is(err, crew.ErrLate) {
+		return lost, ping.Took, err
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if to.At < from.At {
+		return 0, 0, errors.New("the waiter held the lock before its holder had begun to release it")
+	}
+	return to.At.Sub(from.At), ping.Took, nil
+}
+
+// tell has a process do something and waits for its answer.
+func tell(m *crew.Member, what, answer string) (relayEvent, error) {
+	if err := m.Send(what); err != nil {
+		return relayEvent{}, err
+	}
+	return hear(m, answer)
+}
+
+func hear(m *crew.Member, answer string) (e relayEvent, err error) {
+	if err := m.ReceiveWithin(lost, &e); err != nil {
+		return e, err
+	}
+	if e.What != answer {
+		return e, fmt.Errorf("instead of %q: %s", answer, e.What)
+	}
+	return e, nil
+}

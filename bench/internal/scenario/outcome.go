@@ -1,0 +1,99 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/stats"
+)
+
+// Outcome is what a scenario has measured.
+type Outcome struct {
+	Name   string
+	Title  string // what was done
+	Rounds int
+	Rows   []Row
+	Ratios []Ratio
+	// Waits are how long the acquisitions of each subject waited, all rounds together; only in the scenario cross.
+	Waits map[string][]time.Duration
+	// Fair is how long a waiter would wait if all took turns and the lock cost nothing; only in the scenario cross.
+	Fair time.Duration
+}
+
+// Row is what a scenario has measured of one subject.
+type Row struct {
+	Subject string
+	Cells   []Cell
+}
+
+// Cell is one figure of one subject.
+type Cell struct {
+	Key     string // as "p50_us"
+	Heading string // as "p50 µs"
+	stats.Spread
+}
+
+// Ratio compares this library with something: by its key, as "serial_vs_raw".
+type Ratio struct {
+	Key     string
+	Against string // what it was compared with
+	stats.Spread
+}
+
+// Cell returns the figure of a subject with that key.
+func (o *Outcome) Cell(subject, key string) (Cell, bool) {
+	for _, r := range o.Rows {
+		if r.Subject != subject {
+			continue
+		}
+		for _, c := range r.Cells {
+			if c.Key == key {
+				return c, true
+			}
+		}
+	}
+	return Cell{}, false
+}
+
+// rounds collects one figure of several subjects: a value for each subject and round.
+type rounds map[string][]float64
+
+func (r rounds) add(subject string, value float64) { r[subject] = append(r[subject], value) }
+
+// best returns the subject with the highest median, of those that are given.
+func (r rounds) best(subjects []string) (best string) {
+	for _, s := range subjects {
+		if best == "" || stats.Median(r[s]) > stats.Median(r[best]) {
+			best = s
+		}
+	}
+	return best
+}
+
+// column is a figure with its names, for all subjects.
+type column struct {
+	key, heading string
+	values       rounds
+}
+
+// rows puts columns side by side, one row per subject, and leaves out what was not measured.
+func rows(subjects []string, columns ...column) (rows []Row) {
+	for _, s := range subjects {
+		row := Row{Subject: s}
+		for _, c := range columns {
+			if values := c.values[s]; len(values) > 0 {
+				row.Cells = append(row.Cells, Cell{c.key, c.heading, stats.SpreadOf(values)})
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// ratio compares two rows of values, round by round.
+func ratio(key, against string, above, below []float64) Ratio {
+	return Ratio{key, against, stats.SpreadOf(stats.Ratios(above, below))}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,36 @@
+package scenario
+
+import "time"
+
+// Pace says how often and how long each scenario measures.
+type Pace struct {
+	Serial, Parallel, Local, Cross, Handoff, Idle Rounds
+}
+
+// Rounds are the rounds of one scenario. What the times mean is said there.
+type Rounds struct {
+	N      int
+	Window time.Duration // how long this library is measured in a round
+	Peers  time.Duration // how long each of the others is, where that differs
+	Settle time.Duration // how long before that, in which nothing counts
+}
+
+// Quick is the pace for a look: less than 90 seconds for all.
+var Quick = Pace{
+	Serial:   Rounds{N: 8, Window: 900 * time.Millisecond},
+	Parallel: Rounds{N: 6, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
+	Local:    Rounds{N: 4, Window: 400 * time.Millisecond, Settle: 100 * time.Millisecond},
+	Cross:    Rounds{N: 3, Window: time.Second, Settle: 250 * time.Millisecond},
+	Handoff:  Rounds{N: 3, Window: 1200 * time.Millisecond, Peers: 600 * time.Millisecond},
+	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: time.Second, Settle: 2 * time.Second},
+}
+
+// Full is the pace for figures that are kept: about five minutes.
+var Full = Pace{
+	Serial:   Rounds{N: 15, Window: 2 * time.Second},
+	Parallel: Rounds{N: 12, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
+	Local:    Rounds{N: 9, Window: 600 * time.Millisecond, Settle: 100 * time.Millisecond},
+	Cross:    Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},
+	Handoff:  Rounds{N: 7, Window: 2 * time.Second, Peers: time.Second},
+	Idle:     Rounds{N: 3, Window: 10 * time.Second, Peers: 2 * time.Second, Settle: 2 * time.Second},
+}

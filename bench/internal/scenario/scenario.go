@@ -1,0 +1,128 @@
+// Package scenario measures the subjects in six situations. In each of them the subjects take turns in rounds, in another
+// order every time, so that they all meet the same machine; a ratio compares figures of the same round, and its median over the
+// rounds is the result.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+// ttl is that of all locks: none runs out while it is measured.
+const ttl = 30 * time.Second
+
+// Bench is where and how long the scenarios are run.
+type Bench struct {
+	Addr string // of the redis-server
+	Pace Pace
+	// Progress is told what is going on.
+	Progress func(text string)
+
+	keys int
+}
+
+type scenario struct {
+	name string
+	run  func(*Bench, context.Context) (*Outcome, error)
+}
+
+var all = []scenario{
+	{"serial", (*Bench).serial},
+	{"parallel", (*Bench).parallel},
+	{"local", (*Bench).local},
+	{"cross", (*Bench).cross},
+	{"handoff", (*Bench).handoff},
+	{"idle", (*Bench).idle},
+}
+
+// Names returns the names of the scenarios, in their order.
+func Names() (names []string) {
+	for _, s := range all {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Select reads a list of names with commas between. An empty list means all of them.
+func Select(list string) ([]string, error) {
+	if list == "" {
+		return Names(), nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("no scenario is called %q, there are: %s", name, strings.Join(Names(), ", "))
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Roles returns what other processes do for the scenarios, for crew.Serve.
+func Roles() map[string]crew.Role {
+	return map[string]crew.Role{crowdRole: crowd, relayRole: relay}
+}
+
+// Run runs a scenario.
+func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
+	i := slices.Index(Names(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("no scenario is called %q", name)
+	}
+	outcome, err := all[i].run(b, ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause // what failed then, failed because of that
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	outcome.Name = name
+	return outcome, nil
+}
+
+// key returns a key that was not used before: what a subject has left locked when it was stopped does not stand in the way
+// of the next.
+func (b *Bench) key(prefix string) string {
+	b.keys++
+	return fmt.Sprintf("%s-%d", prefix, b.keys)
+}
+
+// round announces a round and returns the subjects in its order.
+func (b *Bench) round(scenario string, n, of int, subjects []string) []string {
+	b.Progress(fmt.Sprintf("%-8s round %d of %d", scenario, n+1, of))
+	return rotated(subjects, n)
+}
+
+// rotated returns the list with its first n elements at its end.
+func rotated(list []string, n int) []string {
+	n %= len(list)
+	return slices.Concat(list[n:], list[:n])
+}
+
+// open opens subjects, to be used in turns, and returns what closes them.
+func (b *Bench) open(names []string) (lockers map[string]subject.Locker, closeAll func(), err error) {
+	lockers = map[string]subject.Locker{}
+	closeAll = func() {
+		for _, l := range lockers {
+			_ = l.Close() // every figure is known by now
+		}
+	}
+	for _, name := range names {
+		l, err := subject.Open(name, subject.Setup{Addr: b.Addr, TTL: ttl})
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		lockers[name] = l
+	}
+	return lockers, closeAll, nil
+}

@@ -1,0 +1,119 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/server"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+func TestMain(m *testing.M) {
+	crew.Serve(Roles())
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, every process would sleep for a second at its end
+	watch.VerifyTestMain(m)
+}
+
+// hurried is a pace that says nothing about anybody's speed.
+var hurried = Pace{
+	Serial:   Rounds{N: 2, Window: 10 * time.Millisecond},
+	Parallel: Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
+	Local:    Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
+	Cross:    Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
+	Handoff:  Rounds{N: 1, Window: 100 * time.Millisecond},
+	Idle:     Rounds{N: 1, Window: 300 * time.Millisecond, Settle: 200 * time.Millisecond},
+}
+
+func newBench(t *testing.T) *Bench {
+	t.Helper()
+	s, err := server.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return &Bench{Addr: s.Addr, Pace: hurried, Progress: func(text string) { t.Log(text) }}
+}
+
+// TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
+func TestRun_measuresEverySubject(t *testing.T) {
+	b := newBench(t)
+	ratios := map[string][]string{
+		"serial":   {"serial_vs_raw", "serial_vs_redislock"},
+		"parallel": {"parallel_vs_best_peer"},
+		"local":    {"local_vs_best_peer"},
+		"cross": {"cross_vs_ideal", "cross_p99_wait_vs_fair", "cross_max_wait_vs_fair", "cross_calls_per_acquisition",
+			"cross_min_max_share"},
+		"handoff": {"handoff_vs_rtt"},
+		"idle":    {"idle_calls_per_waiter_per_s"},
+	}
+	for _, name := range Names() {
+		outcome, err := b.Run(t.Context(), name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, s := range subject.Contended() {
+			if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
+				t.Errorf("%s: nothing was measured of %s", name, s)
+			}
+		}
+		var keys []string
+		for _, r := range outcome.Ratios {
+			keys = append(keys, r.Key)
+			if !(r.Median >= 0) || r.Min > r.Median || r.Median > r.Max {
+				t.Errorf("%s is %v", r.Key, r.Spread)
+			}
+		}
+		if !slices.Equal(keys, ratios[name]) {
+			t.Errorf("%s: ratios %q, want %q", name, keys, ratios[name])
+		}
+	}
+}
+
+func TestRun_endsWithItsContext(t *testing.T) {
+	b := newBench(t)
+	why := errors.New("interrupted")
+	for _, name := range Names() {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
+		b.Pace.Serial.Window = time.Minute
+		if _, err := b.Run(ctx, name); err != nil && !errors.Is(err, why) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel(nil)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []string
+	}{
+		{"", Names()},
+		{"serial", []string{"serial"}},
+		{"idle, cross,idle", []string{"idle", "cross"}},
+	} {
+		if got, err := Select(c.list); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
+		}
+	}
+	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle`
+	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestRotated_changesWhoIsFirst(t *testing.T) {
+	list := []string{"a", "b", "c"}
+	for n, want := range [][]string{{"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"a", "b", "c"}} {
+		if got := rotated(list, n); !slices.Equal(got, want) {
+			t.Errorf("rotated by %d: %q, want %q", n, got, want)
+		}
+	}
+}

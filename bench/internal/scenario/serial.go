@@ -1,0 +1,76 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/stats"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+// block is how many locks a subject takes before it is another's turn: a machine's speed changes within seconds, and
+// subjects that are compared have to meet the same of it.
+const block = 50
+
+// serial measures how long a goroutine takes for one acquisition and release of a free key, when nobody else wants
+// anything. In a round all subjects share the window.
+func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
+	pace, names := b.Pace.Serial, subject.Free()
+	lockers, closeAll, err := b.open(names)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	times := make([]time.Duration, 0, block)
+	for _, name := range names { // warm-up: connections, scripts, caches
+		for range 4 {
+			if _, err := pairs(ctx, lockers[name], "warm-up", times); err != nil {
+				return nil, err
+			}
+		}
+	}
+
+	p50 := rounds{}
+	for n := range pace.N {
+		order := b.round("serial", n, pace.N, names)
+		taken := map[string][]time.Duration{}
+		for sweep, end := 0, time.Now().Add(pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
+			for _, name := range rotated(order, sweep) {
+				times, err := pairs(ctx, lockers[name], "serial-"+name, times)
+				if err != nil {
+					return nil, err
+				}
+				taken[name] = append(taken[name], times...)
+			}
+		}
+		for _, name := range names {
+			p50.add(name, micros(stats.Quantile(taken[name], 0.5)))
+		}
+	}
+	return &Outcome{
+		Title:  "one goroutine, a free key: acquire and release",
+		Rounds: pace.N,
+		Rows:   rows(names, column{"p50_us", "p50 µs", p50}),
+		Ratios: []Ratio{
+			ratio("serial_vs_raw", subject.Raw, p50[subject.Ours], p50[subject.Raw]),
+			ratio("serial_vs_redislock", subject.Bsm, p50[subject.Ours], p50[subject.Bsm]),
+		},
+	}, nil
+}
+
+// pairs acquires and releases a block of times and returns how long each took, in the memory of times.
+func pairs(ctx context.Context, l subject.Locker, key string, times []time.Duration) ([]time.Duration, error) {
+	times = times[:0]
+	for range block {
+		began := time.Now()
+		held, err := l.Acquire(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if err := held.Release(ctx); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+	}
+	return times, nil
+}

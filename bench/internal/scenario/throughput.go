@@ -1,0 +1,139 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/subject"
+)
+
+const (
+	parallelGoroutines = 64
+	localGoroutines    = 32
+)
+
+// parallel measures what many goroutines get done that do not stand in each other's way: each has a key of its own.
+func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
+	names := subject.Free()
+	rates, err := b.throughput(ctx, "parallel", b.Pace.Parallel, names, parallelGoroutines, false)
+	if err != nil {
+		return nil, err
+	}
+	best := rates.best(subject.Peers(names))
+	return &Outcome{
+		Title:  "64 goroutines, each with its own key",
+		Rounds: b.Pace.Parallel.N,
+		Rows:   rows(names, column{"per_s", "acquisitions/s", rates}),
+		Ratios: []Ratio{ratio("parallel_vs_best_peer", best, rates[subject.Ours], rates[best])},
+	}, nil
+}
+
+// local measures how often a lock changes hands within one process: many goroutines want the same key, and whoever has it
+// gives it back at once.
+func (b *Bench) local(ctx context.Context) (*Outcome, error) {
+	names := subject.Contended()
+	rates, err := b.throughput(ctx, "local", b.Pace.Local, names, localGoroutines, true)
+	if err != nil {
+		return nil, err
+	}
+	best := rates.best(subject.Peers(names))
+	return &Outcome{
+		Title:  "one process, 32 goroutines, one key, released at once",
+		Rounds: b.Pace.Local.N,
+		Rows:   rows(names, column{"per_s", "acquisitions/s", rates}),
+		Ratios: []Ratio{ratio("local_vs_best_peer", best, rates[subject.Ours], rates[best])},
+	}, nil
+}
+
+// throughput returns the acquisitions per second of every subject in every round.
+func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names []string, goroutines int, shared bool) (rounds, error) {
+	lockers, closeAll, err := b.open(names)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	rates := rounds{}
+	for n := range pace.N {
+		for _, s := range b.round(name, n, pace.N, names) {
+			keys := make([]string, goroutines)
+			key := b.key(name)
+			for i := range keys {
+				keys[i] = key
+				if !shared {
+					keys[i] += "-" + strconv.Itoa(i)
+				}
+			}
+			rate, err := rush(ctx, lockers[s], keys, pace.Settle, pace.Window)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s, err)
+			}
+			rates.add(s, rate)
+		}
+	}
+	return rates, nil
+}
+
+// tally is what one goroutine has counted. It has a cache line of its own: hundreds of thousands of acquisitions per
+// second are not to wait for each other's counters.
+type tally struct {
+	n atomic.Int64
+	_ [120]byte
+}
+
+// rush lets a goroutine per key acquire and release it for as long as the two times say, and returns the acquisitions per
+// second of the second. It reads no clock per acquisition: what it reads, at both ends, are the counters.
+func rush(ctx context.Context, l subject.Locker, keys []string, settle, window time.Duration) (perSecond float64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	uncancelled := context.WithoutCancel(ctx)
+	var all sync.WaitGroup
+	tallies := make([]tally, len(keys))
+	for i, key := range keys {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				held, err := l.Acquire(ctx, key)
+				if err == nil {
+					tallies[i].n.Add(1)
+					err = held.Release(uncancelled)
+				}
+				if err != nil {
+					cancel(err) // of no effect after the end
+				}
+			}
+		})
+	}
+	count := func() (sum int64) {
+		for i := range tallies {
+			sum += tallies[i].n.Load()
+		}
+		return sum
+	}
+	sleep(ctx, settle)
+	before, began := count(), time.Now()
+	sleep(ctx, window)
+	after, took := count(), time.Since(began)
+	cancel(errOver)
+	all.Wait()
+	if cause := context.Cause(ctx); cause != errOver {
+		return 0, cause
+	}
+	return float64(after-before) / took.Seconds(), nil
+}
+
+// errOver ends what is measured.
+var errOver = errors.New("the time is over")
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

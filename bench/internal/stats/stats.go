@@ -1,0 +1,59 @@
+// Package stats makes few numbers of many.
+package stats
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Spread is what the rounds of one measurement came to. The median of the rounds is the result; the range says how far to
+// trust it.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// SpreadOf returns the spread of the values, one per round. Of no values it is not a number.
+func SpreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	return Spread{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
+}
+
+// Median returns the middle value, or the mean of the two in the middle. Of no values it is not a number.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return math.NaN()
+	case n%2 == 1:
+		return sorted[n/2]
+	default:
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+}
+
+// Quantile returns the smallest of the times that at least the fraction q of them do not exceed (nearest rank). Of no times
+// it is 0.
+func Quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	rank := int(math.Ceil(q * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// Ratios divides the values of each round: only what was measured at the same time may be compared on a machine whose speed
+// wanders.
+func Ratios(above, below []float64) []float64 {
+	ratios := make([]float64, min(len(above), len(below)))
+	for i := range ratios {
+		ratios[i] = above[i] / below[i]
+	}
+	return ratios
+}

@@ -1,0 +1,116 @@
+// Package subject holds what is compared: this library, its peers, and the barest lock there is, each behind the same two
+// methods and set up as its own documentation advises.
+//
+// All of them that use go-redis get a client with the same options: its defaults, and ContextTimeoutEnabled.
+package subject
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/bench/internal/wire"
+)
+
+// The names of the subjects.
+const (
+	Ours        = "belugalock"
+	Bsm         = "bsm/redislock"
+	BsmEager    = "bsm/redislock, 1 ms"
+	Redsync     = "redsync"
+	Rueidislock = "rueidislock"
+	Raw         = "raw commands"
+	Ideal       = "no lock"
+)
+
+// Locker is a subject at work.
+type Locker interface {
+	// Acquire waits for the lock until ctx ends. The ctx has no deadline, and in-flight commands outlive it.
+	Acquire(ctx context.Context, key string) (Held, error)
+	// Close ends what belongs to the Locker, its client included.
+	Close() error
+}
+
+// Held is a lock that is held. Many libraries' types have this method, so no measurement pays for a wrapper.
+type Held interface {
+	Release(ctx context.Context) error
+}
+
+// Setup says how to open a subject.
+type Setup struct {
+	Addr string
+	TTL  time.Duration
+	// Commands counts what the subject's connections send. Nil: nothing is put between it and its connections.
+	Commands *wire.Counter
+}
+
+var openers = map[string]func(Setup) (Locker, error){
+	Ours:        openOurs,
+	Bsm:         func(s Setup) (Locker, error) { return openBsm(s, bsmRetry) },
+	BsmEager:    func(s Setup) (Locker, error) { return openBsm(s, bsmEagerRetry) },
+	Redsync:     openRedsync,
+	Rueidislock: openRueidislock,
+	Raw:         openRaw,
+	Ideal:       func(Setup) (Locker, error) { return noLock{}, nil },
+}
+
+// Open opens the subject of that name.
+func Open(name string, s Setup) (Locker, error) {
+	open, ok := openers[name]
+	if !ok {
+		return nil, fmt.Errorf("no subject is called %q", name)
+	}
+	l, err := open(s)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// Free returns the subjects for a lock that is free: one that never waits does not care how often it would retry.
+func Free() []string { return []string{Ours, Bsm, Redsync, Rueidislock, Raw} }
+
+// Contended returns the subjects that can wait for a lock.
+func Contended() []string { return []string{Ours, Bsm, BsmEager, Redsync, Rueidislock} }
+
+// Peers returns those of the names that are other locking libraries.
+func Peers(names []string) (peers []string) {
+	for _, n := range names {
+		if n != Ours && n != Raw && n != Ideal {
+			peers = append(peers, n)
+		}
+	}
+	return peers
+}
+
+// Pause returns the subject's longest fixed pause between two tries, 0 if it has none. Whoever looks at a waiter of this
+// subject at one moment should choose the moment at random over that long, or it meets always the same part of the pause.
+func Pause(name string) time.Duration {
+	switch name {
+	case Bsm:
+		return bsmRetry
+	case BsmEager:
+		return bsmEagerRetry
+	case Redsync:
+		return redsyncPause
+	default:
+		return 0
+	}
+}
+
+func (s Setup) client() *redis.Client {
+	options := &redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true}
+	if s.Commands != nil {
+		options.Dialer = s.Commands.Dial
+	}
+	return redis.NewClient(options)
+}
+
+// noLock is what remains of a measurement without a lock.
+type noLock struct{}
+
+func (noLock) Acquire(ctx context.Context, _ string) (Held, error) { return noLock{}, ctx.Err() }
+func (noLock) Release(context.Context) error                       { return nil }
+func (noLock) Close() error                                        { return nil }

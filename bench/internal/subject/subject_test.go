@@ -1,0 +1,116 @@
+package subject_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/server"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/bench/internal/wire"
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+
+func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
+	s, err := server.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	for _, name := range subject.Contended() {
+		a, b := open(t, name, s.Addr, nil), open(t, name, s.Addr, nil)
+		held, err := a.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		granted := make(chan error, 1)
+		go func() {
+			held, err := b.Acquire(t.Context(), name)
+			if err == nil {
+				err = held.Release(t.Context())
+			}
+			granted <- err
+		}()
+		select {
+		case err := <-granted:
+			t.Errorf("%s: the waiter did not wait: %v", name, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if err := errors.Join(held.Release(t.Context()), <-granted); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLocker_waitEndsWithItsContext(t *testing.T) {
+	s, err := server.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	for _, name := range subject.Contended() {
+		l := open(t, name, s.Addr, nil)
+		held, err := l.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		if _, err := l.Acquire(ctx, name); err == nil {
+			t.Errorf("%s: got a lock that was held", name)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSetup_commandsOfEverySubjectAreCounted takes and gives back a free lock: no subject needs less than two commands, and
+// none of them more than four, even when its scripts are not loaded yet.
+func TestSetup_commandsOfEverySubjectAreCounted(t *testing.T) {
+	s, err := server.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	for _, name := range slices.Concat(subject.Free(), []string{subject.BsmEager}) {
+		var commands wire.Counter
+		l := open(t, name, s.Addr, &commands)
+		for range 10 {
+			held, err := l.Acquire(t.Context(), name)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := held.Release(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n := commands.Commands(); n < 20 || n > 40 {
+			t.Errorf("%s: %d commands for 10 locks, want 20 to 40", name, n)
+		}
+	}
+}
+
+func TestOpen_unknownName(t *testing.T) {
+	if _, err := subject.Open("zookeeper", subject.Setup{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func open(t *testing.T, name, addr string, commands *wire.Counter) subject.Locker {
+	t.Helper()
+	l, err := subject.Open(name, subject.Setup{Addr: addr, TTL: 30 * time.Second, Commands: commands})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	return l
+}

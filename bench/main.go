@@ -1,0 +1,134 @@
+// Command bench measures this library and its peers side by side, on one redis-server that it starts itself. usage.txt, which
+// -h prints, says more; package scenario says what is measured and how, package subject what is compared.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/chart"
+	"github.com/belugalock/belugalock/bench/internal/crew"
+	"github.com/belugalock/belugalock/bench/internal/report"
+	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/bench/internal/server"
+)
+
+//go:embed usage.txt
+var usage string
+
+// config is what the flags say.
+type config struct {
+	only        []string
+	quick       bool
+	json, check bool
+	out         string
+}
+
+// errMissed: -check was given, and a bar is missed. The tables say which.
+var errMissed = errors.New("bars are missed")
+
+func main() {
+	crew.Serve(scenario.Roles())
+
+	cfg, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(usage)
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\nFor help: go run . -h\n", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	err = run(ctx, cfg, os.Stdout, os.Stderr)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (cfg config, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	only := flags.String("only", "", "")
+	flags.BoolVar(&cfg.quick, "quick", false, "")
+	flags.BoolVar(&cfg.json, "json", false, "")
+	flags.BoolVar(&cfg.check, "check", false, "")
+	flags.StringVar(&cfg.out, "out", "", "")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	if flags.NArg() > 0 {
+		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	}
+	cfg.only, err = scenario.Select(*only)
+	return cfg, err
+}
+
+// run measures, and writes the results to out and what it is doing to progress.
+func run(ctx context.Context, cfg config, out, progress io.Writer) error {
+	if cfg.out != "" { // a run is too long to find out at its end
+		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
+			return fmt.Errorf("directory for the results: %w", err)
+		}
+	}
+	s, err := server.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+
+	began := time.Now()
+	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Version, CPUs: runtime.NumCPU(), Pace: "full"}
+	bench := &scenario.Bench{Addr: s.Addr, Pace: scenario.Full, Progress: func(text string) {
+		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
+	}}
+	if cfg.quick {
+		r.Pace, bench.Pace = "quick", scenario.Quick
+	}
+	for _, name := range cfg.only {
+		outcome, err := bench.Run(ctx, name)
+		if err != nil {
+			return err
+		}
+		r.Outcomes = append(r.Outcomes, outcome)
+	}
+	r.Took = time.Since(began)
+	if err := write(r, cfg, out); err != nil {
+		return err
+	}
+	if cfg.check && len(r.Missed()) > 0 {
+		return errMissed
+	}
+	return nil
+}
+
+func write(r *report.Report, cfg config, out io.Writer) error {
+	if cfg.out != "" {
+		file, err := os.Create(filepath.Join(cfg.out, "results.json"))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.WriteJSON(file), file.Close(), chart.Write(cfg.out, r.Outcomes)); err != nil {
+			return err
+		}
+	}
+	if cfg.json {
+		return r.WriteJSON(out)
+	}
+	return r.WriteTables(out)
+}
