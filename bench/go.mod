@@ -5,6 +5,7 @@ go 1.25.0
 replace github.com/belugalock/belugalock => ../
 
 require (
+	codeberg.org/go-fonts/dejavu v0.4.0
 	github.com/belugalock/belugalock v0.0.0-00010101000000-000000000000
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.17.0
@@ -12,6 +13,7 @@ require (
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redis/rueidis v1.0.79
 	go.uber.org/goleak v1.3.0
+	golang.org/x/image v0.30.0
 	golang.org/x/sys v0.47.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -27,6 +29,5 @@ require (
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	golang.org/x/image v0.30.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )

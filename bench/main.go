@@ -29,7 +29,8 @@ var usage string
 // config is what the flags say.
 type config struct {
 	only        []string
-	quick       bool
+	pace        scenario.Pace
+	paceName    string
 	json, check bool
 	out         string
 }
@@ -65,7 +66,7 @@ func parse(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	only := flags.String("only", "", "")
-	flags.BoolVar(&cfg.quick, "quick", false, "")
+	quick := flags.Bool("quick", false, "")
 	flags.BoolVar(&cfg.json, "json", false, "")
 	flags.BoolVar(&cfg.check, "check", false, "")
 	flags.StringVar(&cfg.out, "out", "", "")
@@ -74,6 +75,10 @@ func parse(args []string) (cfg config, err error) {
 	}
 	if flags.NArg() > 0 {
 		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	}
+	cfg.pace, cfg.paceName = scenario.Full, "full"
+	if *quick {
+		cfg.pace, cfg.paceName = scenario.Quick, "quick"
 	}
 	cfg.only, err = scenario.Select(*only)
 	return cfg, err
@@ -93,28 +98,28 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	defer s.Stop()
 
 	began := time.Now()
-	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Version, CPUs: runtime.NumCPU(), Pace: "full"}
-	bench := &scenario.Bench{Addr: s.Addr, Pace: scenario.Full, Progress: func(text string) {
+	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Version, CPUs: runtime.NumCPU(), Pace: cfg.paceName}
+	bench := &scenario.Bench{Addr: s.Addr, Pace: cfg.pace, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
-	if cfg.quick {
-		r.Pace, bench.Pace = "quick", scenario.Quick
-	}
+	var failed []error // one scenario that cannot be run does not cost the others
 	for _, name := range cfg.only {
 		outcome, err := bench.Run(ctx, name)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
-			return err
+			failed = append(failed, err)
+			continue
 		}
 		r.Outcomes = append(r.Outcomes, outcome)
 	}
 	r.Took = time.Since(began)
-	if err := write(r, cfg, out); err != nil {
-		return err
-	}
+	failed = append(failed, write(r, cfg, out))
 	if cfg.check && len(r.Missed()) > 0 {
-		return errMissed
+		failed = append(failed, errMissed)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 func write(r *report.Report, cfg config, out io.Writer) error {

@@ -1,4 +1,4 @@
-// Package chart draws what was measured as SVG files that need no fonts of their own.
+// Package chart draws what was measured as SVG files.
 package chart
 
 import (
@@ -7,10 +7,15 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
+	"codeberg.org/go-fonts/dejavu/dejavusans"
+	"golang.org/x/image/font/opentype"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/belugalock/belugalock/bench/internal/scenario"
@@ -70,36 +75,58 @@ var (
 	faint = color.RGBA{225, 225, 225, 255}
 )
 
-// newPlot returns an empty chart with a title, and letters that can be read at half the size.
-func newPlot(title string) *plot.Plot {
+// fallback names what else a viewer may draw the letters with. The layout is computed with DejaVu Sans because it is wider than most:
+// where it is missing, the letters of another font still fit.
+const (
+	family   = "font-family:DejaVu Sans"
+	fallback = ",Verdana,Arial,Helvetica,sans-serif"
+)
+
+var typeface = sync.OnceValues(func() (font.Typeface, error) {
+	const name = "DejaVu"
+	face, err := opentype.Parse(dejavusans.TTF)
+	if err != nil {
+		return name, err
+	}
+	font.DefaultCache.Add([]font.Face{{Font: font.Font{Typeface: name, Variant: "Sans"}, Face: face}})
+	return name, nil
+})
+
+// newPlot returns an empty chart with a title.
+func newPlot(title string) (*plot.Plot, error) {
+	face, err := typeface()
+	if err != nil {
+		return nil, err
+	}
 	p := plot.New()
-	sans := func(size vg.Length) font.Font { return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size} }
-	p.Title.Text = title
+	sans := func(size vg.Length) font.Font { return font.Font{Typeface: face, Variant: "Sans", Size: size} }
+	p.Title.Text = strings.ToUpper(title[:1]) + title[1:]
 	p.Title.Padding = vg.Points(14)
-	p.Title.TextStyle.Font = sans(15)
-	p.Legend.TextStyle.Font = sans(12)
+	p.Title.TextStyle.Font = sans(14)
+	p.Legend.TextStyle.Font = sans(11)
+	p.Legend.Padding = vg.Points(5)
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = sans(12)
+		axis.Label.TextStyle.Font = sans(11)
 		axis.Label.Padding = vg.Points(8)
-		axis.Tick.Label.Font = sans(12)
+		axis.Tick.Label.Font = sans(11)
 		axis.LineStyle.Color = grey
 		axis.Tick.LineStyle.Color = grey
 	}
-	return p
+	return p, nil
 }
 
-// family is how the SVG names the font that the layout was computed with. Where it is missing, others of the same widths
-// will do.
-const family = "font-family:Liberation Sans"
+const margin = 16 // around each chart, in points
 
-// svg renders a chart with a margin around it.
-func svg(p *plot.Plot, width, height vg.Length) ([]byte, error) {
+// svg lets paint fill a white canvas, but for a margin, and returns it.
+func svg(width, height vg.Length, paint func(draw.Canvas)) ([]byte, error) {
 	c := vgsvg.New(width, height)
-	canvas := margin(c, vg.Points(16))
-	p.Draw(canvas)
+	canvas := draw.New(c)
+	canvas.SetColor(color.White)
+	canvas.Fill(canvas.Rectangle.Path())
+	paint(draw.Crop(canvas, margin, -margin, margin, -margin))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	return bytes.ReplaceAll(b.Bytes(), []byte(family), []byte(family+",Arial,Helvetica,sans-serif")), nil
+	return bytes.ReplaceAll(b.Bytes(), []byte(family), []byte(family+fallback)), nil
 }

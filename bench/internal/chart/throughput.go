@@ -15,12 +15,15 @@ import (
 // throughput draws the acquisitions per second of every subject as bars: their length is the median, a line over the end
 // is the range of the rounds.
 func throughput(o *scenario.Outcome) ([]byte, error) {
-	p := newPlot(o.Title)
+	p, err := newPlot(o.Title)
+	if err != nil {
+		return nil, err
+	}
 	p.X.Label.Text = "acquisitions per second"
 	p.X.Min = 0
-	p.Y.Padding = vg.Points(4)
+	p.Y.Padding = 0
 	p.Y.LineStyle.Width = 0
-	p.Y.Tick.Length = 0
+	p.Y.Tick.LineStyle.Width, p.Y.Tick.Length = 0, vg.Points(6) // a gap
 
 	n := len(o.Rows)
 	names := make([]plot.Tick, n)
@@ -45,7 +48,6 @@ func throughput(o *scenario.Outcome) ([]byte, error) {
 		values = append(values, thousands(cell.Median))
 		longest = math.Max(longest, cell.Max)
 	}
-	p.NominalY()
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Min, p.Y.Max = -0.6, float64(n)-0.4
 	p.X.Max = longest * 1.15 // room for the last figure
@@ -60,13 +62,13 @@ func throughput(o *scenario.Outcome) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels.Offset.X = vg.Points(8)
+	labels.Offset = vg.Point{X: vg.Points(8), Y: vg.Points(1.5)}
 	for i := range labels.TextStyle {
 		labels.TextStyle[i].Font = p.X.Tick.Label.Font
 		labels.TextStyle[i].YAlign = text.YCenter
 	}
 	p.Add(bars, labels)
-	return svg(p, vg.Points(680), vg.Points(110+38*float64(n)))
+	return svg(vg.Points(680), vg.Points(110+38*float64(n)), p.Draw)
 }
 
 // extents are bars with their ranges.

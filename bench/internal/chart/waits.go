@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -19,22 +18,25 @@ const (
 	// shortest is the left end of the axis: what waits less does not wait.
 	shortest = 100 * time.Microsecond
 	// points are enough for a curve to look as if it had all.
-	points = 1000
+	points = 300
 )
 
 // waits draws, for every subject, which share of its acquisitions has waited how long at most. A fair lock has a curve
 // that rises at once where everybody waits for their turn; one that lets some starve begins left of it, and ends far right.
 func waits(o *scenario.Outcome) ([]byte, error) {
-	p := newPlot("Waits: " + o.Title)
-	p.X.Label.Text = "wait, ms"
+	p, err := newPlot("Waits: " + o.Title)
+	if err != nil {
+		return nil, err
+	}
+	p.X.Label.Text = "waited at most, ms"
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = decades{}
-	p.Y.Label.Text = "share of acquisitions that waited at most so long, %"
+	p.Y.Label.Text = "share of acquisitions, %"
 	p.Y.Min, p.Y.Max = 0, 100
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 25, Label: "25"}, {Value: 50, Label: "50"}, {Value: 75, Label: "75"}, {Value: 100, Label: "100"}}
 	p.X.Padding, p.Y.Padding = 0, 0
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = vg.Points(12), vg.Points(-8)
-	p.Legend.Padding = vg.Points(4)
+	legend := p.Legend // beside the plot, not in it, where the curves are
+	legend.Top, legend.Left = true, true
 
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
@@ -48,15 +50,22 @@ func waits(o *scenario.Outcome) ([]byte, error) {
 			}
 			line.Color, line.Width = colours[row.Subject], vg.Points(2)
 			p.Add(line)
-			p.Legend.Add(row.Subject, line)
+			legend.Add(row.Subject, line)
 			longest = max(longest, sorted[len(sorted)-1])
 		}
 	}
-	p.X.Min, p.X.Max = ms(shortest), math.Pow10(int(math.Ceil(math.Log10(ms(longest)))))
-	if err := fair(p, o.Fair); err != nil {
+	p.X.Min, p.X.Max = ms(shortest), roundUp(ms(longest))
+	line, err := fair(o.Fair)
+	if err != nil {
 		return nil, err
 	}
-	return svg(p, vg.Points(720), vg.Points(440))
+	p.Add(line)
+	legend.Add("all in turn, at no cost", line)
+	const beside = 190
+	return svg(vg.Points(800), vg.Points(420), func(c draw.Canvas) {
+		p.Draw(draw.Crop(c, 0, -vg.Points(beside), 0, 0))
+		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-vg.Points(beside-16), 0, 0, -vg.Points(36)))
+	})
 }
 
 // cumulated returns the empirical distribution function of sorted waits.
@@ -72,15 +81,24 @@ func cumulated(sorted []time.Duration) plotter.XYs {
 }
 
 // fair marks what a wait would be if all took turns and the lock cost nothing.
-func fair(p *plot.Plot, wait time.Duration) error {
+func fair(wait time.Duration) (*plotter.Line, error) {
 	line, err := plotter.NewLine(plotter.XYs{{X: ms(wait), Y: 0}, {X: ms(wait), Y: 100}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	line.Color, line.Dashes, line.Width = grey, []vg.Length{vg.Points(5), vg.Points(4)}, vg.Points(1.5)
-	p.Add(line)
-	p.Legend.Add(fmt.Sprintf("all in turn, lock for free: %.0f ms", ms(wait)), line)
-	return nil
+	return line, nil
+}
+
+// roundUp returns the end of an axis that reaches to f: 1, 2 or 5 times a power of ten.
+func roundUp(f float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(f)))
+	for _, digit := range []float64{1, 2, 5} {
+		if digit*power >= f {
+			return digit * power
+		}
+	}
+	return 10 * power
 }
 
 // decades labels a logarithmic axis at its powers of ten, without exponents.
@@ -102,8 +120,3 @@ func (decades) Ticks(low, high float64) (ticks []plot.Tick) {
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// margin returns the canvas without a border of that width.
-func margin(c vg.CanvasSizer, width vg.Length) draw.Canvas {
-	return draw.Crop(draw.New(c), width, -width, width, -width)
-}

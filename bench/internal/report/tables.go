@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -31,30 +33,45 @@ func (r *Report) WriteTables(w io.Writer) error {
 	return p.err
 }
 
+// across is how many columns a table has at most, so that it fits a terminal.
+const across = 4
+
+// subjects renders the figures of all subjects, in as many tables as their columns need.
 func subjects(o *scenario.Outcome) string {
-	t := newTable()
-	var columns []scenario.Cell // of the first row that has the most: a row may lack some
+	var columns []scenario.Cell // of the row that has the most: one may lack some
 	for _, row := range o.Rows {
 		if len(row.Cells) > len(columns) {
 			columns = row.Cells
 		}
 	}
+	var tables []string
+	for some := range slices.Chunk(columns, across) {
+		tables = append(tables, columnsOf(o, some))
+	}
+	return strings.Join(tables, "\n\n")
+}
+
+func columnsOf(o *scenario.Outcome, columns []scenario.Cell) string {
+	t := newTable()
 	header := table.Row{""}
 	for _, c := range columns {
 		header = append(header, c.Heading)
 	}
 	t.AppendHeader(header)
 	for _, row := range o.Rows {
-		line := table.Row{row.Subject}
+		line, measured := table.Row{row.Subject}, false
 		for _, c := range columns {
 			cell, ok := o.Cell(row.Subject, c.Key)
 			if !ok {
 				line = append(line, "")
 				continue
 			}
+			measured = true
 			line = append(line, show(cell.Spread, o.Rounds))
 		}
-		t.AppendRow(line)
+		if measured {
+			t.AppendRow(line)
+		}
 	}
 	alignRight(t, len(columns))
 	return t.Render()
@@ -65,7 +82,7 @@ func ratios(outcomes []*scenario.Outcome) string {
 	t.AppendHeader(table.Row{"", "against", "median", "range", "bar", ""})
 	for _, o := range outcomes {
 		for _, r := range o.Ratios {
-			line := table.Row{r.Key, r.Against, figure(r.Median), figure(r.Min) + " – " + figure(r.Max), "", ""}
+			line := table.Row{r.Key, r.Against, figure(r.Median), figure(r.Min) + "–" + figure(r.Max), "", ""}
 			if bar, ok := barOf(r.Key); ok {
 				sign, verdict := "≤ ", "met"
 				if bar.AtLeast {
@@ -108,7 +125,7 @@ func show(s stats.Spread, rounds int) string {
 	if rounds == 1 {
 		return figure(s.Median)
 	}
-	return fmt.Sprintf("%s (%s – %s)", figure(s.Median), figure(s.Min), figure(s.Max))
+	return fmt.Sprintf("%s (%s–%s)", figure(s.Median), figure(s.Min), figure(s.Max))
 }
 
 // figure writes a number with three digits that count, and thousands apart.

@@ -17,12 +17,12 @@ type Rounds struct {
 
 // Quick is the pace for a look: less than 90 seconds for all.
 var Quick = Pace{
-	Serial:   Rounds{N: 8, Window: 900 * time.Millisecond},
+	Serial:   Rounds{N: 8, Window: 800 * time.Millisecond},
 	Parallel: Rounds{N: 6, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
-	Local:    Rounds{N: 4, Window: 400 * time.Millisecond, Settle: 100 * time.Millisecond},
+	Local:    Rounds{N: 4, Window: 300 * time.Millisecond, Settle: 100 * time.Millisecond},
 	Cross:    Rounds{N: 3, Window: time.Second, Settle: 250 * time.Millisecond},
 	Handoff:  Rounds{N: 3, Window: 1200 * time.Millisecond, Peers: 600 * time.Millisecond},
-	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: time.Second, Settle: 2 * time.Second},
+	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: 800 * time.Millisecond, Settle: 2 * time.Second},
 }
 
 // Full is the pace for figures that are kept: about five minutes.

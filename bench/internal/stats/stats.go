@@ -49,11 +49,12 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 }
 
 // Ratios divides the values of each round: only what was measured at the same time may be compared on a machine whose speed
-// wanders.
-func Ratios(above, below []float64) []float64 {
-	ratios := make([]float64, min(len(above), len(below)))
-	for i := range ratios {
-		ratios[i] = above[i] / below[i]
+// wanders. A round in which neither got anything done says nothing, and is left out.
+func Ratios(above, below []float64) (ratios []float64) {
+	for i := range min(len(above), len(below)) {
+		if r := above[i] / below[i]; !math.IsNaN(r) {
+			ratios = append(ratios, r)
+		}
 	}
 	return ratios
 }

@@ -42,7 +42,7 @@ func TestQuantile_isNearestRank(t *testing.T) {
 }
 
 func TestRatios_areOfTheSameRound(t *testing.T) {
-	if got := Ratios([]float64{2, 9}, []float64{1, 3, 7}); !slices.Equal(got, []float64{2, 3}) {
+	if got := Ratios([]float64{2, 0, 9}, []float64{1, 0, 3, 7}); !slices.Equal(got, []float64{2, 3}) {
 		t.Errorf("got %v", got)
 	}
 }
