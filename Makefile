@@ -1,6 +1,7 @@
 # Every module of the repository, one per line, the root first.
 MODULES := \
-	.
+	. \
+	bench
 
 # The newest releases that run on both supported Go versions.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
@@ -40,7 +41,11 @@ fmt: ## Format all Go files
 	gofmt -w .
 
 .PHONY: bench
-bench: deps ## Run the benchmarks of the lock and its backends
+bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a short one
+	cd bench && go run . $(FLAGS)
+
+.PHONY: microbench
+microbench: deps ## Run the benchmarks of the lock and its backends
 	go test -run '^$$' -bench . ./distlock/...
 
 .PHONY: fuzz
