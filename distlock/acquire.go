@@ -51,8 +51,9 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	}
 	defer l.end()
 
-	op := &Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
-	a := &acquisition{locker: l, caller: ctx, op: op, patience: p, start: time.Now()}
+	a := &acquisition{locker: l, caller: ctx, patience: p, start: time.Now()}
+	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
+	op := &a.op
 	a.ctx = l.opts.Observer.Start(ctx, op)
 	defer l.opts.Observer.End(a.ctx, op)
 

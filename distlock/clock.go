@@ -18,14 +18,16 @@ var epoch = time.Now()
 
 // now reads the clock: Go's monotonic one, which stands still during suspend on Linux, plus the time spent suspended.
 func now() moment {
-	return moment{at: time.Since(epoch) + slept.observe(suspended()), ahead: wallAhead()}
+	t := time.Now()
+	slept.look(wallRan(t))
+	return moment{at: t.Sub(epoch) + time.Duration(slept.longest.Load()), ahead: wallAhead()}
 }
 
+// wallRan is by how much the wall clock has run ahead of the monotonic one.
+var wallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(epoch.Round(0)) - t.Sub(epoch) }
+
 // wallRanAhead is what wallAhead is where the time spent suspended cannot be read.
-func wallRanAhead() time.Duration {
-	wall := time.Now()
-	return wall.Round(0).Sub(epoch.Round(0)) - wall.Sub(epoch)
-}
+func wallRanAhead() time.Duration { return wallRan(time.Now()) }
 
 func (m moment) add(d time.Duration) moment {
 	m.at += d
@@ -40,9 +42,29 @@ func until(m moment) time.Duration { return m.sub(now()) }
 // sleeping is the longest time that the machine was seen to have been suspended. A reading can be too low, when the
 // thread is paused in the middle of it, but never too high; so the highest is the best, and the clock never runs ahead:
 // a deadline that counts from a reading is not too late.
-type sleeping struct{ longest atomic.Int64 }
+type sleeping struct {
+	longest atomic.Int64
+	wall    atomic.Int64 // wallRan at the last reading
+}
 
 var slept sleeping
+
+// What was spent suspended before the process started is no news to it.
+func init() { slept.observe(suspended()) }
+
+// pace is by how much the wall clock may go its own way before the time spent suspended is read.
+const pace = time.Millisecond
+
+// look reads the time spent suspended when the wall clock has not kept pace with the monotonic one since the last reading, which
+// costs less to see than that reading: waking up, Linux adds the time to the wall clock in the same step as to CLOCK_BOOTTIME.
+// Steps and corrections of the wall clock make it read for nothing.
+func (s *sleeping) look(wall time.Duration) {
+	if off := int64(wall) - s.wall.Load(); -int64(pace) < off && off < int64(pace) {
+		return
+	}
+	s.observe(suspended())
+	s.wall.Store(int64(wall)) // not sooner: until the time is known, everybody has to look
+}
 
 func (s *sleeping) observe(seen time.Duration) time.Duration {
 	// In whole milliseconds, so that the noise of a reading does not move the clock.

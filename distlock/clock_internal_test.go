@@ -12,13 +12,15 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// suspendFor lets the clocks look as if the machine had been suspended: it has passed on the boot clock alone.
+// suspendFor lets the clocks look as if the machine had been suspended: it has passed on the boot clock and the wall clock.
 func suspendFor(t *testing.T, d time.Duration) {
 	t.Helper()
-	real, before := suspended, slept.longest.Load()
+	_ = now()
+	real, wall, before := suspended, wallRan, slept.longest.Load()
 	suspended = func() time.Duration { return time.Duration(before) + d }
+	wallRan = func(t time.Time) time.Duration { return wall(t) + d }
 	t.Cleanup(func() {
-		suspended = real
+		suspended, wallRan = real, wall
 		slept.longest.Store(before)
 	})
 }

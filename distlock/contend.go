@@ -2,7 +2,6 @@ package distlock
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,7 +24,7 @@ type patience struct {
 func (l *Locker) once() patience { return patience{attempts: 1, wait: l.opts.Wait} }
 
 func (l *Locker) patience(ctx context.Context) patience {
-	p := patience{wait: l.opts.Wait, delay: l.opts.Retry.delay, promptly: true}
+	p := patience{wait: l.opts.Wait, delay: l.delay, promptly: true}
 	if wait, _ := ctx.Value(waitKey{}).(*time.Duration); wait != nil {
 		p.wait = *wait
 	}
@@ -40,15 +39,15 @@ type acquisition struct {
 	locker *Locker
 	caller context.Context // what the lease's own context will be made from
 	ctx    context.Context // the same with what the Observer added
-	op     *Operation
+	op     Operation
 	patience
 	start time.Time
 
 	// Its place in the process's line. It has none if it asks so many times and no more.
 	line    *line
-	place   *list.Element // guarded by lines.mu; nil when its turn has come
+	place   place
 	arrival uint64
-	turn    chan turn
+	turn    chan turn // nil if it has not waited
 
 	req   driver.AcquireRequest
 	doubt bool // a copy of a request may take effect later
@@ -121,6 +120,7 @@ func (a *acquisition) stand() (*Lease, error) {
 	case <-waited:
 		cause = errWaited
 	}
+	defer a.locker.lines.turns.Put(a.turn)
 	if cause != nil {
 		came := false
 		if t, came = a.locker.lines.leave(a); t.lease == nil {

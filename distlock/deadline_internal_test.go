@@ -123,8 +123,8 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 		if err := returned.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(l.leases) != 0 {
-			t.Errorf("%d leases are kept", len(l.leases))
+		if l.leases.first != nil {
+			t.Error("leases are kept")
 		}
 	})
 }

@@ -26,6 +26,7 @@ type Lease struct {
 	doubt    bool          // a copy of a request that was sent for the grant may still be under way
 	metadata map[string]string
 	acquired time.Time
+	values   values
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -41,11 +42,13 @@ type Lease struct {
 	ended     error         // why the lease is not held any more
 	asked     bool          // the lock service was asked to release
 	removed   bool          // and did
-	releasing chan struct{} // closed when the release under way has ended
+	releasing bool          // a call of Release is under way
+	released  chan struct{} // closed when it has ended; made when another call waits for that
 	guard     chan struct{} // holds a token while a guarded call runs; made when first needed
 	extending chan struct{} // likewise for Extend
 
 	renewal renewal // owned by renewals
+	listed  listed  // by Locker.leases
 }
 
 type leaseState int
@@ -92,8 +95,8 @@ func (le *Lease) belongTo(a *acquisition, fence int64) {
 	le.metadata = a.op.Metadata
 	le.acquired = time.Now()
 	le.fence.Store(fence)
-	ctx := context.WithValue(context.WithoutCancel(withoutWait(a.caller)), leaseKey{le.locker, le.name.Key}, le)
-	le.ctx, le.cancel = context.WithCancelCause(ctx)
+	le.values = values{withoutWait(a.caller), le}
+	le.ctx, le.cancel = context.WithCancelCause(&le.values)
 }
 
 // start begins to enforce the deadline and to renew.

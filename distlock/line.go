@@ -2,7 +2,6 @@ package distlock
 
 import (
 	"cmp"
-	"container/list"
 	"sync"
 	"time"
 )
@@ -21,6 +20,8 @@ type lines struct {
 
 	mu    sync.Mutex
 	byKey map[string]*line
+	// turns are the channels on which waiters are told. Each is used for one turn, or for none, before it comes back.
+	turns sync.Pool
 }
 
 // line is the queue of one key.
@@ -28,7 +29,7 @@ type line struct {
 	key       string
 	contender *acquisition // asks the lock service
 	holder    *Lease       // holds the lock, or is giving it back
-	waiting   list.List    // of *acquisition, in the order of their arrival
+	waiting   waiting
 	arrivals  uint64
 	window    *time.Timer // runs while somebody waits for the end of the holder's window
 	said      said
@@ -48,6 +49,45 @@ func (s *said) aged() *BusyError {
 	blocked := *s.blocked
 	blocked.Held += time.Since(s.at)
 	return &blocked
+}
+
+// waiting is a list of those who wait, in the order of their arrival.
+type waiting struct {
+	first, last *acquisition
+	n           int
+}
+
+// place is where one of them stands, guarded by lines.mu.
+type place struct {
+	in         bool // its turn has not come yet
+	prev, next *acquisition
+}
+
+func (w *waiting) add(a *acquisition) {
+	a.place = place{in: true, prev: w.last}
+	if w.last != nil {
+		w.last.place.next = a
+	} else {
+		w.first = a
+	}
+	w.last = a
+	w.n++
+}
+
+func (w *waiting) remove(a *acquisition) {
+	at := a.place
+	if at.prev != nil {
+		at.prev.place.next = at.next
+	} else {
+		w.first = at.next
+	}
+	if at.next != nil {
+		at.next.place.prev = at.prev
+	} else {
+		w.last = at.prev
+	}
+	a.place = place{}
+	w.n--
 }
 
 // turn is what a waiter is told: the lock is its own, or the wait has failed, or, if both are nil, it is its turn to ask.
@@ -72,8 +112,11 @@ func (q *lines) join(a *acquisition) (asks bool, err error) {
 		ln.contender = a
 		return true, nil
 	}
-	a.turn = make(chan turn, 1)
-	a.place = ln.waiting.PushBack(a)
+	a.turn, _ = q.turns.Get().(chan turn)
+	if a.turn == nil {
+		a.turn = make(chan turn, 1)
+	}
+	ln.waiting.add(a)
 	q.advance(ln)
 	return false, nil
 }
@@ -98,8 +141,8 @@ func (q *lines) inherit(a *acquisition) (ticket int64) {
 
 // pop takes the first out of the line: from now on it is sure to be sent its turn.
 func (ln *line) pop() *acquisition {
-	a := ln.waiting.Remove(ln.waiting.Front()).(*acquisition)
-	a.place = nil
+	a := ln.waiting.first
+	ln.waiting.remove(a)
 	return a
 }
 
@@ -108,7 +151,7 @@ func (ln *line) pop() *acquisition {
 func (q *lines) advance(ln *line) {
 	switch {
 	case ln.contender != nil:
-	case ln.waiting.Len() == 0:
+	case ln.waiting.first == nil:
 		if ln.holder == nil && q.byKey[ln.key] == ln {
 			delete(q.byKey, ln.key)
 		}
@@ -154,16 +197,15 @@ func (q *lines) leave(a *acquisition) (t turn, came bool) {
 	}
 	if a.blocked != nil {
 		a.blocked = a.aged()
-		a.blocked.Waiters += max(0, ln.waiting.Len()-1)
+		a.blocked.Waiters += max(0, ln.waiting.n-1)
 		a.at = time.Now()
 	}
-	if a.place == nil {
+	if !a.place.in {
 		q.mu.Unlock()
 		return <-a.turn, true
 	}
 	defer q.mu.Unlock()
-	ln.waiting.Remove(a.place)
-	a.place = nil
+	ln.waiting.remove(a)
 	q.advance(ln)
 	return turn{}, false
 }
@@ -176,7 +218,7 @@ func (q *lines) yield(a *acquisition, common error) {
 	ln.contender = nil
 	ln.ticket = cmp.Or(a.req.Ticket, ln.ticket)
 	if common != nil {
-		for ln.waiting.Len() > 0 {
+		for ln.waiting.first != nil {
 			ln.pop().turn <- turn{err: common}
 		}
 	}
@@ -244,8 +286,8 @@ func (q *lines) gone(lease *Lease) {
 func (q *lines) handOver(le *Lease) bool {
 	q.mu.Lock()
 	ln := q.byKey[le.name.Key]
-	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.Len() == 0 ||
-		le.tenure.remote && ln.waiting.Front().Value.(*acquisition).arrival > le.tenure.pass {
+	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.first == nil ||
+		le.tenure.remote && ln.waiting.first.arrival > le.tenure.pass {
 		q.mu.Unlock()
 		return false
 	}
@@ -278,7 +320,7 @@ func (q *lines) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, ln := range q.byKey {
-		for ln.waiting.Len() > 0 {
+		for ln.waiting.first != nil {
 			ln.pop().turn <- turn{err: ErrClosed}
 		}
 		q.advance(ln)

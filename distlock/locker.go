@@ -17,9 +17,10 @@ type Locker struct {
 	backend string
 	opts    Options
 
-	punctual driver.Punctual // nil if the driver is not
-	quick    atomic.Bool     // the service has answered quickly of late
-	queue    driver.Queue    // nil if the service keeps no line
+	delay    func(attempts int) time.Duration // Options.Retry's
+	punctual driver.Punctual                  // nil if the driver is not
+	quick    atomic.Bool                      // the service has answered quickly of late
+	queue    driver.Queue                     // nil if the service keeps no line
 	lines    lines
 	renewals renewals
 	cleaner  cleaner
@@ -31,7 +32,7 @@ type Locker struct {
 	mu     sync.Mutex
 	closed bool
 	active int // operations and background work under way
-	leases map[*Lease]struct{}
+	leases leaseList
 
 	closeDriver func() error // once
 	warnDeaf    sync.Once
@@ -54,9 +55,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		backend:     d.Capabilities().Backend,
 		opts:        o,
 		idle:        make(chan struct{}),
-		leases:      make(map[*Lease]struct{}),
 		closeDriver: sync.OnceValue(d.Close),
 	}
+	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.punctual, _ = d.(driver.Punctual)
 	if d.Capabilities().Queues {
@@ -119,10 +120,10 @@ func (l *Locker) Close(ctx context.Context) error {
 	if !l.closed {
 		l.closed = true
 		l.close()
-		if l.active == 0 && len(l.leases) == 0 {
+		if l.active == 0 && l.leases.first == nil {
 			close(l.idle)
 		}
-		for lease := range l.leases {
+		for lease := l.leases.first; lease != nil; lease = lease.listed.next {
 			l.active++
 			go func() {
 				defer l.end()
@@ -187,7 +188,7 @@ func (l *Locker) adopt(lease *Lease) bool {
 	if l.closed {
 		return false
 	}
-	l.leases[lease] = struct{}{}
+	l.leases.add(lease)
 	return true
 }
 
@@ -198,15 +199,15 @@ func (l *Locker) succeed(old, next *Lease) bool {
 	if l.closed {
 		return false
 	}
-	delete(l.leases, old)
-	l.leases[next] = struct{}{}
+	l.leases.remove(old)
+	l.leases.add(next)
 	return true
 }
 
 func (l *Locker) forget(lease *Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.leases, lease)
+	l.leases.remove(lease)
 }
 
 func (l *Locker) name(key string) driver.Name {

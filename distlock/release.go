@@ -40,8 +40,11 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	case le.state == released && le.removed:
 		defer le.mu.Unlock()
 		return nil
-	case le.state == releasing || le.releasing != nil:
-		under := le.releasing
+	case le.releasing:
+		if le.released == nil {
+			le.released = make(chan struct{})
+		}
+		under := le.released
 		le.mu.Unlock()
 		return le.await(ctx, under)
 	case !counted:
@@ -49,8 +52,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		_, _ = le.finish(at, reason)
 		return ErrClosed
 	}
-	done := make(chan struct{})
-	le.releasing = done
+	le.releasing = true
 	first := le.state == held
 	if first {
 		le.state = releasing
@@ -63,9 +65,12 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	err := le.end(ctx, first, at, reason)
 
 	le.mu.Lock()
-	le.releasing = nil
+	le.releasing = false
+	if le.released != nil {
+		close(le.released)
+		le.released = nil
+	}
 	le.mu.Unlock()
-	close(done)
 	return err
 }
 
