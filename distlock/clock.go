@@ -17,8 +17,10 @@ type moment struct {
 var epoch = time.Now()
 
 // now reads the clock: Go's monotonic one, which stands still during suspend on Linux, plus the time spent suspended.
-func now() moment {
-	t := time.Now()
+func now() moment { return momentOf(time.Now()) }
+
+// momentOf is now, at a moment for which Go's clock has just been read.
+func momentOf(t time.Time) moment {
 	slept.look(wallRan(t))
 	return moment{at: t.Sub(epoch) + time.Duration(slept.longest.Load()), ahead: wallAhead()}
 }

@@ -76,24 +76,25 @@ func trustedUntil(start moment, ttl time.Duration) moment {
 
 // newLease makes the lease of a grant.
 func newLease(a *acquisition, deadline moment, reply driver.AcquireReply) *Lease {
+	at := time.Now()
 	le := &Lease{
 		locker:   a.locker,
 		name:     a.req.Name,
 		owner:    a.req.Owner,
 		ttl:      a.req.TTL,
 		doubt:    a.doubt,
-		tenure:   tenure{won: time.Now(), first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
+		tenure:   tenure{won: at, first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
 		deadline: deadline,
 	}
 	le.next = le.firstRenewal()
-	le.belongTo(a, reply.Fence)
+	le.belongTo(a, reply.Fence, at)
 	return le
 }
 
 // belongTo makes the lease that of an acquisition.
-func (le *Lease) belongTo(a *acquisition, fence int64) {
+func (le *Lease) belongTo(a *acquisition, fence int64, at time.Time) {
 	le.metadata = a.op.Metadata
-	le.acquired = time.Now()
+	le.acquired = at
 	le.fence.Store(fence)
 	le.values = values{withoutWait(a.caller), le}
 	le.ctx, le.cancel = context.WithCancelCause(&le.values)

@@ -283,7 +283,7 @@ func (q *lines) gone(lease *Lease) {
 
 // handOver passes the lock on to the first in line, if there is one and fairness to other processes allows it, and
 // reports whether it did. The lease has ended on this side; its mu is held, so nothing befalls it meanwhile.
-func (q *lines) handOver(le *Lease) bool {
+func (q *lines) handOver(le *Lease, at time.Time) bool {
 	q.mu.Lock()
 	ln := q.byKey[le.name.Key]
 	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.first == nil ||
@@ -294,7 +294,7 @@ func (q *lines) handOver(le *Lease) bool {
 	next := ln.pop()
 	q.mu.Unlock()
 
-	lease := le.successor(next)
+	lease := le.successor(next, at)
 	if !le.succeed(lease) {
 		next.turn <- turn{err: ErrClosed}
 		return false

@@ -28,10 +28,10 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	if counted {
 		defer le.locker.end()
 	}
-	at := now()
+	at := time.Now()
 	le.mu.Lock()
 	switch {
-	case le.state == held && !at.before(le.deadline):
+	case le.state == held && !momentOf(at).before(le.deadline):
 		le.lossLocked(errDeadline)
 		fallthrough
 	case le.state == lost:
@@ -60,7 +60,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	le.mu.Unlock()
 
 	if first && le.drain(ctx) {
-		at = now()
+		at = time.Now()
 	}
 	err := le.end(ctx, first, at, reason)
 
@@ -76,9 +76,9 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 
 // end ends the lease on this side, if that has not been done; then the lock is handed on within the process or given back to
 // the service.
-func (le *Lease) end(ctx context.Context, first bool, at moment, reason error) error {
+func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
 	l := le.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: time.Since(le.acquired)}
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: at.Sub(le.acquired)}
 	ctx = l.opts.Observer.Start(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 	if first {
@@ -138,7 +138,7 @@ func (le *Lease) drain(ctx context.Context) bool {
 
 // finish ends the lease on this side, if it was not lost while it drained, and hands the lock on within the process if that
 // may be.
-func (le *Lease) finish(at moment, reason error) (handed bool, err error) {
+func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.state == lost {
@@ -147,7 +147,7 @@ func (le *Lease) finish(at moment, reason error) (handed bool, err error) {
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
-	if le.handsOnLocked(at) && le.locker.lines.handOver(le) {
+	if le.handsOnLocked(at) && le.locker.lines.handOver(le, at) {
 		le.removed = true
 		return true, nil
 	}

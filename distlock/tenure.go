@@ -21,8 +21,8 @@ type tenure struct {
 // ⚑ Only soon after the service's grant, under a token that was reserved for it and a TTL that nobody has changed. Tokens do not
 // run ahead of the clock: there is one for each microsecond gone by. Nothing that was asked under the old lease
 // may still be on its way, as its answer would not reach the next holder.
-func (le *Lease) handsOnLocked(at moment) bool {
-	age := time.Since(le.tenure.won)
+func (le *Lease) handsOnLocked(t time.Time) bool {
+	at, age := momentOf(t), t.Sub(le.tenure.won)
 	fence := le.Fence() + 1
 	return age < handoverWindow &&
 		at.before(le.deadline) && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) &&
@@ -32,7 +32,7 @@ func (le *Lease) handsOnLocked(at moment) bool {
 
 // successor is the lease of the one whom le is handed to. It goes on with what the service keeps for le, and what the
 // process does for that.
-func (le *Lease) successor(a *acquisition) *Lease {
+func (le *Lease) successor(a *acquisition, at time.Time) *Lease {
 	next := &Lease{
 		locker:   le.locker,
 		name:     le.name,
@@ -44,7 +44,7 @@ func (le *Lease) successor(a *acquisition) *Lease {
 		next:     le.next,
 		expiry:   le.expiry,
 	}
-	next.belongTo(a, le.Fence()+1)
+	next.belongTo(a, le.Fence()+1, at)
 	return next
 }
 
