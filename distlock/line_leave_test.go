@@ -1,0 +1,307 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// Whoever leaves, wherever it stands, leaves nothing behind, and the others keep their order.
+func TestLine_leavingDoesNotDisturbTheOthers(t *testing.T) {
+	for _, who := range []string{"0", "1", "2", "3"} {
+		for where, holder := range map[string]bool{"behind this process": true, "behind another": false} {
+			t.Run(where+"/"+who, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					s := newService()
+					l := s.twin().locker(t, patient)
+					other := s.twin().locker(t, patient)
+					first := mustAcquire(t, map[bool]*distlock.Locker{true: l, false: other}[holder])
+					q := newQueue(t)
+					var want []string
+					for i := range 4 {
+						name := fmt.Sprint(i)
+						q.join(l, name, 15*time.Millisecond)
+						if name != who {
+							want = append(want, name)
+						}
+					}
+					time.Sleep(time.Second)
+					start := time.Now()
+					q.leave(who)
+					var busy *distlock.BusyError
+					if err := q.err(who); !errors.As(err, &busy) || !errors.Is(err, context.Canceled) || time.Since(start) != 0 {
+						t.Errorf("%v after %s, want busy and cancelled, at once", err, time.Since(start))
+					} else if busy.Held < time.Second || busy.Holder == "" {
+						t.Errorf("%+v", busy)
+					}
+					mustRelease(t, first)
+					q.wg.Wait()
+					q.want(want...)
+					if state := s.state(t); state.Held || state.Waiters != 0 {
+						t.Errorf("the service keeps %+v", state)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The process keeps its place in the service's line when the one who has stood there for it leaves.
+func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
+		first := mustAcquire(t, s.twin().locker(t, patient))
+		q := newQueue(t)
+		q.join(here, "here0", 15*time.Millisecond)
+		q.join(here, "here1", 15*time.Millisecond)
+		q.join(there, "there", 15*time.Millisecond)
+		q.leave("here0")
+		time.Sleep(time.Second)
+		mustRelease(t, first)
+		q.wg.Wait()
+		q.want("here1", "there")
+	})
+}
+
+// A grant that comes as its waiter leaves goes on to the next: none is lost, none is doubled.
+func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
+	s := newService()
+	l := s.locker(t, patient)
+	for round := range 300 {
+		first := mustAcquire(t, l)
+		results := make(chan *distlock.Lease, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			go func() {
+				lease, err := l.Acquire(ctx, key)
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				results <- lease
+			}()
+		}
+		if round%2 == 0 {
+			time.Sleep(time.Duration(round) * time.Microsecond)
+		}
+		go cancel()
+		mustRelease(t, first)
+		granted := 0
+		for range 2 {
+			select {
+			case lease := <-results:
+				if lease != nil {
+					granted++
+					mustRelease(t, lease)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatal("L: the lock was lost on its way")
+			}
+		}
+		if granted == 0 {
+			t.Fatal("nobody was granted the lock")
+		}
+	}
+}
+
+func TestLine_whatAWaiterIsToldWhenItsWaitIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.twin().locker(t, distlock.Options{Holder: "me", Wait: time.Second})
+		other := s.twin().locker(t, distlock.Options{Holder: "another"})
+		first := mustAcquire(t, l)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		q.join(l, "b", 0)
+		time.Sleep(time.Second)
+		for _, name := range []string{"a", "b"} {
+			var busy *distlock.BusyError
+			if err := q.err(name); !errors.As(err, &busy) || busy.Holder != "me" || busy.Held != time.Second || busy.Self {
+				t.Errorf("%s behind its own process: %v", name, err)
+			}
+		}
+		mustRelease(t, first)
+		held := mustAcquire(t, other)
+		time.Sleep(100 * time.Millisecond)
+		for i := range 5 {
+			q.join(l, fmt.Sprint(i), 0)
+		}
+		time.Sleep(time.Second)
+		for i := range 5 {
+			var busy *distlock.BusyError
+			if err := q.err(fmt.Sprint(i)); !errors.As(err, &busy) || busy.Holder != "another" || busy.Held < 1100*time.Millisecond {
+				t.Errorf("%d behind another process: %v", i, err)
+			}
+		}
+		mustRelease(t, held)
+	})
+}
+
+func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
+	for where, own := range map[string]bool{"behind this process": true, "behind another": false} {
+		t.Run(where, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				l, other := s.twin().locker(t, patient), s.twin().locker(t, patient)
+				mustAcquire(t, map[bool]*distlock.Locker{true: l, false: other}[own])
+				q := newQueue(t)
+				for i := range 5 {
+					q.join(l, fmt.Sprint(i), time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				start := time.Now()
+				mustClose(t, l)
+				q.wg.Wait()
+				if took := time.Since(start); took > 0 {
+					t.Errorf("it took %s", took)
+				}
+				for i := range 5 {
+					if err := q.err(fmt.Sprint(i)); !errors.Is(err, distlock.ErrClosed) {
+						t.Errorf("%d: %v", i, err)
+					}
+				}
+				q.want()
+				if state := s.state(t); state.Held == own || state.Waiters != 0 {
+					t.Errorf("the service keeps %+v", state)
+				}
+			})
+		})
+	}
+}
+
+// A service that fails one fails all who wait: they do not find out one after the other.
+func TestLine_C_aServiceThatFailsOneFailsAll(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			return drivertest.Fault{HoldBefore: answer, Before: errBroken}
+		})
+		l := s.locker(t, patient)
+		q := newQueue(t)
+		for i := range 5 {
+			q.join(l, fmt.Sprint(i), 0)
+		}
+		s.Inject(nil)
+		close(answer)
+		for i := range 5 {
+			if err := q.err(fmt.Sprint(i)); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errBroken) {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if calls := s.Calls(drivertest.Acquire); calls != 1 {
+			t.Errorf("the service was asked %d times", calls)
+		}
+		mustRelease(t, mustAcquire(t, l)) // the line is as new
+	})
+}
+
+// What fails one alone, because of its own ctx, is not the others' affair.
+func TestLine_anImpatientContenderFailsAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		answer := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+		l := s.locker(t, patient)
+		q := newQueue(t)
+		q.join(l, "impatient", 0)
+		q.join(l, "patient", 0)
+		q.leave("impatient")
+		if err := q.err("impatient"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		s.Inject(nil)
+		close(answer)
+		mustRelease(t, q.lease("patient"))
+	})
+}
+
+// When a lease is lost, those who wait for it ask the service at once.
+func TestLine_L_goesOnAfterALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, patient)
+		first := mustAcquire(t, l)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		s.steal(t)
+		if err := first.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
+			t.Fatal(err)
+		}
+		a := q.lease("a")
+		if a.Fence() <= first.Fence() {
+			t.Errorf("S2: fence %d after %d", a.Fence(), first.Fence())
+		}
+		mustRelease(t, a)
+	})
+}
+
+// mute is a service that keeps no line.
+type mute struct{ driver.Driver }
+
+func (m mute) Capabilities() driver.Capabilities {
+	c := m.Driver.Capabilities()
+	c.Queues = false
+	return c
+}
+
+// Where the service keeps no line, those of one process still go one after the other, and do not poll for a lock that the process
+// holds itself.
+func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		first := mustAcquire(t, l)
+		q := newQueue(t)
+		q.join(l, "a", 50*time.Millisecond)
+		q.join(l, "b", 50*time.Millisecond)
+		time.Sleep(time.Second)
+		if calls := s.Calls(drivertest.Acquire); calls != 1 {
+			t.Errorf("the service was asked %d times", calls)
+		}
+		start := time.Now()
+		mustRelease(t, first)
+		q.wg.Wait()
+		q.want("a", "b")
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("it took %s: the lock lay idle", took)
+		}
+	})
+}
+
+// A contender that polls is told when its process gives the lock back, even while it is asking.
+func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		other := s.twin().locker(t, patient)
+		theirs := mustAcquire(t, other)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		mustRelease(t, theirs)
+		mine, err := l.TryAcquire(t.Context(), key) // quicker than the one who waits
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		mustRelease(t, mine)
+		mustRelease(t, q.lease("a"))
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it had the lock %s later", took)
+		}
+	})
+}

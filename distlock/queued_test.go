@@ -1,0 +1,424 @@
+package distlock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// scripted is a service whose lock is held until the test says otherwise.
+type scripted struct {
+	t     *testing.T
+	mu    sync.Mutex
+	asked []driver.AcquireRequest
+	at    []time.Time
+	gone  []driver.ReleaseRequest
+	ended int // extends
+	wakes chan driver.Wake
+
+	answer  func(driver.AcquireRequest) driver.AcquireReply // nil: busy
+	hold    func(driver.AcquireRequest)
+	deaf    error
+	extends error
+}
+
+func newScripted(t *testing.T) *scripted {
+	return &scripted{t: t, wakes: make(chan driver.Wake, 1), extends: errSilence}
+}
+
+func (s *scripted) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Backend: "script", Expires: true, Queues: true}
+}
+
+func (s *scripted) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	s.mu.Lock()
+	s.asked, s.at = append(s.asked, req), append(s.at, time.Now())
+	answer, hold := s.answer, s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		hold(req)
+	}
+	if answer != nil {
+		return answer(req), nil
+	}
+	reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another", TTL: time.Hour, Waiters: 1}}
+	if req.Alive > 0 {
+		reply.Ticket = 7
+	}
+	return reply, nil
+}
+
+func (s *scripted) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended += len(reqs)
+	replies := make([]driver.ExtendReply, len(reqs))
+	for i := range replies {
+		replies[i] = driver.ExtendReply{Held: s.extends == nil, Err: s.extends}
+	}
+	return replies
+}
+
+func (s *scripted) Release(_ context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = append(s.gone, req)
+	return driver.ReleaseReply{Released: true}, nil
+}
+
+func (s *scripted) Inspect(context.Context, driver.Name) (driver.State, error) {
+	return driver.State{}, nil
+}
+func (s *scripted) Close() error { return nil }
+
+func (s *scripted) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
+	if s.deaf != nil {
+		return nil, nil, s.deaf
+	}
+	return s.wakes, func() {}, nil
+}
+
+// requests are those that the service was sent so far.
+func (s *scripted) requests() []driver.AcquireRequest {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]driver.AcquireRequest(nil), s.asked...)
+}
+
+// claims is how often a lease was extended.
+func (s *scripted) claims() int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+func (s *scripted) set(answer func(driver.AcquireRequest) driver.AcquireReply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func grants(driver.AcquireRequest) driver.AcquireReply {
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: 100, FenceEnd: 20_100}
+}
+
+// handover is a wake after the request seq, with a grant that lasts for ttl.
+func handover(seq int64, ttl time.Duration) driver.Wake {
+	return driver.Wake{Grant: grants(driver.AcquireRequest{}), Seq: seq, TTL: ttl}
+}
+
+// inLine has one call wait in the line of s. It returns what the call will have returned.
+func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, failure func() error) {
+	s.t.Helper()
+	opts.TTL, opts.Wait = 30*time.Second, -1
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := distlock.New(s, &opts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.t.Cleanup(func() { cancel(); mustClose(s.t, l) })
+	var (
+		mu  sync.Mutex
+		got *distlock.Lease
+		bad error
+	)
+	go func() {
+		lease, err := l.Acquire(ctx, key)
+		mu.Lock()
+		defer mu.Unlock()
+		got, bad = lease, err
+	}()
+	if asked := s.requests(); len(asked) > 0 && asked[len(asked)-1].Alive == 0 && s.deaf == nil && s.hold == nil {
+		s.t.Fatalf("it does not stand in line: %+v", asked)
+	}
+	lease = func() *distlock.Lease { synctest.Wait(); mu.Lock(); defer mu.Unlock(); return got }
+	failure = func() error { cancel(); synctest.Wait(); mu.Lock(); defer mu.Unlock(); return bad }
+	return lease, failure
+}
+
+// A hand-over lasts from some moment after the request that it names: trust is counted from there.
+func TestWaiter_N_trustsAHandoverSinceItLastAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		lease, _ := s.inLine(distlock.Options{})
+		seq := s.requests()[1].Seq
+		time.Sleep(time.Second)
+		s.wakes <- handover(seq, 4*time.Second)
+		if lease() == nil {
+			t.Fatalf("it did not begin, but asked: %+v", s.requests())
+		}
+		if asked := len(s.requests()); asked != 2 {
+			t.Errorf("it asked %d times", asked)
+		}
+		<-lease().Context().Done()
+		want := 4*time.Second - 4*time.Second/100 - 2*time.Millisecond - 4*time.Second/50
+		if took := time.Since(s.at[1]); took != want {
+			t.Errorf("trusted for %s since it asked, want %s", took, want)
+		}
+		if s.claims() == 0 {
+			t.Error("it was never claimed")
+		}
+	})
+}
+
+// What is not known to have been handed over after a request of its own, is no reason to begin: it asks.
+func TestWaiter_N_claimsFirstWhatItCannotTrust(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait       time.Duration // between two requests at least, if any
+		behind     int64
+		ttl        time.Duration
+		renewEvery time.Duration
+		wake       *driver.Wake
+		begins     bool
+	}{
+		"after the last request":              {ttl: 10 * time.Second, begins: true},
+		"after the one before":                {ttl: 10 * time.Second, behind: 1, begins: true},
+		"after an older one":                  {ttl: 10 * time.Second, behind: 2},
+		"after one that is still to come":     {ttl: 10 * time.Second, behind: -1},
+		"too little left":                     {ttl: 1200 * time.Millisecond},
+		"nothing left":                        {ttl: time.Millisecond},
+		"a lease that will not be renewed":    {ttl: 10 * time.Second, renewEvery: -1},
+		"an interruption, and no hand-over":   {wake: &driver.Wake{}},
+		"a hand-over that names no request":   {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour}},
+		"a hand-over that names a silly one":  {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: -1 << 63}},
+		"a hand-over that names a large one":  {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: 1<<63 - 1}},
+		"a hand-over that took all its time.": {ttl: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newScripted(t)
+				lease, _ := s.inLine(distlock.Options{RenewEvery: c.renewEvery})
+				time.Sleep(9 * time.Second) // it has asked some more
+				for n := len(s.requests()); len(s.requests()) == n; {
+					time.Sleep(10 * time.Millisecond) // until it has just asked
+				}
+				time.Sleep(time.Second)
+				asked := s.requests()
+				s.set(grants)
+				wake := handover(asked[len(asked)-1].Seq-c.behind, c.ttl)
+				if c.wake != nil {
+					wake = *c.wake
+				}
+				s.wakes <- wake
+				if lease() == nil {
+					t.Fatal("it has no lease")
+				}
+				if more := len(s.requests()) - len(asked); more != map[bool]int{true: 0, false: 1}[c.begins] {
+					t.Errorf("it asked %d times before it began", more)
+				}
+				mustRelease(t, lease())
+			})
+		})
+	}
+}
+
+// The hand-over can overtake the answer to the very request that it names.
+func TestWaiter_L_theHandoverMayOvertakeTheAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.hold = func(req driver.AcquireRequest) {
+			if req.Alive > 0 {
+				s.wakes <- handover(req.Seq, 5*time.Second)
+				time.Sleep(time.Second)
+			}
+		}
+		lease, _ := s.inLine(distlock.Options{})
+		time.Sleep(time.Second)
+		if lease() == nil {
+			t.Fatal("it missed the hand-over")
+		}
+		if asked := len(s.requests()); asked != 2 {
+			t.Errorf("it asked %d times", asked)
+		}
+		mustRelease(t, lease())
+	})
+}
+
+// Work that is done soon needs no claim; work that takes longer is claimed once, and renewed like any other.
+func TestWaiter_claimsWhatLastsLonger(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.extends = nil
+		lease, _ := s.inLine(distlock.Options{})
+		s.wakes <- handover(s.requests()[1].Seq, 5*time.Second)
+		le := lease()
+		time.Sleep(time.Second)
+		if n := s.claims(); n != 0 {
+			t.Errorf("claimed %d times within a second", n)
+		}
+		time.Sleep(time.Second)
+		if n := s.claims(); n != 1 {
+			t.Errorf("claimed %d times within two", n)
+		}
+		time.Sleep(20 * time.Second)
+		if n := s.claims(); n != 3 {
+			t.Errorf("%d extends after 22 s, want a claim and two renewals", n)
+		}
+		if err := le.Err(); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, le)
+	})
+}
+
+// A waiter never rests on being called, and promises no more than it keeps.
+func TestWaiter_L_asksAgainBeforeItsPlaceIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		_, failure := s.inLine(distlock.Options{})
+		time.Sleep(10 * time.Minute)
+		asked := s.requests()
+		if len(asked) < 100 || len(asked) > 200 {
+			t.Errorf("it asked %d times in 10 minutes", len(asked))
+		}
+		for i, req := range asked[1:] {
+			last := len(asked) - 2
+			if i < last {
+				next := s.at[i+2].Sub(s.at[i+1])
+				if next < 3*time.Second || next > 5*time.Second || req.Alive != next+time.Second {
+					t.Fatalf("request %d promises to ask within %s, and does after %s", i, req.Alive, next)
+				}
+			}
+			if req.Owner != asked[0].Owner || i > 0 && (req.Seq != asked[i].Seq+1 || req.Ticket != 7) {
+				t.Fatalf("request %d: %+v after %+v", i, req, asked[i])
+			}
+		}
+		if err := failure(); !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%v", err)
+		}
+		synctest.Wait()
+		if len(s.gone) != 1 || !s.gone[0].Leave || s.gone[0].VoidFor != 0 || s.gone[0].Owner != asked[0].Owner {
+			t.Errorf("it left with %+v", s.gone)
+		}
+	})
+}
+
+// With a short TTL no place is kept for longer than that.
+func TestWaiter_L_promisesNoMoreThanATTL(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		l, err := distlock.New(s, &distlock.Options{TTL: 500 * time.Millisecond, Wait: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		_, _ = l.Acquire(t.Context(), key)
+		for i, req := range s.requests()[1:] {
+			if req.Alive > 500*time.Millisecond || i > 0 && s.at[i+1].Sub(s.at[i]) > req.Alive*3/4 {
+				t.Fatalf("request %d, %s after the one before, promises %s", i, s.at[i+1].Sub(s.at[i]), req.Alive)
+			}
+		}
+	})
+}
+
+// It asks when the holder's time is over, which nobody tells it.
+func TestWaiter_L_asksWhenTheHoldersTimeIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
+			if len(s.asked) > 2 {
+				return grants(req)
+			}
+			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, TTL: 700 * time.Millisecond}, Ticket: 1}
+		}
+		lease, _ := s.inLine(distlock.Options{})
+		start := time.Now()
+		time.Sleep(time.Second)
+		if lease() == nil {
+			t.Fatal("it has no lease")
+		}
+		_ = s.requests()
+		if took := s.at[2].Sub(start); took != 701*time.Millisecond {
+			t.Errorf("it asked after %s", took)
+		}
+		mustRelease(t, lease())
+	})
+}
+
+// Whoever was handed the lock and came too late enters again where it had stood, as somebody else.
+func TestWaiter_L_comesBackAtItsOldPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		lease, _ := s.inLine(distlock.Options{})
+		before := s.requests()[0].Owner
+		s.set(func(req driver.AcquireRequest) driver.AcquireReply {
+			if req.Owner == before {
+				return driver.AcquireReply{Outcome: driver.Void}
+			}
+			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, TTL: time.Hour}, Ticket: req.Ticket}
+		})
+		s.wakes <- driver.Wake{}
+		asked := s.requests()
+		last := asked[len(asked)-1]
+		if last.Owner == before || last.Ticket != 7 || last.Alive == 0 {
+			t.Errorf("it entered with %+v", last)
+		}
+		s.set(grants)
+		s.wakes <- driver.Wake{}
+		if lease() == nil {
+			t.Fatal("it has no lease")
+		}
+		mustRelease(t, lease())
+	})
+}
+
+func TestWaiter_isToldThatTheLineIsFull(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
+			reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another", TTL: time.Hour, Waiters: 1000}}
+			if req.Alive > 0 {
+				reply.Outcome = driver.Full
+			}
+			return reply
+		}
+		_, failure := s.inLine(distlock.Options{})
+		var busy *distlock.BusyError
+		if err := failure(); !errors.As(err, &busy) || busy.Waiters != 1000 || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "try again later") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A service that may not call those who wait is asked by them, in line all the same, and that is logged once.
+func TestWaiter_L_pollsWhereItCannotBeCalled(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.deaf = errors.New("NOPERM no channel")
+		var log bytes.Buffer
+		lease, _ := s.inLine(distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(10 * time.Second)
+		asked := s.requests()
+		if len(asked) < 50 || len(asked) > 300 {
+			t.Errorf("it asked %d times in 10 s", len(asked))
+		}
+		for _, req := range asked[1:] {
+			if req.Alive < time.Second || req.Seq == 0 {
+				t.Fatalf("it does not stand in line: %+v", req)
+			}
+		}
+		s.set(grants)
+		time.Sleep(time.Second)
+		if lease() == nil {
+			t.Fatal("it has no lease")
+		}
+		mustRelease(t, lease())
+		if strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "NOPERM") || strings.Contains(log.String(), key) {
+			t.Errorf("the log says %s", log.String())
+		}
+	})
+}
