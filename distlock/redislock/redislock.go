@@ -43,7 +43,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	s := &service{client: client, wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
+	s := &service{client: client, shared: newSharing(client), wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
@@ -53,6 +53,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 // service is a driver.Driver.
 type service struct {
 	client redis.UniversalClient
+	shared redis.UniversalClient // the client, for script calls
 	own    redis.UniversalClient // see renewalClient; may be nil
 	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
 	// lease that is being released is not renewed any more, so it must not wait for a connection.
@@ -81,7 +82,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	case req.Alive > 0:
 		args = append(args, 0, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}
-	cmd, replayed := acquireScript.run(ctx, s.client, append(keys.all(), keys.void(req.Owner)), args...)
+	cmd, replayed := acquireScript.run(ctx, s.shared, append(keys.all(), keys.void(req.Owner)), args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
@@ -151,13 +152,13 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 				return reply, err
 			}
 			// Its few connections can all be broken while the caller's are well.
-			reply, err = s.release(ctx, s.client, keys, req)
+			reply, err = s.release(ctx, s.shared, keys, req)
 			reply.Replayed = true
 			return reply, err
 		default:
 		}
 	}
-	return s.release(ctx, s.client, keys, req)
+	return s.release(ctx, s.shared, keys, req)
 }
 
 func (s *service) release(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
@@ -202,7 +203,7 @@ func usedUp(client *redis.Client) bool {
 
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	of := keysOf(name)
-	cmd, _ := inspectScript.run(ctx, s.client, []string{of.lock(), of.line()})
+	cmd, _ := inspectScript.run(ctx, s.shared, []string{of.lock(), of.line()})
 	reply, err := cmd.Slice()
 	if err != nil {
 		return driver.State{}, s.failed(err)

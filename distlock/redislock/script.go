@@ -36,22 +36,34 @@ func newScript(source string) *script { return &script{redis.NewScript(source), 
 // firstKey is where the first key of a script stands in its command.
 const firstKey = 3
 
-// run also reports whether go-redis has sent the script more than once.
+// run also reports whether the script may have been sent more than once.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	for _, words := range []func([]string, ...any) []any{s.byHash, s.whole} {
 		cmd := &counted{Cmd: redis.NewCmd(ctx, words(keys, args...)...)}
 		cmd.SetFirstKeyPos(firstKey)
-		_ = client.Process(ctx, cmd) // the command has the error
-		unknown := redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
-		if unknown {
-			cmd.asked-- // it asks about such an error too, and sends nothing again
+		if err := process(ctx, client, keys[0], cmd); err != nil {
+			left := redis.NewCmd(ctx)
+			left.SetErr(err)
+			return left, true
 		}
 		reply, replayed = cmd.Cmd, replayed || cmd.asked > 0
-		if !unknown {
+		if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 			break
 		}
 	}
 	return reply, replayed
+}
+
+// process makes a call whose first key is given. An error is that of exchange.process.
+func process(ctx context.Context, client redis.UniversalClient, key string, cmd *counted) error {
+	if s, ok := client.(*sharing); ok {
+		if x := s.exchange(ctx, key); x != nil {
+			return x.process(ctx, cmd)
+		}
+		client = s.UniversalClient
+	}
+	alone(ctx, client, cmd)
+	return nil
 }
 
 // byHash is the command that run sends first, whole the one that follows if the server does not know the hash.

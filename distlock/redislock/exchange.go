@@ -1,0 +1,309 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxAbreast is how many exchanges are under way with a node before calls wait for each other: one that the node works at,
+	// and one that is made or read. Two callers never meet.
+	maxAbreast = 2
+	// patience is how long after the start of the last exchange the next one waits for another to end. A node that takes
+	// longer is far away, or stuck, and nobody is to be delayed by another's round trip.
+	patience = 500 * time.Microsecond
+	// maxShared bounds the calls of an exchange, so that the first answers do not wait long for the last.
+	maxShared = 128
+	// slack is by how much an exchange may outlast its leader's deadline.
+	slack = time.Millisecond
+)
+
+// sharing is a client whose script calls share round trips. All else it does as the client does.
+type sharing struct {
+	redis.UniversalClient
+	one   *exchange // if there is one node
+	nodes sync.Map  // of a Cluster: *exchange by the node's address, so that no node's calls wait for another's
+}
+
+func newSharing(client redis.UniversalClient) *sharing {
+	s := &sharing{UniversalClient: client}
+	if _, ok := client.(*redis.Client); ok {
+		s.one = &exchange{client: client}
+	}
+	return s
+}
+
+// exchange returns where calls for the node of key meet, or nil if that is not known.
+func (s *sharing) exchange(ctx context.Context, key string) *exchange {
+	cluster, ok := s.UniversalClient.(*redis.ClusterClient)
+	if !ok {
+		return s.one
+	}
+	node, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil
+	}
+	addr := node.Options().Addr
+	x, ok := s.nodes.Load(addr)
+	if !ok { // its pipelines go over the Cluster's client, which follows keys that have moved
+		x, _ = s.nodes.LoadOrStore(addr, &exchange{client: cluster})
+	}
+	return x.(*exchange)
+}
+
+// exchange is where the calls for one node meet. A call that finds fewer than maxAbreast exchanges under way is made at once,
+// as a command of its own, in its caller's goroutine. Others wait; when an exchange ends, or patience does, one of them
+// leads: it sends all that wait as one pipeline, in its own goroutine, and tells the others when their answers are there.
+//
+// ⚑ The call that leads is the one with the latest deadline, and the exchange lasts until that: nobody's haste costs another
+// the answer, so none is asked for twice. Those with earlier deadlines, or whose ctx is cancelled, leave by themselves: a
+// call that was not sent is taken back, of one that was sent the outcome is unknown. What the leader's ctx can do besides
+// ending at its deadline stays away from the others: the pipeline has its values, but not its cancellation.
+type exchange struct {
+	client redis.UniversalClient
+
+	mu       sync.Mutex
+	underway int       // exchanges, also those whose leader was appointed
+	latest   time.Time // when the last of them was begun
+	pending  []*call   // in the order of their coming; none unless maxAbreast are under way
+}
+
+// call is one that waits for an exchange, or in one.
+type call struct {
+	cmd      *counted
+	deadline time.Time // zero: none
+	stage    stage     // guarded by the exchange's mu
+	// news comes once while the call is pending, when it is to lead, or once after it was sent, when it is answered.
+	news  chan struct{}
+	timer *time.Timer
+}
+
+type stage int
+
+const (
+	callPending stage = iota
+	callLeads         // was told to
+	callTaken         // the leader has the command
+)
+
+// calls keeps calls for their channels and timers.
+var calls = sync.Pool{New: func() any {
+	c := &call{news: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	c.timer.Stop()
+	return c
+}}
+
+func (c *call) putBack() {
+	c.timer.Stop()
+	c.cmd = nil
+	calls.Put(c)
+}
+
+// outlasts reports whether the call has more time than until; zero means no end.
+func (c *call) outlasts(until time.Time) bool {
+	return !until.IsZero() && (c.deadline.IsZero() || c.deadline.After(until))
+}
+
+// process makes a call. An error means that ctx has ended first; the command may be in other hands then. Otherwise the
+// command has what came of it.
+func (x *exchange) process(ctx context.Context, cmd *counted) error {
+	x.mu.Lock()
+	now := time.Now()
+	overdue := now.Sub(x.latest) >= patience
+	if x.underway < maxAbreast || overdue && len(x.pending) == 0 {
+		x.underway++
+		x.latest = now
+		x.mu.Unlock()
+		defer x.end()
+		alone(ctx, x.client, cmd)
+		return nil
+	}
+	c := calls.Get().(*call)
+	c.cmd, c.stage = cmd, callPending
+	c.deadline, _ = ctx.Deadline()
+	x.pending = append(x.pending, c)
+	if overdue {
+		x.appoint(now)
+	}
+	c.alarm(now, x.latest.Add(patience))
+	x.mu.Unlock()
+
+	for {
+		select {
+		case <-c.news:
+			if c.stage == callLeads {
+				if err := ctx.Err(); err != nil {
+					return x.leave(c, err)
+				}
+				x.lead(ctx, c)
+			}
+		case now := <-c.timer.C:
+			if !c.deadline.IsZero() && !now.Before(c.deadline) {
+				return x.leave(c, context.DeadlineExceeded)
+			}
+			x.hurry(c, now)
+			continue
+		case <-ctx.Done():
+			return x.leave(c, ctx.Err())
+		}
+		break
+	}
+	c.putBack()
+	if isTemporary(cmd.Err()) { // go-redis sends such a command again, but in a pipeline only for the sake of the first
+		cmd.asked++
+		alone(ctx, x.client, cmd)
+	}
+	return nil
+}
+
+// alarm sets the call's timer to the given moment, or its deadline if that is earlier. A zero moment means no other.
+func (c *call) alarm(now, at time.Time) {
+	if at.IsZero() || !c.deadline.IsZero() && c.deadline.Before(at) {
+		at = c.deadline
+	}
+	if !at.IsZero() {
+		c.timer.Reset(at.Sub(now))
+	}
+}
+
+// hurry sees to it that a call does not wait for the end of an exchange for longer than patience.
+func (x *exchange) hurry(c *call, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c.stage != callPending {
+		c.alarm(now, time.Time{})
+		return
+	}
+	if now.Sub(x.latest) >= patience {
+		x.appoint(now)
+	}
+	c.alarm(now, x.latest.Add(patience)) // if it was another that was appointed, that may take some others first
+}
+
+// appoint begins an exchange, if calls are pending: it tells the one with the latest deadline to lead.
+func (x *exchange) appoint(now time.Time) {
+	if len(x.pending) == 0 {
+		return
+	}
+	last := 0
+	for i, c := range x.pending {
+		if c.outlasts(x.pending[last].deadline) {
+			last = i
+		}
+	}
+	leader := x.pending[last]
+	x.pending = slices.Delete(x.pending, last, last+1)
+	x.underway++
+	x.latest = now
+	leader.stage = callLeads
+	leader.news <- struct{}{}
+}
+
+// end ends an exchange, or what would have become one.
+func (x *exchange) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.underway--
+	if x.underway < maxAbreast {
+		x.appoint(time.Now())
+	}
+}
+
+// leave takes a call back whose caller goes for the given reason. If the answer came in the same moment, it returns nil.
+func (x *exchange) leave(c *call, reason error) error {
+	x.mu.Lock()
+	stage := c.stage
+	if stage == callPending {
+		i := slices.Index(x.pending, c)
+		x.pending = slices.Delete(x.pending, i, i+1)
+	}
+	x.mu.Unlock()
+	if stage == callLeads {
+		x.end()
+	}
+	select {
+	case <-c.news:
+		if stage == callTaken {
+			reason = nil
+		}
+	default:
+		if stage == callTaken {
+			return reason // the leader has it still
+		}
+	}
+	c.putBack()
+	return reason
+}
+
+// lead makes an exchange of the calls that are pending, and of c.
+func (x *exchange) lead(ctx context.Context, c *call) {
+	members := []*call{c}
+	until, last := c.deadline, c.deadline
+	if !until.IsZero() {
+		last = until.Add(slack)
+	}
+	x.mu.Lock()
+	x.latest = time.Now()
+	x.pending = slices.DeleteFunc(x.pending, func(other *call) bool {
+		if len(members) == maxShared || other.outlasts(last) {
+			return false
+		}
+		if other.outlasts(until) {
+			until = other.deadline
+		}
+		other.stage = callTaken
+		members = append(members, other)
+		return true
+	})
+	x.mu.Unlock()
+	if len(members) == 1 {
+		defer x.end()
+		alone(ctx, x.client, c.cmd)
+		return
+	}
+
+	broken := true // by a hook that panics
+	defer func() {
+		for _, other := range members[1:] {
+			if broken {
+				other.cmd.SetErr(errBroken)
+			}
+			other.news <- struct{}{}
+		}
+		x.end()
+	}()
+	cmds := make([]redis.Cmder, len(members))
+	for i, other := range members {
+		cmds[i] = other.cmd
+	}
+	ctx = context.WithoutCancel(ctx)
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	pipe := x.client.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...)
+	_, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds { // a hook's own error
+			cmd.SetErr(err)
+		}
+	}
+	broken = false
+}
+
+var errBroken = errors.New("redislock: the exchange that the call was part of broke off")
+
+// alone makes a call as a command of its own.
+func alone(ctx context.Context, client redis.UniversalClient, cmd *counted) {
+	_ = client.Process(ctx, cmd) // the command has the error
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd.asked-- // go-redis asks about such an error too, and sends nothing again
+	}
+}
