@@ -14,13 +14,13 @@ const (
 	// maxAbreast is how many exchanges are under way with a node before calls wait for each other: one that the node works at,
 	// and one that is made or read. Two callers never meet.
 	maxAbreast = 2
-	// patience is how long after the start of the last exchange the next one waits for another to end. A node that takes
+	// sharePatience is how long after the start of the last exchange the next one waits for another to end. A node that takes
 	// longer is far away, or stuck, and nobody is to be delayed by another's round trip.
-	patience = 500 * time.Microsecond
+	sharePatience = 500 * time.Microsecond
 	// maxShared bounds the calls of an exchange, so that the first answers do not wait long for the last.
 	maxShared = 128
-	// slack is by how much an exchange may outlast its leader's deadline.
-	slack = time.Millisecond
+	// shareSlack is by how much an exchange may outlast its leader's deadline.
+	shareSlack = time.Millisecond
 )
 
 // sharing is a client whose script calls share round trips. All else it does as the client does.
@@ -33,7 +33,7 @@ type sharing struct {
 func newSharing(client redis.UniversalClient) *sharing {
 	s := &sharing{UniversalClient: client}
 	if _, ok := client.(*redis.Client); ok {
-		s.one = &exchange{client: client}
+		s.one = newExchange(client)
 	}
 	return s
 }
@@ -51,7 +51,7 @@ func (s *sharing) exchange(ctx context.Context, key string) *exchange {
 	addr := node.Options().Addr
 	x, ok := s.nodes.Load(addr)
 	if !ok { // its pipelines go over the Cluster's client, which follows keys that have moved
-		x, _ = s.nodes.LoadOrStore(addr, &exchange{client: cluster})
+		x, _ = s.nodes.LoadOrStore(addr, newExchange(cluster))
 	}
 	return x.(*exchange)
 }
@@ -65,12 +65,18 @@ func (s *sharing) exchange(ctx context.Context, key string) *exchange {
 // call that was not sent is taken back, of one that was sent the outcome is unknown. What the leader's ctx can do besides
 // ending at its deadline stays away from the others: the pipeline has its values, but not its cancellation.
 type exchange struct {
-	client redis.UniversalClient
+	client   redis.UniversalClient
+	patience time.Duration
 
 	mu       sync.Mutex
 	underway int       // exchanges, also those whose leader was appointed
 	latest   time.Time // when the last of them was begun
 	pending  []*call   // in the order of their coming; none unless maxAbreast are under way
+	idle     sync.Pool // of *call
+}
+
+func newExchange(client redis.UniversalClient) *exchange {
+	return &exchange{client: client, patience: sharePatience}
 }
 
 // call is one that waits for an exchange, or in one.
@@ -91,17 +97,22 @@ const (
 	callTaken         // the leader has the command
 )
 
-// calls keeps calls for their channels and timers.
-var calls = sync.Pool{New: func() any {
+// call returns a call with a timer that is stopped. They are used again, by the same exchange: what was made in a bubble of
+// testing/synctest must not leave it.
+func (x *exchange) call() *call {
+	if c, ok := x.idle.Get().(*call); ok {
+		return c
+	}
 	c := &call{news: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	c.timer.Stop()
 	return c
-}}
+}
 
-func (c *call) putBack() {
+// putBack ends a call that nobody else has.
+func (x *exchange) putBack(c *call) {
 	c.timer.Stop()
 	c.cmd = nil
-	calls.Put(c)
+	x.idle.Put(c)
 }
 
 // outlasts reports whether the call has more time than until; zero means no end.
@@ -114,7 +125,7 @@ func (c *call) outlasts(until time.Time) bool {
 func (x *exchange) process(ctx context.Context, cmd *counted) error {
 	x.mu.Lock()
 	now := time.Now()
-	overdue := now.Sub(x.latest) >= patience
+	overdue := now.Sub(x.latest) >= x.patience
 	if x.underway < maxAbreast || overdue && len(x.pending) == 0 {
 		x.underway++
 		x.latest = now
@@ -123,40 +134,48 @@ func (x *exchange) process(ctx context.Context, cmd *counted) error {
 		alone(ctx, x.client, cmd)
 		return nil
 	}
-	c := calls.Get().(*call)
+	c := x.call()
 	c.cmd, c.stage = cmd, callPending
 	c.deadline, _ = ctx.Deadline()
 	x.pending = append(x.pending, c)
 	if overdue {
 		x.appoint(now)
 	}
-	c.alarm(now, x.latest.Add(patience))
+	c.alarm(now, x.latest.Add(x.patience))
 	x.mu.Unlock()
 
 	for {
 		select {
 		case <-c.news:
-			if c.stage == callLeads {
-				if err := ctx.Err(); err != nil {
-					return x.leave(c, err)
-				}
-				x.lead(ctx, c)
+			if c.stage == callTaken {
+				x.putBack(c)
+				again(ctx, x.client, cmd)
+				return nil
 			}
-		case now := <-c.timer.C:
-			if !c.deadline.IsZero() && !now.Before(c.deadline) {
-				return x.leave(c, context.DeadlineExceeded)
+			if err := c.over(ctx, time.Now()); err != nil {
+				return x.leave(c, err)
 			}
-			x.hurry(c, now)
-			continue
+			x.lead(ctx, c)
+			x.putBack(c)
+			return nil
 		case <-ctx.Done():
 			return x.leave(c, ctx.Err())
+		case now := <-c.timer.C:
+			if err := c.over(ctx, now); err != nil {
+				return x.leave(c, err)
+			}
+			x.hurry(c, now)
 		}
-		break
 	}
-	c.putBack()
-	if isTemporary(cmd.Err()) { // go-redis sends such a command again, but in a pipeline only for the sake of the first
-		cmd.asked++
-		alone(ctx, x.client, cmd)
+}
+
+// over returns the error of a ctx that has ended. One may tell a deadline without ending at it.
+func (c *call) over(ctx context.Context, now time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !c.deadline.IsZero() && !now.Before(c.deadline) {
+		return context.DeadlineExceeded
 	}
 	return nil
 }
@@ -179,10 +198,10 @@ func (x *exchange) hurry(c *call, now time.Time) {
 		c.alarm(now, time.Time{})
 		return
 	}
-	if now.Sub(x.latest) >= patience {
+	if now.Sub(x.latest) >= x.patience {
 		x.appoint(now)
 	}
-	c.alarm(now, x.latest.Add(patience)) // if it was another that was appointed, that may take some others first
+	c.alarm(now, x.latest.Add(x.patience)) // if it was another that was appointed, that may take some others first
 }
 
 // appoint begins an exchange, if calls are pending: it tells the one with the latest deadline to lead.
@@ -236,7 +255,7 @@ func (x *exchange) leave(c *call, reason error) error {
 			return reason // the leader has it still
 		}
 	}
-	c.putBack()
+	x.putBack(c)
 	return reason
 }
 
@@ -245,7 +264,7 @@ func (x *exchange) lead(ctx context.Context, c *call) {
 	members := []*call{c}
 	until, last := c.deadline, c.deadline
 	if !until.IsZero() {
-		last = until.Add(slack)
+		last = until.Add(shareSlack)
 	}
 	x.mu.Lock()
 	x.latest = time.Now()
@@ -302,8 +321,16 @@ var errBroken = errors.New("redislock: the exchange that the call was part of br
 
 // alone makes a call as a command of its own.
 func alone(ctx context.Context, client redis.UniversalClient, cmd *counted) {
-	_ = client.Process(ctx, cmd) // the command has the error
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+	if err := client.Process(ctx, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		cmd.asked-- // go-redis asks about such an error too, and sends nothing again
+	}
+}
+
+// again makes a call anew whose server turned it away for now, or not: go-redis does so by itself, but in a pipeline only for
+// the first command.
+func again(ctx context.Context, client redis.UniversalClient, cmd *counted) {
+	if err := cmd.Err(); err != nil && isTemporary(err) {
+		cmd.asked++
+		alone(ctx, client, cmd)
 	}
 }

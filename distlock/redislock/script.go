@@ -47,7 +47,7 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []s
 			return left, true
 		}
 		reply, replayed = cmd.Cmd, replayed || cmd.asked > 0
-		if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		if cmd.Err() == nil || !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 			break
 		}
 	}
