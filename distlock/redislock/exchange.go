@@ -125,8 +125,7 @@ func (c *call) outlasts(until time.Time) bool {
 func (x *exchange) process(ctx context.Context, cmd *counted) error {
 	x.mu.Lock()
 	now := time.Now()
-	overdue := now.Sub(x.latest) >= x.patience
-	if x.underway < maxAbreast || overdue && len(x.pending) == 0 {
+	if x.underway < maxAbreast {
 		x.underway++
 		x.latest = now
 		x.mu.Unlock()
@@ -138,10 +137,7 @@ func (x *exchange) process(ctx context.Context, cmd *counted) error {
 	c.cmd, c.stage = cmd, callPending
 	c.deadline, _ = ctx.Deadline()
 	x.pending = append(x.pending, c)
-	if overdue {
-		x.appoint(now)
-	}
-	c.alarm(now, x.latest.Add(x.patience))
+	c.alarm(now, x.latest.Add(x.patience)) // which may have passed
 	x.mu.Unlock()
 
 	for {

@@ -135,10 +135,14 @@ func (x *exchange) awaitPending(t *testing.T, n int) {
 	})
 }
 
-// occupy has as many exchanges under way as there can be before others wait, until end is called, which waits for them.
+// occupy has as many exchanges under way as there can be before others wait. The function that it returns ends one, and when
+// that has taken all that are pending along, the others.
 func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
 	t.Helper()
-	release := w.hold()
+	gate := make(chan struct{})
+	w.mu.Lock()
+	w.held = gate
+	w.mu.Unlock()
 	var all sync.WaitGroup
 	for range maxAbreast {
 		all.Go(func() {
@@ -156,7 +160,12 @@ func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
 	w.mu.Lock()
 	w.held = nil // others pass
 	w.mu.Unlock()
-	end = sync.OnceFunc(func() { release(); all.Wait() })
+	end = sync.OnceFunc(func() {
+		gate <- struct{}{}
+		x.awaitPending(t, 0)
+		close(gate)
+		all.Wait()
+	})
 	t.Cleanup(end)
 	return end
 }
@@ -380,14 +389,18 @@ func TestExchange_aLeaderThatLeavesIsReplaced(t *testing.T) {
 		})
 		x.awaitPending(t, 2)
 		x.mu.Lock()
+		x.underway-- // as if another exchange had just ended
 		cancel()
 		x.appoint(time.Now())
 		x.mu.Unlock()
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Errorf("the leader: %v", err)
 		}
-		end()
 		other.Wait()
+		x.mu.Lock()
+		x.underway++
+		x.mu.Unlock()
+		end()
 		x.wantIdle(t)
 		if state, err := s.Inspect(t.Context(), nameOf(0)); err != nil || state.Held {
 			t.Errorf("sent all the same: %+v, %v", state, err)
@@ -446,7 +459,8 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 			proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
 			s, x, w := patiently(t, redis.Options{Addr: proxy.Addr()})
 			shared := 0
-			for range 5 {
+			for _, patience := range []time.Duration{time.Hour, 5 * time.Millisecond, time.Millisecond} {
+				x.patience = patience
 				end := x.occupy(t, s, w)
 				held := proxy.HoldRequests(faultnet.Containing("holder"))
 				var all sync.WaitGroup
@@ -462,13 +476,16 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 						took[i] = time.Since(start)
 					})
 				}
-				x.awaitPending(t, len(took))
-				end()
+				if patience == time.Hour {
+					x.awaitPending(t, len(took))
+					end()
+				}
 				all.Wait()
 				if late := slices.Max(took[:]) - soon - stop(); late > 50*time.Millisecond {
 					t.Errorf("%s late", late)
 				}
 				held.Release()
+				end()
 				x.wantIdle(t)
 				_, pipelines := w.reset()
 				shared += len(pipelines)
@@ -520,6 +537,33 @@ func TestExchange_keepsTheDeadlineOfItsLeader(t *testing.T) {
 	x.mu.Unlock()
 	end()
 	x.wantIdle(t)
+}
+
+// Nobody waits for longer than patience for exchanges to end.
+func TestExchange_patienceEnds(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	x.patience = 20 * time.Millisecond
+	end := x.occupy(t, s, w)
+	for range 3 {
+		if _, err := s.Inspect(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end()
+	x.wantIdle(t)
+}
+
+func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
+	x := newExchange(nil)
+	c := x.call()
+	c.stage = callTaken
+	if err := x.leave(c, context.Canceled); err != context.Canceled {
+		t.Errorf("without an answer: %v", err)
+	}
+	c.news <- struct{}{}
+	if err := x.leave(c, context.Canceled); err != nil {
+		t.Errorf("with an answer: %v", err)
+	}
 }
 
 // On the way to a server that is far away nobody waits for another's round trip.
@@ -698,6 +742,9 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 		if _, err := s.Inspect(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, name := range []driver.Name{hangs, other} {
+		s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock()).patience = time.Hour
 	}
 	network.Only(node(hangs).Addr()).Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
