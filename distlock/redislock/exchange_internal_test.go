@@ -369,12 +369,20 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 	}
 }
 
+// quiet is a context that does not tell when it ends.
+type quiet struct{ context.Context }
+
+func (quiet) Done() <-chan struct{} { return nil }
+
 // Who is told to lead and goes all the same leaves that to another.
 func TestExchange_aLeaderThatLeavesIsReplaced(t *testing.T) {
 	s, x, w := patiently(t, redis.Options{})
-	for range 20 { // which of the two it sees first is chance
+	for _, silent := range []bool{false, true} { // it learns of the end of its ctx first, or that it is to lead
 		end := x.occupy(t, s, w)
 		ctx, cancel := context.WithCancel(context.Background())
+		if silent {
+			ctx = quiet{ctx}
+		}
 		left := make(chan error)
 		go func() {
 			_, err := s.Acquire(ctx, acquireOf(0))
@@ -551,6 +559,20 @@ func TestExchange_patienceEnds(t *testing.T) {
 	}
 	end()
 	x.wantIdle(t)
+}
+
+// A call that was sent while it still had patience is woken up at its deadline.
+func TestExchange_aCallThatWasSentKeepsItsDeadline(t *testing.T) {
+	x := newExchange(nil)
+	c := x.call()
+	now := time.Now()
+	c.stage, c.deadline = callTaken, now.Add(10*time.Millisecond)
+	x.hurry(c, now)
+	select {
+	case <-c.timer.C:
+	case <-time.After(10 * time.Second):
+		t.Error("the timer is not set")
+	}
 }
 
 func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
