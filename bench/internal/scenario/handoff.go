@@ -110,12 +110,15 @@ func pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, 
 	if err != nil {
 		return 0, 0, err
 	}
-	to, err := hear(waiter, holds)
-	if errors.Is(err, crew.ErrLate) {
+	var to relayEvent
+	err = waiter.ReceiveWithin(lost, &to)
+	switch {
+	case errors.Is(err, crew.ErrLate):
 		return lost, ping.Took, err
-	}
-	if err != nil {
+	case err != nil:
 		return 0, 0, err
+	case to.What != holds:
+		return 0, 0, unexpected(holds, to)
 	}
 	if to.At < from.At {
 		return 0, 0, errors.New("the waiter held the lock before its holder had begun to release it")
@@ -131,12 +134,17 @@ func tell(m *crew.Member, what, answer string) (relayEvent, error) {
 	return hear(m, answer)
 }
 
+// hear waits for what a process has to say.
 func hear(m *crew.Member, answer string) (e relayEvent, err error) {
-	if err := m.ReceiveWithin(lost, &e); err != nil {
+	if err := m.Receive(&e); err != nil {
 		return e, err
 	}
 	if e.What != answer {
-		return e, fmt.Errorf("instead of %q: %s", answer, e.What)
+		return e, unexpected(answer, e)
 	}
 	return e, nil
+}
+
+func unexpected(answer string, e relayEvent) error {
+	return fmt.Errorf("instead of %q: %s", answer, e.What)
 }

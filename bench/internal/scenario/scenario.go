@@ -24,7 +24,8 @@ type Bench struct {
 	// Progress is told what is going on.
 	Progress func(text string)
 
-	keys int
+	keys     int
+	watchdog *time.Timer
 }
 
 type scenario struct {
@@ -72,12 +73,21 @@ func Roles() map[string]crew.Role {
 	return map[string]crew.Role{crowdRole: crowd, relayRole: relay}
 }
 
+// longestRound is how long no round takes. A subject that never returns ends its scenario, not the program.
+const longestRound = time.Minute
+
 // Run runs a scenario.
 func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 	i := slices.Index(Names(), name)
 	if i < 0 {
 		return nil, fmt.Errorf("no scenario is called %q", name)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b.watchdog = time.AfterFunc(longestRound, func() {
+		cancel(fmt.Errorf("%s: somebody still waits after %s", name, longestRound))
+	})
+	defer b.watchdog.Stop()
 	outcome, err := all[i].run(b, ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause // what failed then, failed because of that
@@ -98,6 +108,7 @@ func (b *Bench) key(prefix string) string {
 
 // round announces a round and returns the subjects in its order.
 func (b *Bench) round(scenario string, n, of int, subjects []string) []string {
+	b.watchdog.Reset(longestRound)
 	b.Progress(fmt.Sprintf("%-8s round %d of %d", scenario, n+1, of))
 	return rotated(subjects, n)
 }

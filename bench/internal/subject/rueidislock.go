@@ -4,10 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 )
+
+// patience is how long a try may take. The default is 20 ms, after which the next of several keys is tried. Here is no next: on a
+// busy machine, a waiter that gave up so soon would wait for news about a key that is free.
+const patience = time.Second
 
 // openRueidislock opens the library with one key per lock, which is what one server calls for, in place of 2 of 3, and with
 // NoLoopTracking, which needs Redis 7.0.5: without it each holder wakes itself up and spins.
@@ -22,6 +27,7 @@ func openRueidislock(s Setup) (Locker, error) {
 		ClientOption:   client,
 		KeyValidity:    s.TTL,
 		KeyMajority:    1,
+		TryNextAfter:   patience,
 		NoLoopTracking: true,
 	})
 	if err != nil {
