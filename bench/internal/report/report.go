@@ -38,6 +38,7 @@ type scenarioJSON struct {
 	Title    string                           `json:"title"`
 	Rounds   int                              `json:"rounds"`
 	Subjects map[string]map[string]spreadJSON `json:"subjects"`
+	Notes    []string                         `json:"notes,omitempty"`
 }
 
 type ratioJSON struct {
@@ -90,7 +91,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			}
 			subjects[row.Subject] = cells
 		}
-		scenarios[o.Name] = scenarioJSON{o.Title, o.Rounds, subjects}
+		scenarios[o.Name] = scenarioJSON{o.Title, o.Rounds, subjects, o.Notes}
 		for _, ratio := range o.Ratios {
 			object[ratio.Key] = number(ratio.Median)
 			bar, _ := barOf(ratio.Key)

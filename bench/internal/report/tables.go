@@ -22,6 +22,9 @@ func (r *Report) WriteTables(w io.Writer) error {
 	p.printf("Medians of the rounds, and from the lowest to the highest round.\n")
 	for _, o := range r.Outcomes {
 		p.printf("\n%s: %s (%s)\n%s\n", o.Name, o.Title, plural(o.Rounds, "round"), subjects(o))
+		for _, note := range o.Notes {
+			p.printf("%s\n", note)
+		}
 	}
 	p.printf("\nratios\n%s\n", ratios(r.Outcomes))
 	switch missed := len(r.Missed()); missed {

@@ -39,6 +39,7 @@ func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
 				return nil, fmt.Errorf("%s: %w", s, err)
 			}
 			sums[s] = sum
+			b.blame(s, sum.faults)
 			if s == subject.Ideal {
 				ideal += sum.perSecond / 2
 			}
@@ -105,6 +106,7 @@ type crossSum struct {
 	callsPerAcquisition float64
 	minMaxShare         float64
 	waits               []time.Duration
+	faults              Faults
 }
 
 // fight lets the processes of one subject loose on each other and counts.
@@ -156,6 +158,7 @@ func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {
 			counts = append(counts, len(m.Waits))
 			acquired += len(m.Waits)
 			sum.waits = append(sum.waits, m.Waits...)
+			sum.faults.merge(m.Faults)
 			if m.Unfinished > 0 {
 				sum.waits = append(sum.waits, m.Unfinished)
 			}

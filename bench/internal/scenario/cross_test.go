@@ -14,7 +14,7 @@ func TestSumUp_countsWhoStarves(t *testing.T) {
 		return times
 	}
 	sum := sumUp([]crowdResult{
-		{Commands: 10, Members: []crowdMember{{Waits: ms(1, 2, 3, 4)}, {Waits: ms(5), Unfinished: 7 * time.Millisecond}}},
+		{Commands: 10, Members: []crowdMember{{Waits: ms(1, 2, 3, 4)}, {Waits: ms(5), Unfinished: 7 * time.Millisecond, Faults: Faults{2, "late"}}}},
 		{Commands: 2, Members: []crowdMember{{Unfinished: 500 * time.Millisecond}}},
 	}, 500*time.Millisecond)
 	if sum.perSecond != 10 {
@@ -25,6 +25,9 @@ func TestSumUp_countsWhoStarves(t *testing.T) {
 	}
 	if sum.minMaxShare != 0 {
 		t.Errorf("who starves has a share of %v, want 0", sum.minMaxShare)
+	}
+	if sum.faults != (Faults{2, "late"}) {
+		t.Errorf("faults %v", sum.faults)
 	}
 	if longest := slices.Max(sum.waits); longest != 500*time.Millisecond || len(sum.waits) != 7 {
 		t.Errorf("%d waits, the longest %s, want 7 with the unfinished one of 500ms", len(sum.waits), longest)

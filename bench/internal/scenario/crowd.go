@@ -39,6 +39,7 @@ type crowdMember struct {
 	// Unfinished is how long a wait that had no end by the end of the window had lasted by then, 0 for none. Left out, those
 	// who starve would be the last to be seen.
 	Unfinished time.Duration
+	Faults     Faults
 }
 
 func crowd(ctx context.Context, lead *crew.Line) error {
@@ -93,7 +94,7 @@ func connect(ctx context.Context, l subject.Locker, key string, goroutines int) 
 	for i := range keys {
 		keys[i] = key + "-warm-up-" + string(rune('a'+i))
 	}
-	_, err := rush(ctx, l, keys, 0, 20*time.Millisecond)
+	_, _, err := rush(ctx, l, keys, 0, 20*time.Millisecond)
 	return err
 }
 
@@ -120,8 +121,6 @@ func (m *crowdMember) contend(ctx context.Context, l subject.Locker, task crowdT
 			return err
 		}
 		time.Sleep(task.Hold)
-		if err := held.Release(uncancelled); err != nil {
-			return err
-		}
+		m.Faults.add(held.Release(uncancelled))
 	}
 }

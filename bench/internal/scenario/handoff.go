@@ -81,7 +81,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 		return nil, nil, err
 	}
 	for end := time.Now().Add(window); time.Now().Before(end) || len(passes) == 0; {
-		took, rtt, err := pass(ctx, name, holder, waiter)
+		took, rtt, err := b.pass(ctx, name, holder, waiter)
 		if err != nil && !errors.Is(err, crew.ErrLate) {
 			return nil, nil, err
 		}
@@ -95,7 +95,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 }
 
 // pass hands the lock from holder to waiter. With crew.ErrLate, the times are valid, and the waiter has ended.
-func pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, rtt time.Duration, err error) {
+func (b *Bench) pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, rtt time.Duration, err error) {
 	if _, err := tell(waiter, doAcquire, calls); err != nil {
 		return 0, 0, err
 	}
@@ -110,6 +110,7 @@ func pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, 
 	if err != nil {
 		return 0, 0, err
 	}
+	b.blame(name, from.Faults)
 	var to relayEvent
 	err = waiter.ReceiveWithin(lost, &to)
 	switch {

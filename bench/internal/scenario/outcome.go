@@ -13,6 +13,7 @@ type Outcome struct {
 	Rounds int
 	Rows   []Row
 	Ratios []Ratio
+	Notes  []string // what else is to be known
 	// Waits are how long the acquisitions of each subject waited, all rounds together; only in the scenario cross.
 	Waits map[string][]time.Duration
 	// Fair is how long a waiter would wait if all took turns and the lock cost nothing; only in the scenario cross.

@@ -32,6 +32,8 @@ type relayEvent struct {
 	What string
 	At   clock.Time
 	Took time.Duration // of a PING
+
+	Faults Faults // of a release
 }
 
 const (
@@ -89,11 +91,9 @@ func (r *runner) do(ctx context.Context, what string) error {
 		return r.acquire(ctx)
 	case doRelease:
 		r.waiting.Wait()
-		at := clock.Now()
-		if err := r.held.Release(ctx); err != nil {
-			return err
-		}
-		return r.lead.Send(relayEvent{What: released, At: at})
+		event := relayEvent{What: released, At: clock.Now()}
+		event.Faults.add(r.held.Release(ctx))
+		return r.lead.Send(event)
 	case doPing:
 		began := clock.Now()
 		if err := r.ping.Ping(ctx).Err(); err != nil {

@@ -26,6 +26,7 @@ type Bench struct {
 
 	keys     int
 	watchdog *time.Timer
+	faults   map[string]Faults // by subject
 }
 
 type scenario struct {
@@ -88,6 +89,7 @@ func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 		cancel(fmt.Errorf("%s: somebody still waits after %s", name, longestRound))
 	})
 	defer b.watchdog.Stop()
+	b.faults = map[string]Faults{}
 	outcome, err := all[i].run(b, ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause // what failed then, failed because of that
@@ -95,7 +97,7 @@ func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	outcome.Name = name
+	outcome.Name, outcome.Notes = name, b.notes()
 	return outcome, nil
 }
 

@@ -68,11 +68,12 @@ func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names 
 					keys[i] += "-" + strconv.Itoa(i)
 				}
 			}
-			rate, err := rush(ctx, lockers[s], keys, pace.Settle, pace.Window)
+			rate, faults, err := rush(ctx, lockers[s], keys, pace.Settle, pace.Window)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s, err)
 			}
 			rates.add(s, rate)
+			b.blame(s, faults)
 		}
 	}
 	return rates, nil
@@ -81,13 +82,14 @@ func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names 
 // tally is what one goroutine has counted. It has a cache line of its own: hundreds of thousands of acquisitions per
 // second are not to wait for each other's counters.
 type tally struct {
-	n atomic.Int64
-	_ [120]byte
+	n      atomic.Int64
+	faults Faults // read after the end
+	_      [96]byte
 }
 
 // rush lets a goroutine per key acquire and release it for as long as the two times say, and returns the acquisitions per
 // second of the second. It reads no clock per acquisition: what it reads, at both ends, are the counters.
-func rush(ctx context.Context, l subject.Locker, keys []string, settle, window time.Duration) (perSecond float64, err error) {
+func rush(ctx context.Context, l subject.Locker, keys []string, settle, window time.Duration) (perSecond float64, faults Faults, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	uncancelled := context.WithoutCancel(ctx)
@@ -97,13 +99,12 @@ func rush(ctx context.Context, l subject.Locker, keys []string, settle, window t
 		all.Go(func() {
 			for ctx.Err() == nil {
 				held, err := l.Acquire(ctx, key)
-				if err == nil {
-					tallies[i].n.Add(1)
-					err = held.Release(uncancelled)
-				}
 				if err != nil {
 					cancel(err) // of no effect after the end
+					return
 				}
+				tallies[i].n.Add(1)
+				tallies[i].faults.add(held.Release(uncancelled))
 			}
 		})
 	}
@@ -120,9 +121,12 @@ func rush(ctx context.Context, l subject.Locker, keys []string, settle, window t
 	cancel(errOver)
 	all.Wait()
 	if cause := context.Cause(ctx); cause != errOver {
-		return 0, cause
+		return 0, faults, cause
 	}
-	return float64(after-before) / took.Seconds(), nil
+	for i := range tallies {
+		faults.merge(tallies[i].faults)
+	}
+	return float64(after-before) / took.Seconds(), faults, nil
 }
 
 // errOver ends what is measured.
