@@ -98,9 +98,9 @@ func TestWriteTables(t *testing.T) {
 	}
 }
 
-func TestFigure_hasThreeDigitsThatCount(t *testing.T) {
+func TestFigure_isShort(t *testing.T) {
 	for f, want := range map[float64]string{
-		0: "0", 0.0123: "0.012", 0.5: "0.50", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 9999: "9999", 12345: "12,345", 1234567: "1,234,567",
+		0: "0", 0.0123: "0.012", 0.00044: "0.00044", 0.5: "0.50", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 9999: "9999", 12345: "12,345", 1234567: "1,234,567",
 		math.Inf(1): "–",
 	} {
 		if got := figure(f); got != want {

@@ -131,7 +131,7 @@ func show(s stats.Spread, rounds int) string {
 	return fmt.Sprintf("%s (%s–%s)", figure(s.Median), figure(s.Min), figure(s.Max))
 }
 
-// figure writes a number with three digits that count, and thousands apart.
+// figure writes a number with two or three digits that count, and thousands apart.
 func figure(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "–"
@@ -141,11 +141,10 @@ func figure(f float64) string {
 	case a >= 100 || a == 0:
 	case a >= 10:
 		digits = 1
-	default:
+	case a >= 0.1:
 		digits = 2
-	}
-	if a := math.Abs(f); a > 0 && a < 0.1 {
-		digits = 3
+	default:
+		digits = 1 - int(math.Floor(math.Log10(a))) // two that count
 	}
 	s := strconv.FormatFloat(f, 'f', digits, 64)
 	if f >= 10_000 {
