@@ -91,6 +91,11 @@
 // wait for a connection go over a second client made from its options, see [New]. Behind Sentinels extends go over the
 // caller's too, as long as it has a connection for them, because it alone is told of a fail-over.
 //
+// Over the caller's client, calls that are made while others are under way to the same node share round trips. A call that
+// finds none or one under way is a command of its own, as ever; the others go out together in a pipeline, which hooks of the
+// client see as such. Its context has the values of one of their contexts, and the latest of their deadlines. Clients that
+// are neither *redis.Client nor *redis.ClusterClient send each call by itself.
+//
 // An extend is sent once: a copy of one that shortens could arrive late and shorten what was prolonged since. Everything
 // else the clients may send again.
 package redislock

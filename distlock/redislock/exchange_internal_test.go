@@ -753,12 +753,10 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 	cluster := testservers.StartCluster(t)
 	network := faultnet.NewNet(t)
 	s, _ := watched(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true}, 20)
-	hangs, other := nameOf(0), driver.Name{}
+	hangs, other := nameOf(0), nameOf(1)
 	node := func(of driver.Name) *testservers.Redis { return cluster.MasterOf(keysOf(of).lock()) }
-	for i := 1; ; i++ {
-		if other = nameOf(i); node(other) != node(hangs) {
-			break
-		}
+	for i := 2; node(other) == node(hangs); i++ {
+		other = nameOf(i)
 	}
 	for _, name := range []driver.Name{hangs, other} {
 		if _, err := s.Inspect(t.Context(), name); err != nil {
