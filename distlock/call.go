@@ -22,10 +22,13 @@ const (
 func direct[T any](ctx context.Context, until func() context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (value T, again bool, err error) {
 	start := time.Now()
 	if l.punctual != nil && l.quick.Load() && ctx.Err() == nil && l.punctual.Ready() {
-		hurried, cancel := context.WithTimeout(ctx, min(limit, patientFor))
-		deadline, _ := hurried.Deadline()
+		deadline := start.Add(min(limit, patientFor))
+		if own, ok := ctx.Deadline(); ok {
+			deadline = earlier(deadline, own.Add(time.Millisecond)) // when ctx says so itself
+		}
+		hurried := l.hurries.begin(ctx, deadline)
 		value, err = call(hurried)
-		cancel()
+		l.hurries.end(hurried)
 		// By the clock: a connection may notice its deadline before the context's timer does.
 		tooLate := ctx.Err() != nil || !time.Now().Before(deadline)
 		if tooLate || time.Since(start) >= quickly {

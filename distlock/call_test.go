@@ -81,7 +81,7 @@ func TestAcquire_aStalledDirectCallEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Millisecond {
+		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 11*time.Millisecond {
 			t.Errorf("Acquire: %v after %s", err, time.Since(start))
 		}
 		synctest.Wait()

@@ -58,7 +58,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 func lapse(le *Lease) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	le.expiry.Stop()
+	le.locker.expiries.forget(le)
 	le.deadline = now()
 }
 

@@ -106,7 +106,7 @@ func (e *extension) begin() error {
 		le.locker.renewals.remove(le)
 		le.deadline.at = end.at
 		le.epoch++
-		le.expiry.Reset(until(end))
+		le.locker.expiries.watch(le, end)
 		e.shortens = true
 	}
 	return nil
@@ -140,8 +140,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 }
 
 // trustLocked moves the deadline after an extension that was sent at start has succeeded. It moves it back only if the
-// old one rests on a clock that may have stood still. The timer moves along: the timers of leases that are renewed
-// together would run out together, each in a goroutine of its own, only to find that it is not time yet.
+// old one rests on a clock that may have stood still.
 func (le *Lease) trustLocked(start moment, ttl time.Duration) {
 	if le.state == released || le.state == lost {
 		return
@@ -155,7 +154,7 @@ func (le *Lease) trustLocked(start moment, ttl time.Duration) {
 		return
 	}
 	le.deadline = end
-	le.expiry.Reset(until(end))
+	le.locker.expiries.watch(le, end)
 }
 
 var errCapped = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")

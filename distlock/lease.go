@@ -38,7 +38,6 @@ type Lease struct {
 	next      moment        // when the first renewal is due
 	unsettled int           // Extends and Refences whose answer is not there yet
 	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
-	expiry    *expiry       // enforces the deadline
 	ended     error         // why the lease is not held any more
 	asked     bool          // the lock service was asked to release
 	removed   bool          // and did
@@ -48,6 +47,7 @@ type Lease struct {
 	extending chan struct{} // likewise for Extend
 
 	renewal renewal // owned by renewals
+	expiry  expiry  // owned by expiries
 	listed  listed  // by Locker.leases
 }
 
@@ -107,7 +107,7 @@ func (le *Lease) start() {
 	if le.state != held { // closed in the meantime
 		return
 	}
-	le.expiry = newExpiry(le)
+	le.locker.expiries.watch(le, le.deadline)
 	le.locker.renewals.add(le, le.next)
 }
 
@@ -197,8 +197,8 @@ func (le *Lease) expire() {
 	if le.state != held && le.state != releasing {
 		return
 	}
-	if left := until(le.deadline); left > 0 { // renewed since the timer was set
-		le.expiry.Reset(left)
+	if now().before(le.deadline) { // renewed
+		le.locker.expiries.watch(le, le.deadline)
 		return
 	}
 	le.lossLocked(errDeadline)
@@ -220,9 +220,7 @@ func (le *Lease) lossLocked(reason error) error {
 	le.state = lost
 	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
 	le.cancel(ErrLost)
-	if le.expiry != nil {
-		le.expiry.Stop()
-	}
+	le.locker.expiries.forget(le)
 	age := time.Since(le.acquired)
 	l := le.locker
 	l.renewals.remove(le)

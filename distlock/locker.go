@@ -19,10 +19,12 @@ type Locker struct {
 
 	delay    func(attempts int) time.Duration // Options.Retry's
 	punctual driver.Punctual                  // nil if the driver is not
-	quick    atomic.Bool                      // the service has answered quickly of late
-	queue    driver.Queue                     // nil if the service keeps no line
+	hurries  hurries
+	quick    atomic.Bool  // the service has answered quickly of late
+	queue    driver.Queue // nil if the service keeps no line
 	lines    lines
 	renewals renewals
+	expiries expiries
 	cleaner  cleaner
 	workers  workers
 	closing  context.Context // ended by Close: waiting calls give up

@@ -3,7 +3,7 @@ package distlock
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,34 +22,74 @@ func (renewer) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.E
 	return replies
 }
 
-// A timer that runs out starts a goroutine, and leases that are renewed together have the same deadline.
-func TestLease_timerOfARenewedLeaseDoesNotRunOut(t *testing.T) {
+// Leases that are renewed together have the same deadline; one timer looks at them all, once in a TTL.
+func TestExpiries_lookOnceInATTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(renewer{}, &Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close(t.Context())
-		lease, err := l.Acquire(t.Context(), "k")
+		var leases []*Lease
+		for i := range 100 {
+			lease, err := l.Acquire(t.Context(), strconv.Itoa(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		looks := 0
+		last := time.Duration(0)
+		for range 10 * 60 { // ten TTLs, of half a second each
+			time.Sleep(500 * time.Millisecond)
+			l.expiries.mu.Lock()
+			if at := l.expiries.at.at; at != last {
+				looks, last = looks+1, at
+			}
+			l.expiries.mu.Unlock()
+		}
+		if looks > 20 {
+			t.Errorf("the timer was set %d times in ten TTLs", looks)
+		}
+		for _, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+			l.renewals.remove(lease)
+		}
+		time.Sleep(leases[0].ttl)
+		for _, lease := range leases {
+			if lease.ctx.Err() == nil {
+				t.Fatal("not lost when renewal had ended")
+			}
+		}
+	})
+}
+
+// An Extend that shortens a lease moves its end in front of others.
+func TestExpiries_N_aShortenedLeaseEndsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(renewer{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var ran atomic.Int32
-		lease.mu.Lock()
-		lease.expiry.Stop()
-		lease.expiry.Timer = time.AfterFunc(until(lease.deadline), func() {
-			ran.Add(1)
-			lease.expire()
-		})
-		lease.mu.Unlock()
-		time.Sleep(10 * lease.ttl)
-		if err := lease.Err(); err != nil || ran.Load() > 0 {
-			t.Errorf("ran out %d times; %v", ran.Load(), err)
+		defer l.Close(t.Context())
+		first, _ := l.Acquire(t.Context(), "first")
+		second, _ := l.Acquire(t.Context(), "second")
+		if err := second.Extend(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
 		}
-		l.renewals.remove(lease)
-		time.Sleep(lease.ttl)
-		if ran.Load() != 1 || lease.ctx.Err() == nil {
-			t.Errorf("ran out %d times when renewal had ended; %v", ran.Load(), lease.ctx.Err())
+		start := time.Now()
+		<-second.Context().Done()
+		if took, want := time.Since(start), time.Second-drift(time.Second)-margin(time.Second); took != want {
+			t.Errorf("told after %s, want %s", took, want)
+		}
+		if err := first.Err(); err != nil {
+			t.Error(err)
+		}
+		<-first.Context().Done()
+		if took, want := time.Since(start), first.ttl-drift(first.ttl)-margin(first.ttl); took != want {
+			t.Errorf("the other was told after %s, want %s", took, want)
 		}
 	})
 }

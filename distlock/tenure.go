@@ -1,9 +1,6 @@
 package distlock
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // tenure is one grant of the lock service. Leases of the process may follow each other in it, without the service being
 // asked.
@@ -42,7 +39,6 @@ func (le *Lease) successor(a *acquisition, at time.Time) *Lease {
 		tenure:   le.tenure,
 		deadline: le.deadline,
 		next:     le.next,
-		expiry:   le.expiry,
 	}
 	next.belongTo(a, le.Fence()+1, at)
 	return next
@@ -56,32 +52,9 @@ func (le *Lease) succeed(next *Lease) bool {
 	if !l.succeed(le, next) {
 		return false
 	}
-	le.expiry.enforces.Store(next)
+	l.expiries.replace(le, next)
 	l.renewals.replace(le, next)
 	return true
-}
-
-// expiry is the timer of a tenure's deadline.
-type expiry struct {
-	*time.Timer
-	enforces atomic.Pointer[Lease] // on the last lease of the tenure
-}
-
-func newExpiry(le *Lease) *expiry {
-	e := &expiry{}
-	e.enforces.Store(le)
-	e.Timer = time.AfterFunc(until(le.deadline), e.run)
-	return e
-}
-
-func (e *expiry) run() {
-	for {
-		le := e.enforces.Load()
-		le.expire()
-		if e.enforces.Load() == le { // or it was handed on in the same moment, and nobody else looks after the next one
-			return
-		}
-	}
 }
 
 // firstRenewal is when the lease is renewed for the first time. A grant with all of the TTL has a period left until then. One that
