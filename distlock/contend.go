@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -59,6 +60,7 @@ type acquisition struct {
 	lined   bool               // it stands in it, or is about to
 	entered bool               // the service has said so, of this owner
 	wakes   <-chan driver.Wake // nil: it is not told, and polls
+	called  atomic.Bool        // it is told
 	deaf    func()             // ends the wakes
 	sent    [2]moment          // when the last request and the one before it were sent
 	check   time.Duration      // how soon after a request it promises the next
@@ -170,7 +172,7 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 			return nil, nil, a.gaveUp(context.Cause(a.until()))
 		case lease != nil:
 			return lease, nil, nil
-		case errors.Is(err, errVoid) && a.entered:
+		case errors.Is(err, errVoid) && (a.entered || a.lined && a.doubt):
 			a.reenter()
 			continue
 		case err != nil && !a.outlives(err):
@@ -184,6 +186,9 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 		if a.failure = err; err == nil {
 			a.at = time.Now()
 			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
+			if busy.Ticket != 0 {
+				a.blocked.Waiters-- // itself
+			}
 			a.blocker = busy.State.Metadata
 			a.op.Blocker = a.blocker
 		}
@@ -209,12 +214,9 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 
 // pause waits until it is time to ask again, or until the lock service has handed the lock over.
 func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
-	d, poke := a.check, a.poke
-	switch {
-	case a.wakes == nil, a.failure != nil: // in line or not, nobody may call it
+	d := a.check
+	if a.wakes == nil || a.failure != nil { // in line or not, it may not be called
 		d = a.delay(a.op.Attempts)
-	default:
-		poke = nil // it is called
 	}
 	if a.failure == nil && a.promptly && busy.State.TTL >= 0 {
 		d = min(d, busy.State.TTL+time.Millisecond)
@@ -222,9 +224,14 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case wake := <-a.wakes:
+	case wake, ok := <-a.wakes:
+		if !ok { // nobody will be called any more
+			a.wakes = nil
+			a.called.Store(false)
+			return nil, nil
+		}
 		return a.woken(wake), nil
-	case <-poke:
+	case <-a.poke:
 	case <-timer.C:
 	case <-a.until().Done():
 		return nil, a.gaveUp(context.Cause(a.until()))
@@ -291,7 +298,7 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 // granted makes the lease of a grant that lasts for ttl from some moment after sent.
 func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
-	lease := newLease(a, trustedUntil(sent, ttl), reply)
+	lease := newLease(a, sent, ttl, reply)
 	if !now().before(lease.deadline) {
 		a.doubt = true
 		return nil, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",

@@ -104,7 +104,7 @@ func (e *extension) begin() error {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
 		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
 		le.locker.renewals.remove(le)
-		le.deadline.at = end.at
+		le.deadline.at, le.term = end.at, e.ttl
 		le.epoch++
 		le.locker.expiries.watch(le, end)
 		e.shortens = true
@@ -153,7 +153,7 @@ func (le *Lease) trustLocked(start moment, ttl time.Duration) {
 	case !suspect && (le.capped || !le.deadline.before(end)):
 		return
 	}
-	le.deadline = end
+	le.deadline, le.term = end, ttl
 	le.locker.expiries.watch(le, end)
 }
 

@@ -34,6 +34,7 @@ type Lease struct {
 	tenure    tenure
 	state     leaseState
 	deadline  moment        // no trust from here on
+	term      time.Duration // the TTL of the grant or extension that gave it
 	epoch     int           // counts the Extends that shortened the lease
 	next      moment        // when the first renewal is due
 	unsettled int           // Extends and Refences whose answer is not there yet
@@ -74,8 +75,8 @@ func trustedUntil(start moment, ttl time.Duration) moment {
 	return start.add(ttl - drift(ttl) - margin(ttl))
 }
 
-// newLease makes the lease of a grant.
-func newLease(a *acquisition, deadline moment, reply driver.AcquireReply) *Lease {
+// newLease makes the lease of a grant that lasts for ttl from some moment after sent.
+func newLease(a *acquisition, sent moment, ttl time.Duration, reply driver.AcquireReply) *Lease {
 	at := time.Now()
 	le := &Lease{
 		locker:   a.locker,
@@ -84,7 +85,8 @@ func newLease(a *acquisition, deadline moment, reply driver.AcquireReply) *Lease
 		ttl:      a.req.TTL,
 		doubt:    a.doubt,
 		tenure:   tenure{won: at, first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
-		deadline: deadline,
+		deadline: trustedUntil(sent, ttl),
+		term:     ttl,
 	}
 	le.next = le.firstRenewal()
 	le.belongTo(a, reply.Fence, at)
@@ -224,17 +226,20 @@ func (le *Lease) lossLocked(reason error) error {
 	age := time.Since(le.acquired)
 	l := le.locker
 	l.renewals.remove(le)
-	l.lines.gone(le)
+	l.lines.gone(le, true)
 	l.background(func() {
 		l.forget(le)
 		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: age, Err: le.ended, Outcome: OutcomeLost}
 		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
 		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.Fence(), "held", age, "reason", reason)
 	})
-	if reason == errDeadline {
+	switch {
+	case reason == errDeadline:
 		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
 		// left the margin that it was promised, though.
-		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, margin(le.ttl))
+		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, margin(le.term))
+	case le.doubt: // a copy of an acquire may still come
+		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
 	}
 	return le.ended
 }

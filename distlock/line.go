@@ -197,7 +197,13 @@ func (q *lines) leave(a *acquisition) (t turn, came bool) {
 	}
 	if a.blocked != nil {
 		a.blocked = a.aged()
-		a.blocked.Waiters += max(0, ln.waiting.n-1)
+		a.blocked.Waiters += ln.waiting.n
+		if a.place.in {
+			a.blocked.Waiters--
+		}
+		if ln.contender != nil && ln.contender != a {
+			a.blocked.Waiters++ // whom the service, if it has said anything, has not counted: it was the one that asked
+		}
 		a.at = time.Now()
 	}
 	if !a.place.in {
@@ -265,8 +271,9 @@ func (q *lines) hold(a *acquisition, lease *Lease) {
 	q.advance(ln)
 }
 
-// gone notes that the lease is over, and that asking the lock service makes sense again.
-func (q *lines) gone(lease *Lease) {
+// gone notes that the lease is over, and that asking the lock service makes sense again. Whoever stands in the service's line is
+// called when a lease is released; of a lost one nobody may know.
+func (q *lines) gone(lease *Lease, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := q.byKey[lease.name.Key]
@@ -275,7 +282,7 @@ func (q *lines) gone(lease *Lease) {
 	}
 	ln.holder = nil
 	ln.said = q.behind(lease)
-	if ln.contender != nil {
+	if ln.contender != nil && (lost || !ln.contender.called.Load()) {
 		q.poke(ln.contender)
 	}
 	q.advance(ln)
@@ -292,18 +299,19 @@ func (q *lines) handOver(le *Lease, at time.Time) bool {
 		return false
 	}
 	next := ln.pop()
+	lease := le.successor(next, at)
+	ln.holder = lease // before anybody can see it lost
 	q.mu.Unlock()
 
-	lease := le.successor(next, at)
-	if !le.succeed(lease) {
-		next.turn <- turn{err: ErrClosed}
-		return false
+	if le.succeed(lease) {
+		next.turn <- turn{lease: lease, blocker: le.metadata}
+		return true
 	}
 	q.mu.Lock()
-	ln.holder = lease
+	ln.holder = le
 	q.mu.Unlock()
-	next.turn <- turn{lease: lease, blocker: le.metadata}
-	return true
+	next.turn <- turn{err: ErrClosed}
+	return false
 }
 
 // behind is what those are told who wait for a lease of this process.

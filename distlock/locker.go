@@ -141,13 +141,20 @@ func (l *Locker) Close(ctx context.Context) error {
 
 	select {
 	case <-l.idle:
-		if err := l.closeDriver(); err != nil {
+	case <-ctx.Done():
+		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
+			ended(ctx))
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- l.closeDriver() }()
+	select {
+	case err := <-closed:
+		if err != nil {
 			return fmt.Errorf("distlock: close: %w", err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
-			ended(ctx))
+		return fmt.Errorf("distlock: close: all leases are released, but the connection to the lock service has not ended yet: %w", ended(ctx))
 	}
 }
 

@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"cmp"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -23,9 +22,14 @@ var errFull = errors.New("so many wait in line already that no more are let in: 
 // hand-over may overtake the answer. Where wakes cannot be had, it stands in line all the same, and polls.
 func (a *acquisition) listen() {
 	a.lined = true
-	a.req.Ticket = cmp.Or(a.req.Ticket, a.locker.lines.inherit(a))
+	if a.req.Ticket == 0 {
+		a.req.Ticket = a.locker.lines.inherit(a)
+	}
 	wakes, deaf, err := a.locker.queue.Listen(a.until(), a.req.Name, a.req.Owner)
 	if err != nil {
+		if a.until().Err() != nil { // it has left, that is all
+			return
+		}
 		l := a.locker
 		l.warnDeaf.Do(func() {
 			l.opts.Logger.Warn("distlock: the lock service cannot notify those who wait, so they poll, in line all the same",
@@ -34,6 +38,7 @@ func (a *acquisition) listen() {
 		return
 	}
 	a.wakes, a.deaf = wakes, deaf
+	a.called.Store(true)
 }
 
 // reenter begins anew, at its old place, for an acquisition that was handed the lock and has not claimed it in time: its
@@ -45,6 +50,7 @@ func (a *acquisition) reenter() {
 	}
 	a.undo()
 	a.wakes, a.deaf, a.doubt = nil, nil, false
+	a.called.Store(false)
 	a.req.Owner = newOwner()
 	a.listen()
 }
@@ -56,7 +62,7 @@ func (a *acquisition) promise() {
 		return
 	}
 	a.req.Seq++
-	a.check = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2)
+	a.check = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
 	a.req.Alive = min(a.check+checkGrace, a.req.TTL)
 }
 

@@ -41,6 +41,10 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		Name: le.name, Owner: le.owner, TTL: le.ttl, FenceFloor: above + 1, Refence: true, Holder: l.opts.Holder, Metadata: le.metadata,
 	}
 	le.mu.Lock()
+	if err := le.errLocked(); err != nil && !errors.Is(err, errSuspect) { // released in the meantime, and perhaps handed on
+		le.mu.Unlock()
+		return err
+	}
 	le.unsettled++
 	le.mu.Unlock()
 	settle := func(reply driver.AcquireReply, err error) error {
@@ -53,7 +57,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		}
 		le.mu.Lock()
 		defer le.mu.Unlock()
-		if le.Fence() < reply.Fence {
+		if over := le.state == released || le.state == lost; !over && le.Fence() < reply.Fence {
 			le.fence.Store(reply.Fence)
 			le.tenure.first, le.tenure.last = reply.Fence, reply.FenceEnd
 		}
@@ -71,8 +75,11 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	if err := settle(reply, err); err != nil {
 		return err
 	}
+	if err := le.Err(); err != nil {
+		return err
+	}
 	if le.Fence() <= above { // a driver that does not know floors
 		return unavailable("refence", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
-	return le.Err()
+	return nil
 }

@@ -177,7 +177,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		request.VoidFor = le.ttl
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
-		defer l.lines.gone(le)
+		defer l.lines.gone(le, false)
 		switch {
 		case err != nil:
 			l.cleaner.add(request, le.ttl, cleanupMin)

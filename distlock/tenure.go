@@ -22,7 +22,7 @@ func (le *Lease) handsOnLocked(t time.Time) bool {
 	at, age := momentOf(t), t.Sub(le.tenure.won)
 	fence := le.Fence() + 1
 	return age < handoverWindow &&
-		at.before(le.deadline) && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) &&
+		le.deadline.sub(at) >= le.term/4 && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) && le.epoch == 0 &&
 		!le.capped && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
 		fence <= le.tenure.last && fence-le.tenure.first <= age.Microseconds()
 }
@@ -38,6 +38,7 @@ func (le *Lease) successor(a *acquisition, at time.Time) *Lease {
 		doubt:    le.doubt,
 		tenure:   le.tenure,
 		deadline: le.deadline,
+		term:     le.term,
 		next:     le.next,
 	}
 	next.belongTo(a, le.Fence()+1, at)

@@ -6,7 +6,7 @@
 //   - The driver decides, atomically and by the service's own clock, who holds a name, and mints the fencing token.
 //   - The Locker does everything that has to do with time on the client: waiting, retries, renewal schedules, trust
 //     deadlines, clean-up after a call whose outcome is unknown. A driver never waits for another try, never starts a
-//     goroutine that outlives a call, and returns the errors of its client with what kind they are of, see [ErrTemporary]
+//     goroutine that outlives a call (but see [Queue]), and returns the errors of its client with what kind they are of, see [ErrTemporary]
 //     (wrapped with %w, so that they stay visible).
 //
 // Every call may be repeated with the same arguments, because clients of such services replay requests by
@@ -224,7 +224,7 @@ const MinHandover = time.Second
 type Queue interface {
 	// Listen has wakes of the owner sent to the channel until stop is called; a wake that nobody takes is replaced by the
 	// next. It returns when wakes are sure to come, or with the reason why they will not; the owner may stand in line
-	// all the same.
+	// all the same. The channel is closed when there will be none any more. What Listen starts ends with Close.
 	Listen(ctx context.Context, name Name, owner string) (wakes <-chan Wake, stop func(), err error)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // maxLine bounds those who wait for one lock.
-const maxLine = 10_000
+const maxLine = 1000
 
 // waiter is one who stands in line.
 type waiter struct {

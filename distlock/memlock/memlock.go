@@ -175,6 +175,9 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 		t.handOver(l, now)
 		return driver.ReleaseReply{Released: true}, nil
 	}
+	if !l.heldAt(now) {
+		t.handOver(l, now)
+	}
 	return driver.ReleaseReply{Released: l.released == req.Owner}, nil
 }
 

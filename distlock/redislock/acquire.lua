@@ -77,7 +77,11 @@ while lined and not held do
   if not to then
     break
   end
-  held = hand_over(time, counter, to)
+  local value, refused = hand_over(time, counter, to)
+  if refused then
+    return redis.error_reply(refused)
+  end
+  held = value
 end
 
 if held and not holds then

@@ -73,18 +73,30 @@ local function first(at, owner, ticket)
 end
 
 -- hand_over grants the lock, which is free, to one who stands in line, for the time that is left of its promise, and wakes
--- it. It returns the lock's value, or nil if the grant could not be made.
+-- it. It returns the lock's value, or nil if the grant could not be made; then the second result is the error, if there is one.
 local function hand_over(time, counter, to)
   local grant, next, keep = mint(time, counter, '0', to.id, false)
+  local ttl = string.format('%.0f', math.max(to.left, 1000)) -- driver.MinHandover
+  local value = 'b1:' .. to.id .. ':' .. (grant or '') .. to.payload
+  if grant then
+    -- What is of another type looks absent; NX then refuses it.
+    if not redis.call('SET', KEYS[1], value, 'NX', 'PX', ttl) then
+      return nil, 'FOREIGN the lock has another type'
+    end
+    if counter then
+      redis.call('SET', KEYS[2], next, 'EX', keep)
+    elseif not redis.call('SET', KEYS[2], next, 'NX', 'EX', keep) then
+      redis.call('DEL', KEYS[1])
+      return nil, 'FOREIGN the counter of the lock has another type'
+    end
+  elseif next then
+    return nil, next
+  end
   redis.call('ZREM', KEYS[3], to.id)
   redis.call('HDEL', KEYS[4], to.id)
   if not grant then
     return nil
   end
-  local ttl = string.format('%.0f', math.max(to.left, 1000)) -- driver.MinHandover
-  local value = 'b1:' .. to.id .. ':' .. grant .. to.payload
-  redis.call('SET', KEYS[1], value, 'PX', ttl)
-  redis.call('SET', KEYS[2], next, 'EX', keep)
   if to.wake ~= '' then
     -- Without the right to publish the waiter finds out when it asks: an error would not take the grant back.
     redis.pcall('PUBLISH', string.match(KEYS[1], '^[^{]*') .. 'wake:' .. to.wake,

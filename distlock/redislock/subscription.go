@@ -92,6 +92,8 @@ func (s *subscription) read() {
 		switch {
 		case err == nil:
 			asked = false
+		case refuses(err) && asked: // to ping, which is an answer
+			asked = false
 		case refuses(err):
 			s.wakes.refuse(s, err)
 			return
@@ -129,6 +131,7 @@ func (s *subscription) subscribed(name string) {
 			s.wakes.refuse(s, err)
 			return
 		}
+		s.wakes.confirmed(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ctx.Err() == nil {

@@ -19,6 +19,8 @@ import (
 const (
 	// listenLimit is how long a waiter who is among the first to listen waits for the subscription.
 	listenLimit = time.Second
+	// unconfirmedFor is how long others do not wait for it again, unless it is confirmed meanwhile.
+	unconfirmedFor = 10 * time.Second
 	// refusedFor is how long to take the server at its word that something is not allowed.
 	refusedFor = time.Minute
 )
@@ -52,7 +54,7 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 
 func (w *wakes) listen(ctx context.Context, on, owner string) (<-chan driver.Wake, func(), error) {
 	w.mu.Lock()
-	if w.closed || time.Now().Before(w.until) {
+	if w.closed || time.Now().Before(w.until) { // as it was found a moment ago
 		defer w.mu.Unlock()
 		return nil, nil, cmp.Or(w.refused, redis.ErrClosed)
 	}
@@ -81,6 +83,9 @@ func (w *wakes) listen(ctx context.Context, on, owner string) (<-chan driver.Wak
 		w.mu.Unlock()
 	case <-timer.C:
 		err = fmt.Errorf("redislock: the subscription was not confirmed within %s", listenLimit)
+		w.mu.Lock()
+		w.refused, w.until = err, time.Now().Add(unconfirmedFor)
+		w.mu.Unlock()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -130,7 +135,20 @@ func (w *wakes) refuse(s *subscription, err error) {
 		return
 	}
 	w.current, w.refused, w.until = nil, explain(err, oneNode), time.Now().Add(refusedFor)
+	for owner, to := range w.waiting {
+		close(to)
+		delete(w.waiting, owner)
+	}
 	s.end()
+}
+
+// confirmed notes that a subscription stands, whatever was found before.
+func (w *wakes) confirmed(s *subscription) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current == s {
+		w.refused, w.until = nil, time.Time{}
+	}
 }
 
 func (w *wakes) close() {
