@@ -106,7 +106,7 @@ const (
 	Granted
 	// Void: the owner was cancelled before, or its grant is over; it can never hold the name again.
 	Void
-	// Full: as Busy, and so many wait in line that the owner does not.
+	// Full: as Busy, and MaxLine others stand in line, so the owner does not.
 	Full
 )
 
@@ -209,6 +209,9 @@ type Driver interface {
 
 // MinHandover is the least TTL of a grant that is handed over.
 const MinHandover = time.Second
+
+// MaxLine is how many may stand in the line of one name.
+const MaxLine = 1000
 
 // Queue is implemented by a Driver whose service keeps those who wait in line, in the order of their tickets. What it adds
 // to the contract of Driver:

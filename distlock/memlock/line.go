@@ -8,9 +8,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// maxLine bounds those who wait for one lock.
-const maxLine = 1000
-
 // waiter is one who stands in line.
 type waiter struct {
 	ticket int64
@@ -35,7 +32,10 @@ func (l *lock) enter(req driver.AcquireRequest, now time.Time) (ticket int64, fu
 			return w.ticket, false
 		}
 	}
-	if len(l.line) >= maxLine {
+	if len(l.line) >= driver.MaxLine {
+		l.line = slices.DeleteFunc(l.line, func(w *waiter) bool { return !now.Before(w.alive) })
+	}
+	if len(l.line) >= driver.MaxLine {
 		return 0, true
 	}
 	if ticket = req.Ticket; ticket == 0 {
