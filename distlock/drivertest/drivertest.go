@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,7 @@ type New func(tb testing.TB) driver.Driver
 
 // Run tests the drivers that newDriver makes. The tests wait for real time, a few seconds in all, and run in parallel.
 func Run(t *testing.T, newDriver New) {
-	for name, test := range map[string]func(*testing.T, New){
+	tests := map[string]func(*testing.T, New){
 		"S1_aGrantExcludesOthers":           testExcludes,
 		"S1_oneOfManyWins":                  testOneWins,
 		"S1_driversOfOneServiceExclude":     testShared,
@@ -55,12 +56,37 @@ func Run(t *testing.T, newDriver New) {
 		"N_extendAnswersEachOfABatch":       testExtendBatch,
 		"C_aCancelledCallGrantsNothing":     testCancelled,
 		"inspectShowsTheHolder":             testInspect,
-	} {
+	}
+	if newDriver(t).Capabilities().Queues {
+		maps.Copy(tests, queueTests)
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newDriver)
 		})
 	}
+}
+
+// queueTests are those of driver.Queue.
+var queueTests = map[string]func(*testing.T, New){
+	"L_firstComeFirstServed":              testFirstComeFirstServed,
+	"L_allWhoLineUpAreServed":             testAllAreServed,
+	"L_nobodyOvertakesTheLine":            testNobodyOvertakes,
+	"L_nobodyOvertakesTheLineByJoiningIt": testNobodyOvertakesInLine,
+	"L_theDeadAreDropped":                 testTheDeadAreDropped,
+	"L_promisesOnlyGrow":                  testPromisesOnlyGrow,
+	"L_whoComesBackHasItsOldPlace":        testReentersAtItsTicket,
+	"L_leavingHandsOn":                    testLeaving,
+	"L_theDeafAreHandedTheNameToo":        testDeafIsHanded,
+	"L_aClaimHasTheWholeTTL":              testClaim,
+	"L_anUnclaimedHandOverExpires":        testUnclaimed,
+	"L_theRightDriverIsTold":              testTheRightDriverIsTold,
+	"L_aFullLineLetsNobodyIn":             testFullLine,
+	"S1_aCancelledOwnerDoesNotWait":       testCancelledDoesNotWait,
+	"S1_aReleasedOwnerDoesNotWait":        testReleasedDoesNotWait,
+	"S1_theHolderDoesNotWaitForItself":    testHolderDoesNotWait,
+	"S2_refenceLeavesTheLineAlone":        testRefenceWithWaiters,
 }
 
 // Benchmark measures one uncontended acquire and release.
