@@ -52,6 +52,12 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
+	queue, _ := d.(driver.Queue)
+	if queues := d.Capabilities().Queues; !queues {
+		queue = nil
+	} else if queue == nil {
+		return nil, invalidOption("the driver says that it keeps a line, and has no Listen: what wraps a driver has to implement driver.Queue too")
+	}
 	l := &Locker{
 		driver:      d,
 		backend:     d.Capabilities().Backend,
@@ -62,9 +68,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.punctual, _ = d.(driver.Punctual)
-	if d.Capabilities().Queues {
-		l.queue, _ = d.(driver.Queue)
-	}
+	l.queue = queue
 	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
 	l.renewals.locker = l
 	l.cleaner.locker = l

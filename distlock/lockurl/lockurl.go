@@ -86,4 +86,9 @@ func (o *owned) Ready() bool {
 	return ok && punctual.Ready()
 }
 
+// Listen implements driver.Queue, as the driver does.
+func (o *owned) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return o.Driver.(driver.Queue).Listen(ctx, name, owner)
+}
+
 func (o *owned) Close() error { return errors.Join(o.Driver.Close(), o.client.Close()) }

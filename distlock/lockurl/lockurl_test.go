@@ -176,3 +176,41 @@ func TestOpen_noServerShowsAtTheFirstOperation(t *testing.T) {
 		})
 	}
 }
+
+// Whoever waits stands in the service's line, also through a Locker that was opened by URL.
+func TestOpen_waitsInLine(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	one, other := open(t, server.URL()), open(t, server.URL())
+	lease, err := one.Acquire(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error)
+	go func() {
+		next, err := other.Acquire(t.Context(), "key")
+		if err == nil {
+			err = next.Release(t.Context())
+		}
+		got <- err
+	}()
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		info, err := one.Inspect(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Waiters == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("one waits, and the service shows %+v", info)
+			break
+		}
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
