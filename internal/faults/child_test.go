@@ -42,11 +42,12 @@ type order struct {
 	Store    string // address of the store, see write
 }
 
-// serve is the child: it acquires the lock, says its token, and then does what each line of its input says, without
+// serve is the child: it waits for the lock, says its token, and then does what each line of its input says, without
 // looking at its lease before:
 //
 //	write TEXT    write under the lease's token; answers "written" or "refused"
 //	cause         wait until the lease's context has ended; answers with its cause
+//	release       give the lock back; answers "released", or with the error
 func serve(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -72,12 +73,18 @@ func serve(text string) error {
 		case "cause":
 			<-lease.Context().Done()
 			fmt.Println(context.Cause(lease.Context()))
+		case "release":
+			if err := lease.Release(ctx); err != nil {
+				fmt.Println(err)
+				continue
+			}
+			fmt.Println("released")
 		}
 	}
 	return nil
 }
 
-// child is another process that holds a lock.
+// child is another process that holds a lock, or waits for it.
 type child struct {
 	tb    testing.TB
 	cmd   *exec.Cmd
@@ -88,6 +95,14 @@ type child struct {
 
 // startChild returns when the child holds its lock.
 func startChild(tb testing.TB, o order) *child {
+	tb.Helper()
+	c := startWaiter(tb, o)
+	c.holds()
+	return c
+}
+
+// startWaiter returns at once.
+func startWaiter(tb testing.TB, o order) *child {
 	tb.Helper()
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -112,10 +127,23 @@ func startChild(tb testing.TB, o order) *child {
 		_ = c.cmd.Wait()
 	})
 	c.in, c.out = in, bufio.NewScanner(out)
-	if _, err := fmt.Sscan(c.answer(), &c.fence); err != nil {
-		tb.Fatal(err)
-	}
 	return c
+}
+
+// holds waits until the child has its lock.
+func (c *child) holds() {
+	c.tb.Helper()
+	if _, err := fmt.Sscan(c.answer(), &c.fence); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func (c *child) release() {
+	c.tb.Helper()
+	c.tell("release")
+	if answer := c.answer(); answer != "released" {
+		c.tb.Errorf("the child's release: %s", answer)
+	}
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }

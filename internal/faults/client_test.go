@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -62,16 +63,16 @@ func poolUsedUp(t *testing.T, s *service) {
 	mustRelease(t, renewed)
 }
 
-// A user who lacks a right is told which command it is about, at once; with all that is documented everything works, and
-// nothing is published or subscribed to.
+// A user who lacks a right is told which command it is about, at once. With all that is documented everything works; without
+// those for notifications too, by polling in line.
 func rightsMissing(t *testing.T, s *service) {
-	const key = "rightsMissing"
+	const key, ttl = "rightsMissing", time.Second
 	documented := []string{"evalsha", "eval", "mget", "get", "set", "append", "del", "exists", "pexpire", "pttl", "time",
 		"zadd", "zrem", "zrange", "zscore", "zcard", "hset", "hget", "hgetall", "hdel"}
 	as := func(user string) func(*redis.UniversalOptions) {
 		return func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" }
 	}
-	user := func(name, keys string, without string) {
+	user := func(name, keys string, without string, more ...string) {
 		rights := []string{"ACL", "SETUSER", name, "on", ">secret", "resetkeys", "~" + keys, "resetchannels", "-@all",
 			// what go-redis asks for by itself
 			"+hello", "+ping", "+cluster|slots", "+cluster|shards", "+command", "+readonly"}
@@ -80,26 +81,27 @@ func rightsMissing(t *testing.T, s *service) {
 				rights = append(rights, "+"+command)
 			}
 		}
-		s.everywhere(t, rights...)
+		s.everywhere(t, append(rights, more...)...)
 	}
-	user("complete", namespace+":*", "")
-	l := locker(t, s.client(t, as("complete")), distlock.Options{TTL: time.Second})
-	lease := mustAcquire(t, l, key)
-	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
-		t.Errorf("a second lock: %v", err)
+	for name, more := range map[string][]string{
+		"complete":           {"&" + namespace + ":*", "+publish", "+subscribe"},
+		"nothing-of-that":    {},
+		"without-subscribe":  {"&" + namespace + ":*", "+publish"},
+		"without-publish":    {"&" + namespace + ":*", "+subscribe"},
+		"without-channels":   {"+publish", "+subscribe"},
+		"with-other-channel": {"&other:*", "+publish", "+subscribe"},
+	} {
+		user(name, namespace+":*", "", more...)
+		inOrder(t, s, as(name), key+"-"+name, name == "complete")
 	}
-	if err := lease.Extend(t.Context(), time.Minute); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
-	mustRelease(t, lease)
 
 	user("otherkeys", "other:*", "")
-	for _, command := range []string{"evalsha", "mget", "set", "time"} {
-		user("without-"+command, namespace+":*", command)
-	}
 	for name, text := range map[string]string{
 		"otherkeys": "keys", "without-evalsha": "evalsha", "without-mget": "right", "without-set": "right", "without-time": "right",
 	} {
+		if without, ok := strings.CutPrefix(name, "without-"); ok {
+			user(name, namespace+":*", without)
+		}
 		l := locker(t, s.client(t, as(name)), distlock.Options{Wait: 5 * time.Second})
 		start := time.Now()
 		_, err := l.Acquire(t.Context(), key)
@@ -109,6 +111,98 @@ func rightsMissing(t *testing.T, s *service) {
 		}
 	}
 	s.gone(t, key)
+
+	// Whichever right is missing, in whichever of the steps: it works, or the error says what is wrong.
+	for _, missing := range documented {
+		user("minus-"+missing, namespace+":*", missing)
+		key, opts := key+"-minus-"+missing, distlock.Options{TTL: ttl, Wait: 200 * time.Millisecond}
+		check := func(what string, err error, others ...error) {
+			t.Helper()
+			for _, other := range others {
+				if errors.Is(err, other) {
+					return
+				}
+			}
+			if err != nil && (!errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "ACL")) {
+				t.Errorf("without %s: %s: %v", missing, what, err)
+			}
+		}
+		one, other := locker(t, s.client(t, as("minus-"+missing)), opts), locker(t, s.client(t, as("minus-"+missing)), opts)
+		lease, err := one.Acquire(t.Context(), key)
+		check("Acquire", err)
+		if err != nil {
+			s.gone(t, key)
+			continue
+		}
+		_, err = other.Acquire(t.Context(), key)
+		check("a waiter that leaves", err, distlock.ErrNotAcquired)
+		check("Extend", lease.Extend(t.Context(), ttl))
+		next := make(chan error)
+		go func() {
+			lease, err := other.Acquire(distlock.WithWait(t.Context(), 2*ttl), key)
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			next <- err
+		}()
+		within(ttl/10, func() bool { return false })
+		check("Release", lease.Release(t.Context()))
+		check("the next", <-next)
+		if !within(2*ttl, func() bool { left, err := s.left(key); return err == nil && left < 0 }) {
+			t.Errorf("without %s: the lock still stands", missing)
+		}
+	}
+}
+
+// inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
+// they are not, each Locker says so once.
+func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key string, told bool) {
+	t.Helper()
+	var logs [3]strings.Builder
+	var lockers [3]*distlock.Locker
+	for i := range lockers {
+		lockers[i] = locker(t, s.client(t, as), distlock.Options{Wait: -1, Logger: slog.New(slog.NewTextHandler(&logs[i], nil))})
+	}
+	for range 2 {
+		holder := mustAcquire(t, lockers[0], key)
+		if _, err := lockers[1].TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%s: a second lock: %v", key, err)
+		}
+		first := lineUp(t, s, lockers[1], key, 1)
+		second := lineUp(t, s, lockers[2], key, 2)
+		if err := holder.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("%s: Extend: %v", key, err)
+		}
+		limit := 250*time.Millisecond + prompt*4 // Retry.Max is what a waiter polls at
+		if told {
+			limit = 4 * prompt
+		}
+		for _, w := range []*waiting{first, second} {
+			mustRelease(t, holder)
+			start := time.Now()
+			next := w.lease(limit + time.Second)
+			recovered(t, start, limit)
+			if next.Fence() <= holder.Fence() {
+				t.Errorf("%s: fence %d after %d", key, next.Fence(), holder.Fence())
+			}
+			holder = next
+			if w == first {
+				second.still()
+			}
+		}
+		mustRelease(t, holder)
+	}
+	s.gone(t, key)
+	s.lineGone(t, key)
+	for i := range logs {
+		want := 1
+		if told || i == 0 { // who never waits does not want to be told
+			want = 0
+		}
+		if text := logs[i].String(); strings.Count(text, "cannot notify") != want || strings.Count(text, "\n") != want {
+			t.Errorf("%s: Locker %d says %q, want %d warnings", key, i, text, want)
+		}
+	}
 }
 
 // Where the lock should be, stands something of another program: it is left as it is.

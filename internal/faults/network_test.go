@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -138,8 +139,10 @@ func slowServer(t *testing.T, s *service) {
 	}
 }
 
-// operations are what can be cancelled half-way: each is prepared, and then run under a context.
-var operations = map[string]func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error){
+// operation is what can be cancelled half-way: it is prepared, and then run under a context.
+type operation func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error)
+
+var operations = map[string]operation{
 	"acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease, key string) (*distlock.Lease, error) {
 		return l.Acquire(ctx, key)
 	},
@@ -155,6 +158,9 @@ var operations = map[string]func(ctx context.Context, l *distlock.Locker, held *
 // returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
+	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
+	operations := maps.Clone(operations)
+	operations["wait"] = waits(s)
 	for name, run := range operations {
 		key := "cancelled-" + name
 		cancelled := 0
@@ -171,7 +177,11 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			})
 			l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
 			var held *distlock.Lease
-			if name != "acquire" {
+			switch name {
+			case "acquire":
+			case "wait":
+				held = mustAcquire(t, others, key)
+			default:
 				held = mustAcquire(t, l, key)
 			}
 			network.Latency(prompt / 2)
@@ -185,6 +195,10 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			cancel()
 			if late := ended.Sub(at); !inTime(late) && count.Load() >= n {
 				t.Errorf("%s, I/O %d: it returned %s late", name, n, late)
+			}
+			if name == "wait" {
+				s.lineGone(t, key)
+				mustRelease(t, held)
 			}
 			switch {
 			case err == nil && lease != nil:

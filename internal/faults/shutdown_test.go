@@ -100,16 +100,21 @@ func (r *recipe) post(t *testing.T, conversations int) {
 	_ = reply.Body.Close()
 }
 
-// A service is told to end while it holds locks, and while messages wait for some of them. Others have the locks at once,
-// long before a TTL has passed.
+// A service is told to end while it holds locks, and while messages wait for some of them. Those who stand in line have the
+// locks at once, in their order, long before a TTL has passed.
 func serviceShutDown(t *testing.T, s *service) {
 	const conversations, grace = 20, 300 * time.Millisecond
 	r := startRecipe(t, s, grace)
-	l, err := redislock.New(s.client(t), &distlock.Options{Namespace: "chat", Wait: -1, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
+	var instances [2]*distlock.Locker
+	for i := range instances {
+		l, err := redislock.New(s.client(t), &distlock.Options{Namespace: "chat", Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(context.Background())
+		instances[i] = l
 	}
-	defer l.Close(context.Background())
+	l := instances[0]
 	r.post(t, conversations)
 	held := func() (n int) {
 		for i := range conversations {
@@ -123,23 +128,50 @@ func serviceShutDown(t *testing.T, s *service) {
 		t.Fatalf("the service holds %d of %d locks", held(), conversations)
 	}
 	r.post(t, conversations/2) // each waits for the first of its conversation
+	// Both of the next instances stand in line for each conversation, one behind the other.
 	var next sync.WaitGroup
-	for i := range conversations {
-		next.Go(func() {
-			lease, err := l.Acquire(t.Context(), fmt.Sprint(i))
-			if err != nil {
-				t.Errorf("the next instance, conversation %d: %v", i, err)
-				return
-			}
-			mustRelease(t, lease)
-		})
+	var fences [len(instances)][conversations]int64
+	waiters := func(i int) int {
+		info, err := l.Inspect(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			return -1
+		}
+		return info.Waiters
 	}
+	for n, instance := range instances {
+		for i := range conversations {
+			before := 0
+			if i < conversations/2 { // the service itself waits
+				before = 1
+			}
+			if !within(10*time.Second, func() bool { return waiters(i) == before+n }) {
+				t.Fatalf("conversation %d: %d stand in line, want %d", i, waiters(i), before+n)
+			}
+		}
+		for i := range conversations {
+			next.Go(func() {
+				lease, err := instance.Acquire(t.Context(), fmt.Sprint(i))
+				if err != nil {
+					t.Errorf("instance %d, conversation %d: %v", n, i, err)
+					return
+				}
+				fences[n][i] = lease.Fence()
+				mustRelease(t, lease)
+			})
+		}
+	}
+	within(10*time.Second, func() bool { return waiters(conversations-1) == len(instances) })
 	start := time.Now()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	next.Wait()
 	recovered(t, start, grace+time.Second)
+	for i := range conversations {
+		if fences[0][i] >= fences[1][i] {
+			t.Errorf("conversation %d: the first in line had the token %d, the second %d", i, fences[0][i], fences[1][i])
+		}
+	}
 	for range conversations + conversations/2 {
 		if status := <-r.answers; status != http.StatusServiceUnavailable {
 			t.Errorf("a message that was not answered has the status %d", status)

@@ -85,6 +85,10 @@ func startCluster(tb testing.TB, args ...string) *service {
 // lockKey is where Redis keeps the lock on key, which needs no escaping.
 func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 
+// lineKey and waitersKey are where it keeps who waits for it.
+func lineKey(key string) string    { return namespace + ":{" + key + "}:line" }
+func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
+
 // client makes a client that the test closes; with changes its options.
 func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	options := s.options
@@ -179,6 +183,32 @@ func (s *service) gone(tb testing.TB, key string) {
 	var err error
 	if !within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
 		tb.Errorf("after a second the lock still stands, with %s left, %v", left, err)
+	}
+}
+
+// lined waits until n stand in line for key.
+func (s *service) lined(tb testing.TB, key string, n int) {
+	tb.Helper()
+	var reply string
+	var err error
+	if !within(15*time.Second, func() bool {
+		reply, err = s.master(key).Do("ZCARD", lineKey(key))
+		return err == nil && reply == strconv.Itoa(n)
+	}) {
+		tb.Fatalf("%s stand in line, want %d; %v", reply, n, err)
+	}
+}
+
+// lineGone waits until nobody stands in line for key, for at most a second.
+func (s *service) lineGone(tb testing.TB, key string) {
+	tb.Helper()
+	var reply string
+	var err error
+	if !within(time.Second, func() bool {
+		reply, err = s.master(key).Do("EXISTS", lineKey(key), waitersKey(key))
+		return err == nil && reply == "0"
+	}) {
+		tb.Errorf("after a second %s of the line's keys still stand, %v", reply, err)
 	}
 }
 
