@@ -257,6 +257,11 @@ func testNobodyOvertakesInLine(t *testing.T, newDriver New) {
 	s.awaitFree()
 	second.claim()
 	second.notHanded()
+	if st := s.state(); st.Waiters != 0 {
+		t.Errorf("nobody waits any more, and it is said: %+v", st)
+	}
+	s.release(second.req, true)
+	s.held() // nor is it handed to one who has had it
 }
 
 // Who has promised to ask again, and has not, is passed over.

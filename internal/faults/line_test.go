@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // check bounds how soon a waiter in line asks by itself if its TTL is long: after 5 s. A TTL below 10 s halves.
@@ -196,7 +198,8 @@ func notificationMissed(t *testing.T, s *service) {
 	s.lineGone(t, key)
 }
 
-// The master dies with a line of waiters, which its replica knows of: they have the lock in their order from the next one.
+// The master dies while some stand in line, which its replica knows of. They ask the next one, and have the lock in their
+// order. Who is late with that, because the fail-over takes longer than the second by which it may be, gives way.
 func failoverKeepsTheLine(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheLine", 20 * time.Second
 	opts := distlock.Options{TTL: ttl, Wait: -1, RenewEvery: 500 * time.Millisecond}
@@ -207,17 +210,31 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 	}
 	old := s.master(key)
 	replicated(t, old, key)
+	before := asked(old, key)
 	old.Kill()
 	s.await(key, old)
+	var after map[string]int
+	if !within(2*check, func() bool {
+		after = asked(s.master(key), key)
+		n := 0
+		for owner, seq := range after {
+			if seq > before[owner] {
+				n++
+			}
+		}
+		return n == len(line)
+	}) {
+		t.Fatalf("there stood in line %v, and after the fail-over %v", before, after)
+	}
 	if err := holder.Release(t.Context()); err != nil {
 		wants(t, "Release", err, distlock.ErrUnavailable) // it goes on in the background
 	}
 	start, fence := time.Now(), holder.Fence()
 	for i, w := range line {
+		lease := w.lease(ttl)
 		for _, later := range line[i+1:] {
 			later.still()
 		}
-		lease := w.lease(ttl)
 		if lease.Fence() <= fence {
 			t.Errorf("fence %d after %d", lease.Fence(), fence)
 		}
@@ -226,8 +243,24 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 			wants(t, "Release", err, distlock.ErrUnavailable)
 		}
 	}
-	recovered(t, start, ttl)
+	recovered(t, start, check)
 	s.gone(t, key)
+}
+
+// asked is how often each of those in line has asked.
+func asked(node *testservers.Redis, key string) map[string]int {
+	reply, err := node.Do("HGETALL", waitersKey(key))
+	if err != nil {
+		return nil
+	}
+	seqs := make(map[string]int)
+	words := strings.Fields(reply)
+	for i := 0; i+1 < len(words); i += 2 {
+		if parts := strings.Split(words[i+1], ":"); len(parts) > 1 {
+			seqs[words[i]], _ = strconv.Atoi(parts[1])
+		}
+	}
+	return seqs
 }
 
 // waits is an operation that can be cancelled half-way: to stand in line for a lock that another holds, who gives it back then.

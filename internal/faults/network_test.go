@@ -181,6 +181,9 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			case "acquire":
 			case "wait":
 				held = mustAcquire(t, others, key)
+				if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
+					t.Fatal(err)
+				}
 			default:
 				held = mustAcquire(t, l, key)
 			}
@@ -217,6 +220,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 				break
 			}
 		}
+		t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
 		if cancelled == 0 {
 			t.Errorf("%s: it was never cancelled", name)
 		}
