@@ -53,6 +53,10 @@ fuzz: ## Look for names and replies that break the drivers, FUZZTIME (1m) each
 	go test -run '^$$' -fuzz FuzzKeys -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 	go test -run '^$$' -fuzz FuzzReplies -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 
+.PHONY: hammer
+hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)
+	HAMMER=8x64x$(or $(MINUTES),5)m go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run TestHammer ./internal/hammer
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
 	$(call each,go run $(GOVULNCHECK) ./...)

@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"internal/directions":  {},
 	"internal/doctest":     {},
 	"internal/faults":      {},
+	"internal/hammer":      {},
 	"internal/watch":       {"go.uber.org/goleak"},
 }
 
@@ -44,7 +45,7 @@ var testOnly = []string{
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
 	"distlock/drivertest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/faults",
+	"internal/directions", "internal/doctest", "internal/faults", "internal/hammer",
 }
 
 type listed struct {
