@@ -18,6 +18,7 @@ import (
 
 const (
 	keysInUse = 4
+	ttl       = 3 * time.Second
 	// patience is how long one goroutine of each process waits for a lock, which has to be enough.
 	patience = 30 * time.Second
 )
@@ -43,7 +44,7 @@ func (w *work) run(t *testing.T) {
 	// Both kinds of client: calls are made in the caller's goroutine with one of them.
 	client := redis.NewClient(&redis.Options{Addr: w.Locks, ContextTimeoutEnabled: rand.N(2) == 0})
 	defer client.Close()
-	l, err := redislock.New(client, &distlock.Options{Namespace: "hammer", TTL: 3 * time.Second})
+	l, err := redislock.New(client, &distlock.Options{Namespace: "hammer", TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +52,16 @@ func (w *work) run(t *testing.T) {
 	var working sync.WaitGroup
 	for g := range w.Goroutines {
 		working.Go(func() {
+			failed := 0 // in a row
 			for time.Now().Before(stop) && !t.Failed() {
 				if g == 0 {
 					w.patient(t, l)
+				} else if w.hasty(t, l) {
+					failed = 0
 				} else {
-					w.hasty(t, l)
+					// As who has been turned away does. Without that, the machine does nothing but clean up when it is too slow.
+					failed = min(failed+1, 16)
+					time.Sleep(rand.N(time.Duration(failed*failed) * 8 * time.Millisecond))
 				}
 			}
 		})
@@ -69,7 +75,7 @@ func (w *work) run(t *testing.T) {
 	c := &w.counts
 	t.Logf("%d worked, %d busy, %d cancelled, %d unavailable, %d lost; the patient waited for %s at most", c.worked.Load(), c.busy.Load(),
 		c.cancelled.Load(), c.unavailable.Load(), c.lost.Load(), time.Duration(c.longest.Load()).Round(time.Millisecond))
-	if c.worked.Load() < 10 || w.Goroutines > 1 && c.cancelled.Load() == 0 {
+	if c.worked.Load() == 0 || w.Goroutines > 1 && c.cancelled.Load() == 0 {
 		t.Error("this tests nothing")
 	}
 }
@@ -84,28 +90,30 @@ func (w *work) patient(t *testing.T, l *distlock.Locker) {
 	lease, err := l.Acquire(distlock.WithWait(ctx, -1), someKey())
 	w.longest.Store(max(w.longest.Load(), int64(time.Since(start))))
 	if err != nil {
-		t.Errorf("one who waited for %s: %v", time.Since(start), err)
+		if w.ended(t, err); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("one who waited for %s: %v", time.Since(start), err)
+		}
 		return
 	}
 	w.under(t, lease)
 	w.ended(t, lease.Release(ctx))
 }
 
-// hasty acquires in some way, and leaves at some moment.
-func (w *work) hasty(t *testing.T, l *distlock.Locker) {
+// hasty acquires in some way, and leaves at some moment. It reports whether it has had the lock.
+func (w *work) hasty(t *testing.T, l *distlock.Locker) (had bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), rand.N(50*time.Millisecond))
 	defer cancel()
 	key := someKey()
 	switch rand.N(5) {
 	case 0, 1:
-		w.held(t, ctx)(l.Acquire(distlock.WithWait(ctx, -1), key))
+		return w.held(t, ctx)(l.Acquire(distlock.WithWait(ctx, -1), key))
 	case 2:
-		w.held(t, ctx)(l.TryAcquire(ctx, key))
+		return w.held(t, ctx)(l.TryAcquire(ctx, key))
 	case 3:
 		lock := l.NewLock(key, 0)
 		if err := lock.AcquireWithRetry(ctx, 3, rand.N(10*time.Millisecond)); err != nil {
 			w.ended(t, err)
-			return
+			return false
 		}
 		// It does not tell its token, or whether it is lost: that is known when it is given back.
 		alone := w.section(t, key, "")
@@ -114,8 +122,10 @@ func (w *work) hasty(t *testing.T, l *distlock.Locker) {
 			t.Errorf("%s: somebody else was there, and the release says %v", key, err)
 		}
 		w.ended(t, err)
-	case 4:
+		return true
+	default:
 		w.ended(t, l.Do(ctx, key, func(ctx context.Context) error {
+			had = true
 			lease, ok := l.FromContext(ctx, key)
 			if !ok {
 				t.Error("there is no lease in the context")
@@ -124,13 +134,15 @@ func (w *work) hasty(t *testing.T, l *distlock.Locker) {
 			w.under(t, lease)
 			return nil
 		}))
+		return had
 	}
 }
 
 // held works under a lease, if there is one, and gives it back, half of the time under a context that may have ended.
-func (w *work) held(t *testing.T, ctx context.Context) func(*distlock.Lease, error) {
-	return func(lease *distlock.Lease, err error) {
-		if err == nil {
+func (w *work) held(t *testing.T, ctx context.Context) func(*distlock.Lease, error) (had bool) {
+	return func(lease *distlock.Lease, err error) bool {
+		had := err == nil
+		if had {
 			w.under(t, lease)
 			if rand.N(2) == 0 {
 				ctx = context.WithoutCancel(ctx)
@@ -138,6 +150,7 @@ func (w *work) held(t *testing.T, ctx context.Context) func(*distlock.Lease, err
 			err = lease.Release(ctx)
 		}
 		w.ended(t, err)
+		return had
 	}
 }
 
