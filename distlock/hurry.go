@@ -22,6 +22,7 @@ type hurried struct {
 type alarm struct {
 	mu    sync.Mutex
 	set   bool // by a call that is under way
+	at    time.Time
 	rang  bool // for it, and for none after it
 	done  chan struct{}
 	timer *time.Timer
@@ -34,7 +35,7 @@ func (h *hurries) begin(ctx context.Context, deadline time.Time) *hurried {
 		a.timer = time.AfterFunc(time.Hour, a.ring)
 	}
 	a.mu.Lock()
-	a.set = true
+	a.set, a.at = true, deadline
 	a.timer.Reset(time.Until(deadline))
 	a.mu.Unlock()
 	return &hurried{ctx, deadline, a}
@@ -55,7 +56,7 @@ func (h *hurries) end(ctx *hurried) {
 func (a *alarm) ring() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.set && !a.rang {
+	if a.set && !a.rang && !time.Now().Before(a.at) { // and not for the call before, of late
 		a.rang = true
 		close(a.done)
 	}
