@@ -185,8 +185,9 @@ func (le *Lease) remove(ctx context.Context) error {
 			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
 				"namespace", le.name.Namespace, "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
-		case !reply.Released && reply.Replayed:
+		case !reply.Released && reply.Replayed && le.lapsed():
 			return unavailable("release", errReplayed)
+		case !reply.Released && reply.Replayed: // its time is not over, so it was the first copy that has ended it
 		case !reply.Released && !again: // a second request may just have forgotten the first
 			le.mu.Lock()
 			defer le.mu.Unlock()
@@ -212,6 +213,13 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	reply.Replayed = reply.Replayed || sentAgain
 	return settle(reply, err)
+}
+
+// lapsed reports whether the lease would have ended by now, if it had not been released.
+func (le *Lease) lapsed() bool {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return !now().before(le.deadline)
 }
 
 // lingering returns a context that ends a moment after ctx does.
