@@ -31,6 +31,9 @@ func (a *acquisition) listen() {
 			return
 		}
 		l := a.locker
+		if a.until().Err() != nil { // it leaves, and that is why
+			return
+		}
 		l.warnDeaf.Do(func() {
 			l.opts.Logger.Warn("distlock: the lock service cannot notify those who wait, so they poll, in line all the same",
 				"namespace", l.opts.Namespace, "error", err)
