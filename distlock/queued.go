@@ -14,6 +14,8 @@ const (
 	checkEvery = 4 * time.Second
 	// checkGrace is by how much longer than that it is kept in line.
 	checkGrace = time.Second
+	// maxPromise is the longest that comes of these two.
+	maxPromise = checkEvery*5/4 + checkGrace
 )
 
 var errFull = errors.New("so many wait in line already that no more are let in: try again later")
@@ -80,11 +82,13 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 		return nil
 	}
 	sent := a.sent[behind]
-	if until(trustedUntil(sent, wake.TTL)) < wake.TTL/4 {
+	// ⚑ It lasts for no longer than was promised, whatever the message says: who can send one might say anything.
+	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandover))
+	if until(trustedUntil(sent, ttl)) < ttl/4 {
 		return nil
 	}
 	a.op.Handoff = HandoffRemote
-	lease, err := a.granted(wake.Grant, sent, wake.TTL)
+	lease, err := a.granted(wake.Grant, sent, ttl)
 	if err != nil {
 		return nil // closed: the next attempt says so
 	}
