@@ -11,7 +11,7 @@ import (
 )
 
 var hostileNames = []string{
-	"k", "a:b", "}", "}}", "{", "{}", "}{", "a}b", "a{b}c", "}:lock", "%7D", "%", "%25", "a}:lock", "lock", "fence", "void:x", ":", "日本", " ",
+	"k", "a:b", "}", "}}", "{", "{}", "}{", "a}b", "a{b}c", "}:lock", "%7D", "%", "%25", "a}:lock", "lock", "fence", "line", "waiters", "void:x", ":", "日本", " ",
 	strings.Repeat("}", 1024),
 }
 
@@ -44,7 +44,7 @@ func FuzzKeys(f *testing.F) {
 
 func all(name driver.Name) []string {
 	k := keysOf(name)
-	return []string{k.lock(), k.fence(), k.void("00112233445566778899aabbccddeeff")}
+	return append(k.all(), k.void("00112233445566778899aabbccddeeff"))
 }
 
 // valid is what a Locker lets through.

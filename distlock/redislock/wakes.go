@@ -30,8 +30,9 @@ const (
 //
 // It may miss a message: none of those who wait rests on it. After every interruption all are told to ask.
 type wakes struct {
-	client redis.UniversalClient
-	id     string
+	client     redis.UniversalClient
+	id         string
+	refusedFor time.Duration
 
 	mu      sync.Mutex
 	waiting map[string]chan driver.Wake // by owner
@@ -44,7 +45,7 @@ type wakes struct {
 func newWakes(client redis.UniversalClient) *wakes {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return &wakes{client: client, id: hex.EncodeToString(id[:]), waiting: make(map[string]chan driver.Wake)}
+	return &wakes{client: client, id: hex.EncodeToString(id[:]), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
 }
 
 // Listen implements driver.Queue.
@@ -134,7 +135,7 @@ func (w *wakes) refuse(s *subscription, err error) {
 	if w.current != s {
 		return
 	}
-	w.current, w.refused, w.until = nil, explain(err, oneNode), time.Now().Add(refusedFor)
+	w.current, w.refused, w.until = nil, explain(err, oneNode), time.Now().Add(w.refusedFor)
 	for owner, to := range w.waiting {
 		close(to)
 		delete(w.waiting, owner)

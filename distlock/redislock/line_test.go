@@ -1,0 +1,349 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+const prefix = "distlock:{" + key + "}:"
+
+func do(t *testing.T, server *testservers.Redis, args ...string) string {
+	t.Helper()
+	reply, err := server.Do(args...)
+	if err != nil {
+		t.Fatalf("%s: %v", args[0], err)
+	}
+	return reply
+}
+
+// eventually polls until done reports true.
+func eventually(t *testing.T, what string, limit time.Duration, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: not %s", limit, what)
+		}
+	}
+}
+
+func lined(t *testing.T, server *testservers.Redis, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(n, " in line"), 5*time.Second, func() bool { return do(t, server, "ZCARD", prefix+"line") == fmt.Sprint(n) })
+}
+
+func listeners(t *testing.T, server *testservers.Redis) int {
+	t.Helper()
+	return strings.Count(do(t, server, "CLIENT", "LIST", "TYPE", "pubsub"), " addr=")
+}
+
+func mustAcquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func mustRelease(t *testing.T, lease *distlock.Lease) {
+	t.Helper()
+	if err := lease.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// waiter acquires in the background.
+type waiter struct {
+	t     *testing.T
+	done  chan struct{}
+	lease *distlock.Lease
+	err   error
+}
+
+func wait(t *testing.T, ctx context.Context, l *distlock.Locker) *waiter {
+	w := &waiter{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = l.Acquire(distlock.WithWait(ctx, -1), key)
+	}()
+	return w
+}
+
+func (w *waiter) got(limit time.Duration) *distlock.Lease {
+	w.t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(limit):
+		w.t.Fatalf("no lock after %s", limit)
+	}
+	if w.err != nil {
+		w.t.Fatal(w.err)
+	}
+	return w.lease
+}
+
+func (w *waiter) still() {
+	w.t.Helper()
+	select {
+	case <-w.done:
+		w.t.Fatalf("it was not to have the lock: %v, %v", w.lease, w.err)
+	default:
+	}
+}
+
+// However many wait, for however many locks, a Locker listens on one connection; not before somebody waits, and not after
+// it is closed.
+func TestLine_oneSubscriptionPerLocker(t *testing.T) {
+	server := testservers.StartRedis(t)
+	holders := newLocker(t, newClient(t, server.Addr()), distlock.Options{})
+	waiters := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: -1})
+	mustRelease(t, mustAcquire(t, waiters))
+	holder := mustAcquire(t, holders)
+	if _, err := waiters.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Error(err)
+	}
+	if n := listeners(t, server); n != 0 {
+		t.Errorf("nobody waits, and there are %d subscriptions", n)
+	}
+	var held []*distlock.Lease
+	var waiting sync.WaitGroup
+	for i := range 20 {
+		name := fmt.Sprint("key-", i)
+		lease, err := holders.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, lease)
+		for range 2 {
+			waiting.Go(func() {
+				lease, err := waiters.Acquire(t.Context(), name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mustRelease(t, lease)
+			})
+		}
+	}
+	for i := range held {
+		eventually(t, "in line", 5*time.Second, func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:line", i)) == "1" })
+	}
+	if n := listeners(t, server); n != 1 {
+		t.Errorf("%d subscriptions, want 1", n)
+	}
+	for _, lease := range append(held, holder) {
+		mustRelease(t, lease)
+	}
+	waiting.Wait()
+	if err := waiters.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "without subscriptions", time.Second, func() bool { return listeners(t, server) == 0 })
+}
+
+// When nobody waits any more, the line's keys are gone: at once if all have left, and soon if they have died.
+func TestLine_leavesNothingBehind(t *testing.T) {
+	server := testservers.StartRedis(t)
+	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	left := func() bool { return do(t, server, "EXISTS", prefix+"line", prefix+"waiters") == "0" }
+
+	ctx, cancel := context.WithCancel(t.Context())
+	for n := range 3 {
+		wait(t, ctx, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+		lined(t, server, n+1)
+	}
+	cancel()
+	eventually(t, "gone", time.Second, left)
+
+	client := newClient(t, server.Addr())
+	d, err := redislock.NewDriver(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const alive = 300 * time.Millisecond
+	for n := range 3 {
+		req := driver.AcquireRequest{
+			Name:  driver.Name{Namespace: "distlock", Key: key},
+			Owner: strings.Repeat(fmt.Sprint(n), 32), TTL: time.Second, Alive: alive, Seq: 1,
+		}
+		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Ticket == 0 {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+	}
+	start := time.Now()
+	if left() {
+		t.Fatal("the dead do not stand in line, so this shows nothing")
+	}
+	eventually(t, "gone", alive+2*time.Second, left)
+	if took := time.Since(start); took < alive {
+		t.Errorf("the line was gone after %s, they had promised to live for %s", took, alive)
+	}
+	mustRelease(t, holder)
+}
+
+// Something of another program stands where the line should be: who acquires is told, and who holds the lock can give it back.
+func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
+	server := testservers.StartRedis(t)
+	for at, put := range map[string][]string{"line": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
+		l := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: 5 * time.Second})
+		holder := mustAcquire(t, l)
+		put[1] = prefix + at
+		do(t, server, put...)
+		start := time.Now()
+		_, err := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
+		wantUnavailable(t, err, "Namespace", "another program")
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: told after %s", at, took)
+		}
+		mustRelease(t, holder)
+		if do(t, server, "EXISTS", prefix+"lock") != "0" {
+			t.Errorf("%s: the lock was not released", at)
+		}
+		if do(t, server, "GET", prefix+at) != "x" {
+			t.Errorf("%s: the data has changed", at)
+		}
+		do(t, server, "DEL", prefix+at, prefix+"line")
+	}
+}
+
+// Where nobody may listen, waiters poll as often as Retry says, and try to listen again later.
+func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
+	server := testservers.StartRedis(t)
+	do(t, server, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
+	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "deaf", Password: "secret"})
+	defer client.Close()
+	var commands atomic.Int64
+	client.AddHook(commandCounter{&commands})
+	var log strings.Builder
+	l := newLocker(t, client, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Retry: distlock.Retry{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}})
+	w := wait(t, t.Context(), l)
+	lined(t, server, 1)
+	before, start := commands.Load(), time.Now()
+	eventually(t, "over", 3*time.Second, func() bool { return time.Since(start) > time.Second })
+	if n := commands.Load() - before; n < 10 || n > 100 { // 40 on average
+		t.Errorf("a waiter that polls every 25 ms on average has sent %d commands in a second", n)
+	}
+	w.still()
+	mustRelease(t, holder)
+	mustRelease(t, w.got(time.Second))
+	if strings.Count(log.String(), "cannot notify") != 1 {
+		t.Errorf("the log says %q, want one warning", log.String())
+	}
+}
+
+// commandCounter counts commands.
+type commandCounter struct{ n *atomic.Int64 }
+
+func (commandCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c commandCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+func (c commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+// Who leaves before it is known whether it may listen says nothing about the server.
+func TestLine_leavingIsNoReasonToWarn(t *testing.T) {
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
+	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	var log strings.Builder
+	l := newLocker(t, newClient(t, proxy.Addr()), distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	w := wait(t, ctx, l)
+	held.Wait(1)
+	cancel()
+	<-w.done
+	if !errors.Is(w.err, context.Canceled) {
+		t.Error(w.err)
+	}
+	held.Release()
+	if err := l.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if log.String() != "" {
+		t.Errorf("the log says %q", log.String())
+	}
+	mustRelease(t, holder)
+}
+
+// Whoever may publish to a Locker's channel can say what it likes: what makes no sense, or is not for somebody who waits,
+// changes nothing but that a waiter may ask once more.
+func TestLine_senselessMessagesDoNoHarm(t *testing.T) {
+	server := testservers.StartRedis(t)
+	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	w := wait(t, t.Context(), newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	lined(t, server, 1)
+	channel, owner := do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*"), do(t, server, "ZRANGE", prefix+"line", "0", "0")
+	const grant = "1795225289:897391:0:"
+	for _, message := range []string{
+		"", ":", "x", "::::", owner, owner + ":1", owner + ":1:5000:0", owner + ":1:5000:0:", owner + ":1:5000:0:1:2:3", strings.Repeat(":", 1000),
+		strings.Repeat("0", 32) + ":1:5000:0:" + grant, // another's
+		owner + ":0:5000:0:" + grant, owner + ":-1:5000:0:" + grant, owner + ":1000:5000:0:" + grant, owner + ":99999999999999999999:5000:0:" + grant,
+		owner + ":1:0:0:" + grant, owner + ":1:-5000:0:" + grant, owner + ":1:9223372036854775807:0:" + grant, owner + ":1:1e9:0:" + grant,
+		owner + ":1:5000:-1:" + grant, owner + ":1:5000:0:9007199254:999999:9007199254740991:", owner + ":1:5000:0:0:0:0:", owner + ":1:5000:0:-1:1:1:",
+		owner + ":1:5000:0:1795225289:1000000:0:", owner + "\x00:1:5000:0:" + grant, strings.Repeat("x", 1<<20),
+	} {
+		if do(t, server, "PUBLISH", channel, message) != "1" {
+			t.Fatal("nobody listens")
+		}
+	}
+	// Messages come in their order, so after this one all have been read.
+	if do(t, server, "ZCARD", prefix+"line") != "1" {
+		t.Error("the waiter has left the line")
+	}
+	w.still()
+	if err := holder.Err(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, holder)
+	mustRelease(t, w.got(time.Second))
+}
+
+// A message that claims a hand-over which was never made is believed for no longer than a waiter's own promise, however long
+// it says: the lease is lost with its first renewal. Who can forge one may as well write the lock's keys.
+func TestLine_aForgedHandOverDoesNotLast(t *testing.T) {
+	server := testservers.StartRedis(t)
+	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	w := wait(t, t.Context(), newLocker(t, newClient(t, server.Addr()), distlock.Options{TTL: 3 * time.Second}))
+	lined(t, server, 1)
+	channel, owner := do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*"), do(t, server, "ZRANGE", prefix+"line", "0", "0")
+	do(t, server, "PUBLISH", channel, owner+":1:"+fmt.Sprint((200*24*time.Hour).Milliseconds())+":0:1795225289:897391:0:")
+	forged := w.got(time.Second)
+	select {
+	case <-forged.Context().Done():
+	case <-time.After(3 * time.Second):
+		t.Error("a lease that rests on a forged message is still held after a TTL")
+	}
+	if err := forged.Err(); !errors.Is(err, distlock.ErrLost) {
+		t.Error(err)
+	}
+	if err := holder.Err(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, holder)
+}

@@ -1,0 +1,104 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Rights that are missing today may be granted tomorrow.
+func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
+	server := testservers.StartRedis(t)
+	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
+		user := func(rights ...string) {
+			t.Helper()
+			if _, err := server.Do(append([]string{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"}, rights...)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if user(missing); missing == "resetchannels" {
+			user("resetchannels")
+		}
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
+		defer client.Close()
+		w := newWakes(client)
+		w.refusedFor = 300 * time.Millisecond
+		listen := func() error {
+			_, stop, err := w.listen(t.Context(), "n:wake:x", "owner")
+			if err == nil {
+				stop()
+			}
+			return err
+		}
+		start := time.Now()
+		if err := listen(); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "ACL") {
+			t.Errorf("%s: %v", missing, err)
+		}
+		user()
+		if err := listen(); err == nil && time.Since(start) < w.refusedFor {
+			t.Errorf("%s: the server was asked again after %s", missing, time.Since(start))
+		}
+		for deadline := time.Now().Add(5 * time.Second); listen() != nil; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the right was granted, and nobody has tried again", missing)
+			}
+		}
+		w.close()
+		if err := listen(); err == nil {
+			t.Error("one can listen to a driver that was closed")
+		}
+	}
+}
+
+// A waiter that leaves while the connection is being made is not kept, and leaves nothing behind.
+func TestWakes_leavingDoesNotWait(t *testing.T) {
+	server := testservers.StartRedis(t)
+	server.Pause()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	w := newWakes(client)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, _, err := w.listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > listenLimit/2 {
+		t.Errorf("it left after %s", took)
+	}
+	if len(w.waiting) != 0 {
+		t.Error("it is remembered")
+	}
+	server.Resume()
+	w.close()
+}
+
+// Whatever comes over the channel, it is understood or dropped: no panic, and no grant that could not be one.
+func FuzzWakes(f *testing.F) {
+	owner := strings.Repeat("0f", 16)
+	for _, message := range []string{
+		owner + ":1:5000:0:1795225289:897391:0:", owner + ":12:1000:999:1795225289:000001:12597:", "", "::::::::", owner + ":1:5000:0:", owner,
+		owner + ":9223372036854775807:9223372036854775807:9223372036854775807:9007199254:740991:0:", owner + ":-1:-1:-1:-1:-1:-1:",
+		owner + ":+1:0x1:1e3:1:1:1:", owner + ":1:5000:0:b1:1:1:1:", owner + ":1:31536000000:0:1:1:1:", owner + ":1:5000:0:1:1:1:payload",
+	} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		to, wake, err := parseWake(message)
+		if err != nil {
+			return
+		}
+		g := wake.Grant
+		if g.Outcome != driver.Granted || g.Fence < 1 || g.FenceEnd < g.Fence || g.FenceEnd > driver.MaxFence || g.Waiters < 0 ||
+			wake.Seq < 0 || wake.TTL < 0 || wake.TTL > 366*24*time.Hour || !strings.HasPrefix(message, to+":") {
+			t.Errorf("%q is for %q: %+v", message, to, wake)
+		}
+	})
+}
