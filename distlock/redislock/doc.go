@@ -77,6 +77,10 @@
 // after every interruption of the connection on which it listens. Where the server lets nobody listen or publish, waiters poll, in line
 // all the same. Messages go over one connection per driver, to a channel of its own, N:wake:<driver>.
 //
+// Who may publish to that channel can forge a hand-over: a waiter whose owner and request it knows then works without the lock,
+// for as long as it has promised to wait at most, 6 s, or until its first renewal. Who may write the keys
+// of the lock can do the same, and more. Every other message makes a waiter ask once, or does nothing.
+//
 // A line has at most 1,000 waiters. Those of one Locker on one key count as one.
 //
 // # Rights
