@@ -206,6 +206,8 @@ func TestWaiter_N_claimsFirstWhatItCannotTrust(t *testing.T) {
 				for n := len(s.requests()); len(s.requests()) == n; {
 					time.Sleep(10 * time.Millisecond) // until it has just asked
 				}
+				s.wakes <- driver.Wake{} // so that it asks once more
+				_ = s.requests()
 				time.Sleep(time.Second)
 				asked := s.requests()
 				s.set(grants)
