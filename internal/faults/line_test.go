@@ -68,9 +68,9 @@ func (w *waiting) still() {
 // A waiter is killed. The others have the lock in their order, when its claim is due at the latest.
 func waiterDies(which string) func(*testing.T, *service) {
 	return func(t *testing.T, s *service) {
-		const ttl = time.Second
+		const ttl = 2 * time.Second
 		key := "waiterDies-" + which
-		l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+		l := locker(t, s.client(t), distlock.Options{})
 		holder := mustAcquire(t, l, key)
 		var line []*child
 		for n := range 3 {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
@@ -164,7 +165,7 @@ func (w *work) ended(t *testing.T, err error) {
 		w.busy.Add(1)
 	case errors.Is(err, distlock.ErrLost):
 		w.lost.Add(1)
-	case errors.Is(err, distlock.ErrUnavailable):
+	case errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, driver.ErrForeign) && !errors.Is(err, driver.ErrRefused):
 		w.unavailable.Add(1)
 	default:
 		t.Errorf("an error that should not be: %v", err)
