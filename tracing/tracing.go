@@ -19,8 +19,20 @@
 //	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
 //	distlock.ttl_ms     milliseconds that the lease was asked for
 //	distlock.fence      the fencing token
-//	distlock.handoff    of a granted distlock.acquire: how the lock came; "none": it was free
+//	distlock.handoff    of a granted distlock.acquire: how the lock came, see below; of a distlock.release: local, if
+//	                    the lock was handed on within the process
 //	distlock.scheduled  of distlock.extend: true for a renewal by the schedule
+//
+// A distlock.acquire has the handoff
+//
+//	none    if the lock was free when the lock service was asked
+//	local   if another lease of this process handed it on, and the lock service was not asked: the attribute
+//	        distlock.attempts is missing then, as it is from the distlock.release that did so
+//	remote  if the lock service handed it over, after the process had stood in its line
+//
+// The link shows the last holder that was in the way, as far as the lock service or this process knew. A lock that is
+// handed on within a process keeps the trace context of the first holder in the lock service, so waiters of
+// other processes are linked to that one.
 //
 // Outcomes unavailable, lost and failed set the span's status to error and record the error. Busy, timeout and
 // cancelled are results of contention, not errors.

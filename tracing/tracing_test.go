@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -153,6 +154,57 @@ func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Who waits is told how the lock has come: from this process, or from the lock service, in whose line it had stood.
+func TestAcquire_showsHowTheLockWasHandedOver(t *testing.T) {
+	for handoff, held := range map[string]time.Duration{
+		"local":  time.Millisecond,      // so soon after its grant a lock is handed on within the process
+		"remote": 50 * time.Millisecond, // and later by the service
+	} {
+		t.Run(handoff, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
+				lease, err := s.locker.Acquire(ctx, session)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.spans.Reset()
+				go func() {
+					next, err := s.locker.Acquire(t.Context(), session)
+					if err != nil {
+						t.Error(err)
+					} else if next.Fence() <= lease.Fence() {
+						t.Errorf("token %d after %d", next.Fence(), lease.Fence())
+					}
+				}()
+				time.Sleep(held)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+
+				acquire, release := s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
+				came, went := attributes(acquire), attributes(release)
+				if got := came["distlock.handoff"].AsString(); got != handoff {
+					t.Errorf("the acquire has the hand-off %q", got)
+				}
+				if len(acquire.Links) != 1 || acquire.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() {
+					t.Errorf("links %v, want the turn in front", acquire.Links)
+				}
+				_, handed := went["distlock.handoff"]
+				if handed != (handoff == "local") || handed && went["distlock.handoff"].AsString() != handoff {
+					t.Errorf("the release has the attributes %v", release.Attributes)
+				}
+				for _, attrs := range []map[attribute.Key]attribute.Value{came, went} {
+					if _, asked := attrs["distlock.attempts"]; asked != (handoff == "remote") {
+						t.Errorf("attributes %v, want attempts only if the service was asked", attrs)
+					}
+				}
+			})
+		})
 	}
 }
 
