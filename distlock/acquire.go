@@ -9,10 +9,13 @@ import (
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends and for at most
 // Options.Wait, see [WithWait].
 //
+// Those who wait stand in line: first come, first served within the process, and if the lock service keeps a line, as Redis
+// does, by ticket between processes. docs/semantics.md says by how much one can be overtaken.
+//
 // A key is any text of 1 to 1024 bytes, valid UTF-8, without control characters.
 //
-// Acquire fails with a [BusyError] if somebody else holds the lock for longer than the caller waits (the error of ctx
-// is joined to it if that is why), [ErrUnavailable] if the lock service does not answer, [ErrInvalidKey], [ErrClosed],
+// Acquire fails with a [BusyError] if others hold the lock for longer than the caller waits (the error of ctx
+// is joined to it if that is why) or if so many processes stand in line that no more are let in, [ErrUnavailable] if the lock service does not answer, [ErrInvalidKey], [ErrClosed],
 // or the error of ctx. A ctx that carries the lease for key already is refused at once: with a BusyError whose Self is
 // true, or with [ErrLost] or [ErrNotHeld] if that lease has ended. Use [Locker.Do], which joins the lease.
 //
@@ -22,7 +25,8 @@ func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
 	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx))
 }
 
-// TryAcquire is Acquire without waiting for another holder: it asks the lock service once.
+// TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
+// is not granted a lock that somebody in the service's line is to have.
 func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	return l.acquire(ctx, key, l.opts.TTL, l.once())
 }
@@ -30,7 +34,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 type waitKey struct{}
 
 // WithWait returns a context under which the next acquisition waits for at most wait, in place of Options.Wait. Zero
-// means not to wait, negative that ctx alone decides. It does not reach acquisitions under the lease thus acquired.
+// means not to wait, as [Locker.TryAcquire] does not, negative that ctx alone decides. It does not reach acquisitions under the lease thus acquired.
 func WithWait(ctx context.Context, wait time.Duration) context.Context {
 	return context.WithValue(ctx, waitKey{}, &wait)
 }

@@ -43,7 +43,8 @@ func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 }
 
 // AcquireWithRetry asks for the lock up to maxRetries times, retryDelay apart: the guide's form is 3 times, 100 ms. It
-// fails with a [BusyError] if somebody else held the lock each time, [ErrInvalidOption] if maxRetries is below 1 or
+// does not stand in line between its attempts, so those who do go first, and it may find the lock busy each time; see
+// [Locker.Acquire] for the other way. It fails with a [BusyError] if somebody else held the lock each time, [ErrInvalidOption] if maxRetries is below 1 or
 // retryDelay negative, or as [Locker.Acquire] does.
 func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay time.Duration) error {
 	if maxRetries < 1 {

@@ -85,14 +85,16 @@ func (l *Locker) Options() Options { return l.opts }
 // Backend is the name of the lock service's kind, as "redis" or "memory".
 func (l *Locker) Backend() string { return l.backend }
 
-// Info is what Inspect sees of a lock.
+// Info is what Inspect sees of a lock: what the lock service knows. It is not asked when a lock is handed on within a
+// process, so Fence and Age are those of the first lease under its grant. The present holder may have a higher
+// token, and a lease that is about 10 ms younger at most; it is one of the same process.
 type Info struct {
 	Held    bool
 	Holder  string        // the holder's Options.Holder
-	Fence   int64         // the holder's fencing token
+	Fence   int64         // the fencing token that was granted; the holder's is this or a higher one
 	Age     time.Duration // since the lock was granted, by the lock service's clock
 	TTL     time.Duration // left unless it is renewed; negative: the lock does not expire
-	Waiters int           // known to wait in the lock service; 0 where the backend keeps no queue
+	Waiters int           // in the lock service's line, where each process counts once; 0 where it keeps none
 }
 
 // Inspect shows who holds the lock on key. It changes nothing, and what it shows may be history by the time it is read:

@@ -30,9 +30,11 @@ type Options struct {
 	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
 	TTL time.Duration
 	// Wait is the longest that an Acquire waits, besides its ctx. Default 5 s; negative: ctx alone decides. [WithWait]
-	// changes it for the calls under one ctx.
+	// changes it for the calls under one ctx. The time in line counts.
 	Wait time.Duration
-	// Retry paces a waiting Acquire where the backend cannot notify.
+	// Retry paces a waiting Acquire where the lock service cannot tell it that the lock is free: it keeps no line, or the
+	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified
+	// does not poll.
 	Retry Retry
 	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, and below TTL by enough for a renewal to
 	// succeed; negative: no renewal, the lease ends with its TTL unless Extend is called.

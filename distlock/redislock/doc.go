@@ -26,14 +26,19 @@
 //	unknown    nothing of this owner                 granted or busy    not held      not held
 //	waiting    a place in the line                   keeps its place    not held      leaves the line
 //	held       lock with this owner                  same grant again   prolonged     → released
-//	expired    nothing, or that it was granted last  void or busy       not held      not held
+//	expired    counter names it as granted last      void or busy       not held      not held
 //	released   counter names it as released          void or busy       not held      success again
 //	void       mark of this owner                    void or busy       not held      not held
 //
-// The counter remembers the last owner that was granted the name, and the last before it that had released it: a copy of
-// a release, or of an acquire that is over, is recognised until the second grant after it. An acquire whose answer was
-// lost leaves the caller in doubt between unknown, waiting and held. It is settled by a release that leaves the mark: whatever
-// copy of the acquire arrives within the next TTL finds it, however many others have come and gone.
+// The counter remembers the last owner that was granted the name, and the last before it that had released it. So a copy of
+// a release is recognised until the second grant after its own, and so is a copy of an acquire whose grant was released. An owner
+// that has expired is known only until the next grant: nothing has put it in the second place. Whom the counter does not know any
+// more is unknown again, and a copy of its acquire would be granted the lock or stand in line.
+//
+// That is what the mark is for. An acquire of which a copy may be under way (its answer was lost, or the client has sent it
+// again) leaves it in doubt whether its owner is unknown, waiting, held or over. It is settled by a release that leaves the mark, whether the
+// acquire has failed, or its lease is released or lost: whatever copy arrives within the next TTL finds it, however many
+// others have come and gone. An acquire that was sent once, and answered, has no copies and needs no mark.
 //
 // The fencing token is max(last+1, TIME in µs, floor). The counter makes it rise within the counter's life; the clock
 // makes it rise when the counter has expired or Redis has lost its data. A grant reserves the tokens up to
