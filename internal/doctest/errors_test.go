@@ -3,6 +3,7 @@ package doctest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -73,6 +75,24 @@ var troubles = map[string]func(t *testing.T) error{
 	"busy, with retries": func(t *testing.T) error {
 		locker, _ := heldBySomebody(t)
 		return locker.NewLock("session", 0).AcquireWithRetry(t.Context(), 3, time.Millisecond)
+	},
+	"busy, and the line is full": func(t *testing.T) error {
+		shared := memlock.NewDriver()
+		locker, err := distlock.New(shared, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locker.Close(context.Background()) })
+		for i := range driver.MaxLine + 1 { // the first has the lock
+			_, err := shared.Acquire(t.Context(), driver.AcquireRequest{
+				Name: driver.Name{Namespace: locker.Options().Namespace, Key: "session"}, Owner: fmt.Sprintf("%032x", i),
+				TTL: time.Minute, Alive: time.Minute, Seq: 1, Holder: "somebody",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return acquireError(t, locker)
 	},
 	"busy with itself": func(t *testing.T) error {
 		locker, lease := heldBySomebody(t)

@@ -1,10 +1,15 @@
 package doctest
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -32,6 +37,57 @@ func TestGuide_rightsSufficeOnACluster(t *testing.T) {
 	}
 }
 
+// Without the rights that the guide says are for notifications, everything works as well, and the log has the line that it shows.
+func TestGuide_rightsForNotificationsCanBeMissing(t *testing.T) {
+	for _, missing := range [][]string{{"resetchannels"}, {"-publish"}, {"-subscribe"}, {"resetchannels", "-publish", "-subscribe"}} {
+		t.Run(strings.Join(missing, " "), func(t *testing.T) {
+			server := testservers.StartRedis(t)
+			grant(t, server, "### The lock service is unavailable")
+			if _, err := server.Do(append([]string{"ACL", "SETUSER", "agent"}, missing...)...); err != nil {
+				t.Fatal(err)
+			}
+			url := "redis://agent:password@" + server.Addr()
+			useRights(t, url)
+
+			lines := make(chan string, 10)
+			waiter, err := lockurl.Open(t.Context(), url, &distlock.Options{Wait: time.Minute, Logger: slog.New(messages{slog.DiscardHandler, lines})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer waiter.Close(t.Context())
+			lease := acquire(t, open(t, url, nil))
+			got := inLine(t, waiter)
+			var line string
+			select {
+			case line = <-lines:
+			case err := <-got:
+				t.Fatalf("the waiter has no line in its log, and ends with %v", err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+			if says := readPage(t, "docs/guide.md").section(t, "### The lock service is unavailable", "log")[0].text; line+"\n" != says {
+				t.Errorf("the log has %q, the guide %q", line, says)
+			}
+		})
+	}
+}
+
+// messages is a log of which only the texts are kept.
+type messages struct {
+	slog.Handler
+	lines chan string
+}
+
+func (messages) Enabled(context.Context, slog.Level) bool { return true }
+func (m messages) Handle(_ context.Context, record slog.Record) error {
+	m.lines <- record.Message
+	return nil
+}
+
 // grant sends a server the command that stands below a heading of the guide.
 func grant(t *testing.T, server *testservers.Redis, heading string) {
 	t.Helper()
@@ -57,8 +113,34 @@ func useRights(t *testing.T, url string) {
 				t.Error(err)
 			}
 		}
+		got := inLine(t, open(t, url, &distlock.Options{Wait: time.Minute}))
+		for waiters := 0; waiters == 0; {
+			select {
+			case err := <-got:
+				t.Fatalf("the waiter ends with %v", err)
+			case <-time.After(time.Millisecond):
+			}
+			info, err := locker.Inspect(t.Context(), "session")
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiters = info.Waiters
+		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
 	}
+}
+
+// inLine has the Locker wait for the lock, and give it back. The error comes when it has, or could not.
+func inLine(t *testing.T, locker *distlock.Locker) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		lease, err := locker.Acquire(t.Context(), "session")
+		ended <- errors.Join(err, lease.Release(t.Context()))
+	}()
+	return ended
 }
