@@ -33,8 +33,8 @@ var (
 type BusyError struct {
 	// Holder is the Options.Holder of the one who has the lock; empty if it is not known.
 	Holder string
-	// Held is how long that has been so. What the lock service says counts from its grant, which is about 10 ms older at most than the
-	// lease if the lock was handed on within the holder's process.
+	// Held is how long that has been so. What the lock service says counts from its grant: if the lock was handed on within
+	// the holder's process, that is about 10 ms too much at most.
 	Held time.Duration
 	// Waiters is how many others are known to wait: in the lock service's line, where each process counts once, and for
 	// a caller that stood in line behind others of its own process, these. There may be more.
