@@ -21,9 +21,9 @@ type hurried struct {
 // alarm is the timer of one hurried after the other.
 type alarm struct {
 	mu    sync.Mutex
-	set   bool // by a call that is under way
-	at    time.Time
-	rang  bool // for it, and for none after it
+	set   bool      // by a call that is under way
+	at    time.Time // when, on the monotonic clock even if the deadline is not
+	rang  bool      // for it, and for none after it
 	done  chan struct{}
 	timer *time.Timer
 }
@@ -35,8 +35,9 @@ func (h *hurries) begin(ctx context.Context, deadline time.Time) *hurried {
 		a.timer = time.AfterFunc(time.Hour, a.ring)
 	}
 	a.mu.Lock()
-	a.set, a.at = true, deadline
-	a.timer.Reset(time.Until(deadline))
+	left := time.Until(deadline)
+	a.set, a.at = true, time.Now().Add(left)
+	a.timer.Reset(left)
 	a.mu.Unlock()
 	return &hurried{ctx, deadline, a}
 }
@@ -53,10 +54,11 @@ func (h *hurries) end(ctx *hurried) {
 	}
 }
 
+// ring may come late, for a call that has ended in the same moment, when the next is under way: that is not over yet.
 func (a *alarm) ring() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.set && !a.rang && !time.Now().Before(a.at) { // and not for the call before, of late
+	if a.set && !a.rang && !time.Now().Before(a.at) {
 		a.rang = true
 		close(a.done)
 	}
