@@ -1,0 +1,64 @@
+package distlock
+
+import (
+	"testing"
+	"time"
+)
+
+// beforeStart is what the machine has been suspended for, in the eyes of all tests, before the process was started.
+const beforeStart = time.Hour
+
+// Variables come before init, so that init sees it.
+var _ = func() bool {
+	real := suspended
+	suspended = func() time.Duration { return beforeStart + real() }
+	return true
+}()
+
+// sleptAtStart is what the clock of moments has begun with: this init comes after that of clock.go.
+var sleptAtStart time.Duration
+
+func init() { sleptAtStart = time.Duration(slept.longest.Load()) }
+
+// Otherwise the clock would jump, and all leases be lost, at the first correction of the wall clock.
+func TestClock_N_aSuspendBeforeTheProcessStartedIsNoNews(t *testing.T) {
+	if sleptAtStart < beforeStart-time.Second { // a reading is not exact
+		t.Errorf("the clock began with %s, of %s that the machine had been suspended for", sleptAtStart, beforeStart)
+	}
+}
+
+func TestClock_N_looksAgainWhenTheWallClockLeftItsPace(t *testing.T) {
+	real := suspended
+	defer func() { suspended = real }()
+	var s sleeping
+	reads, asleep := 0, time.Duration(0)
+	suspended = func() time.Duration { reads++; return asleep }
+	for i, c := range []struct {
+		wall  time.Duration // has run ahead of the monotonic clock by so much, since the start
+		reads bool
+	}{
+		{0, false},
+		{pace - 1, false},
+		{1 - pace, false},
+		{pace, true},
+		{pace, false},
+		{2*pace - 1, false},
+		{1, false}, // it has not gone far from the last reading, which was at pace
+		{0, true},
+		{-pace, true}, // stepped back
+		{-2*pace + 1, false},
+		{-time.Hour, true},
+		{-time.Hour + pace - 1, false},
+		{time.Hour, true},
+		{time.Hour, false},
+	} {
+		before := reads
+		asleep += time.Minute
+		if s.look(c.wall); reads > before != c.reads || reads > before+1 {
+			t.Errorf("step %d, wall clock %s ahead: read %d times, want %t", i, c.wall, reads-before, c.reads)
+		}
+		if got := time.Duration(s.longest.Load()); c.reads && got != asleep {
+			t.Errorf("step %d: suspended for %s, want %s", i, got, asleep)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// minter grants everything, under tokens that rise.
+type minter struct {
+	granter
+	mu   sync.Mutex
+	last int64
+	hold chan struct{} // answers of a Refence wait for it; may be nil
+}
+
+func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if req.Refence && m.hold != nil {
+		defer func() { <-m.hold }()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fence := max(m.last+1, req.FenceFloor)
+	m.last = fence + driver.FenceBlock
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last}, nil
+}
+
+func (m *minter) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := make([]driver.ExtendReply, len(reqs))
+	for i := range replies {
+		replies[i].Held = true
+	}
+	return replies
+}
+
+// afterOp is an Observer that does something when an operation of that name has ended.
+type afterOp struct {
+	name string
+	do   func()
+}
+
+func (afterOp) Start(ctx context.Context, _ *Operation) context.Context { return ctx }
+func (o afterOp) End(_ context.Context, op *Operation) {
+	if op.Name == o.name {
+		o.do()
+	}
+}
+
+// behind has a call of Acquire stand in the process's line, and returns where its lease will come.
+func behind(t *testing.T, l *Locker) <-chan *Lease {
+	t.Helper()
+	leases := make(chan *Lease, 1)
+	go func() {
+		lease, err := l.Acquire(context.Background(), "k")
+		if err != nil {
+			t.Error(err)
+		}
+		leases <- lease
+	}()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Microsecond) { // a poll
+		l.lines.mu.Lock()
+		waits := l.lines.byKey["k"].waiting.n == 1
+		l.lines.mu.Unlock()
+		if waits {
+			return leases
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it does not stand in line")
+		}
+	}
+}
+
+// A lease and its successor have one owner, so the service cannot tell whose token it is asked to raise.
+func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lease *Lease
+		observer := &afterOp{name: OpExtend}
+		l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler), Observer: observer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		if lease, err = l.Acquire(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		next := behind(t, l)
+		time.Sleep(time.Millisecond) // tokens come with time
+		// Refence asks whether the lease is held, as the clock is in doubt; it is, and is released in the next moment.
+		real := wallAhead
+		wallAhead = func() time.Duration { return time.Minute }
+		defer func() { wallAhead = real }()
+		observer.do = func() {
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		first := lease.Fence()
+		if err := lease.Refence(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("Refence: %v", err)
+		}
+		second := <-next
+		if second.Fence() != first+1 {
+			t.Fatalf("the lease was not handed on: token %d after %d", second.Fence(), first)
+		}
+		if lease.Fence() >= second.Fence() {
+			t.Errorf("the released lease has the token %d, its successor %d", lease.Fence(), second.Fence())
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &minter{last: 1000, hold: make(chan struct{})}
+		l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		lease, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := lease.Fence()
+		refenced := make(chan error)
+		go func() { refenced <- lease.Refence(t.Context(), first) }()
+		synctest.Wait()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(d.hold)
+		if err := <-refenced; !errors.Is(err, ErrNotHeld) {
+			t.Errorf("Refence: %v", err)
+		}
+		if lease.Fence() != first {
+			t.Errorf("the released lease has the token %d, it had %d", lease.Fence(), first)
+		}
+	})
+}
+
+// The successor can be lost as soon as anybody can see it: a line that does not know it by then waits for its end for ever.
+func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
+	l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	lease, err := l.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := behind(t, l)
+	lease.mu.Lock()
+	lease.tenure.won = time.Now().Add(-time.Millisecond) // however long ago that was
+	lease.mu.Unlock()
+
+	l.expiries.mu.Lock() // which a hand-over needs when the successor can be seen already
+	released := make(chan error, 1)
+	go func() { released <- lease.Release(context.Background()) }()
+	var seen *Lease
+	for deadline := time.Now().Add(10 * time.Second); seen == nil; time.Sleep(time.Microsecond) { // a poll
+		l.mu.Lock()
+		if l.leases.first != lease {
+			seen = l.leases.first
+		}
+		l.mu.Unlock()
+		if time.Now().After(deadline) {
+			l.expiries.mu.Unlock()
+			t.Fatal("the lease was not handed on")
+		}
+	}
+	l.lines.mu.Lock()
+	if holder := l.lines.byKey["k"].holder; holder != seen {
+		t.Error("the line does not know the successor, and would not notice its loss")
+	}
+	l.lines.mu.Unlock()
+	lost := make(chan error, 1)
+	go func() { lost <- seen.lose(errNotMine) }()
+	l.expiries.mu.Unlock()
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+	if second := <-next; second != seen {
+		t.Errorf("the waiter was handed %p, and not %p", second, seen)
+	}
+	if err := <-lost; !errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	again, err := l.Acquire(ctx, "k")
+	if err != nil {
+		t.Fatalf("the line is stuck: %v", err)
+	}
+	if err := again.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The timer has just taken the lease out, to look at it, when it is handed on.
+func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		lease, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := lease.deadline
+		next := behind(t, l)
+		time.Sleep(time.Millisecond)
+		l.expiries.forget(lease)
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lease.expire() // the look
+		second := <-next
+		if second.Fence() != lease.Fence()+1 {
+			t.Fatalf("the lease was not handed on: token %d after %d", second.Fence(), lease.Fence())
+		}
+		l.expiries.mu.Lock()
+		if len(l.expiries.next) != 1 || l.expiries.next[0] != second || second.expiry.place != 1 {
+			t.Errorf("%d leases are watched", len(l.expiries.next))
+		}
+		l.expiries.mu.Unlock()
+		<-second.Context().Done()
+		if late := until(end); late != 0 || context.Cause(second.Context()) != ErrLost {
+			t.Errorf("%v, %s before the deadline", context.Cause(second.Context()), late)
+		}
+	})
+}
