@@ -15,9 +15,10 @@ import (
 // minter grants everything, under tokens that rise.
 type minter struct {
 	granter
-	mu   sync.Mutex
-	last int64
-	hold chan struct{} // answers of a Refence wait for it; may be nil
+	mu       sync.Mutex
+	last     int64
+	refences int
+	hold     chan struct{} // answers of a Refence wait for it; may be nil
 }
 
 func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -26,6 +27,9 @@ func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.A
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if req.Refence {
+		m.refences++
+	}
 	fence := max(m.last+1, req.FenceFloor)
 	m.last = fence + driver.FenceBlock
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last}, nil
@@ -81,7 +85,8 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lease *Lease
 		observer := &afterOp{name: OpExtend}
-		l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler), Observer: observer})
+		d := &minter{last: 1000}
+		l, err := New(d, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler), Observer: observer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +115,9 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		}
 		if lease.Fence() >= second.Fence() {
 			t.Errorf("the released lease has the token %d, its successor %d", lease.Fence(), second.Fence())
+		}
+		if d.refences > 0 {
+			t.Error("the service was asked to raise the successor's token, and shows what the other held the lock for")
 		}
 		if err := second.Release(t.Context()); err != nil {
 			t.Error(err)
