@@ -1,0 +1,294 @@
+package distlock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// The answer to the request with which it lined up was lost, and so it was called and did not come in time. It has stood in
+// line, though it was never told.
+func TestWaiter_L_comesBackThoughItNeverKnewThatItStoodInLine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		here := s.twin()
+		l := here.locker(t, patient)
+		theirs := mustAcquire(t, s.twin().locker(t, patient))
+		start := time.Now()
+		here.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Listen:
+				return drivertest.Fault{Before: errBroken}
+			case c.Op == drivertest.Acquire && c.N == 1:
+				return drivertest.Fault{After: errBroken}
+			case c.Op == drivertest.Acquire && c.N > 1 && time.Since(start) < 2600*time.Millisecond:
+				return drivertest.Fault{Before: errBroken}
+			}
+			return drivertest.Fault{}
+		})
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		if waiters := s.state(t).Waiters; waiters != 1 {
+			t.Fatalf("%d stand in line", waiters)
+		}
+		mustRelease(t, theirs)
+		if s.state(t).Fence == 0 {
+			t.Fatal("it was not handed the lock")
+		}
+		time.Sleep(2500 * time.Millisecond)
+		if s.state(t).Held {
+			t.Fatal("the hand-over lasts too long for this test")
+		}
+		time.Sleep(400 * time.Millisecond)
+		mustRelease(t, q.lease("a"))
+	})
+}
+
+// forgetful has lost all leases.
+type forgetful struct{ *scripted }
+
+func (f forgetful) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	return make([]driver.ExtendReply, len(reqs))
+}
+
+// Whoever stands in the service's line is called when the lock is released. Of a lock that was lost, the service may know nothing.
+func TestLine_L_whoWaitsToBeCalledAsksWhenItsProcessLosesTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.answer = grants
+		l, err := distlock.New(forgetful{s}, &distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		first := mustAcquire(t, l)
+		s.set(nil)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		time.Sleep(time.Second)
+		if asked := s.requests(); len(asked) != 2 || asked[1].Alive == 0 {
+			t.Fatalf("it does not stand in the service's line: %+v", asked)
+		}
+		s.set(grants)
+		start := time.Now()
+		if err := first.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrLost) {
+			t.Fatal(err)
+		}
+		mustRelease(t, q.lease("a"))
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it had the lock %s later", took)
+		}
+	})
+}
+
+// What the lost lease's work is promised is the margin of the TTL it had last.
+func TestLease_L_ofAShortenedLeaseTheLockIsFreeAtItsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		first, err := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}).Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := newQueue(t)
+		q.join(s.twin().locker(t, patient), "next", 0)
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := first.Extend(t.Context(), 200*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		<-first.Context().Done()
+		if q.want(); s.state(t).Fence != first.Fence() {
+			t.Error("S1: the lock is gone while the work is being told to stop")
+		}
+		time.Sleep(time.Until(start.Add(200 * time.Millisecond)))
+		if waited := q.lease("next"); waited.Err() != nil {
+			t.Error(waited.Err())
+		} else {
+			mustRelease(t, waited)
+		}
+	})
+}
+
+// A lease that was shortened, or that is nearly over, would leave its successor with less than a new grant does.
+func TestLine_handsOnNoLeaseThatIsShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  time.Duration // how late the grant came
+		shorten time.Duration
+		handsOn bool
+	}{
+		"as granted":                             {handsOn: true},
+		"shortened":                              {shorten: ttl / 2},
+		"granted late, but with a third left":    {answer: ttl * 62 / 100, handsOn: true},
+		"granted so late that it is nearly over": {answer: ttl * 3 / 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
+				s.Inject(func(drivertest.Call) drivertest.Fault {
+					answer := make(chan struct{})
+					time.AfterFunc(c.answer, func() { close(answer) })
+					return drivertest.Fault{HoldAfter: answer}
+				})
+				first := mustAcquire(t, l)
+				s.Inject(nil)
+				q := newQueue(t)
+				q.join(l, "a", 0)
+				if c.shorten > 0 {
+					if err := first.Extend(t.Context(), c.shorten); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Millisecond)
+				mustRelease(t, first)
+				a := q.lease("a")
+				if released := s.Calls(drivertest.Release); released == 1 == c.handsOn || a.Fence() == first.Fence()+1 != c.handsOn {
+					t.Errorf("released %d times, token %d after %d", released, a.Fence(), first.Fence())
+				}
+				mustRelease(t, a)
+			})
+		})
+	}
+}
+
+// slowEar is a service that takes its time to say that nobody will be called.
+type slowEar struct{ *scripted }
+
+func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan driver.Wake, func(), error) {
+	select {
+	case <-time.After(time.Second):
+		return nil, nil, errors.New("NOPERM no channel")
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+// The warning comes once, so it must not be spent on somebody who did not wait for the answer.
+func TestWaiter_warnsOfNoCallsThoughTheFirstToListenHasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l, err := distlock.New(slowEar{newScripted(t)}, &distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		q := newQueue(t)
+		q.join(l, "first", 0)
+		time.Sleep(500 * time.Millisecond)
+		q.leave("first")
+		if log.Len() > 0 {
+			t.Errorf("the log says of one who has left: %s", log.String())
+		}
+		q.join(l, "second", 0)
+		time.Sleep(2 * time.Second)
+		q.leave("second")
+		if strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "NOPERM") {
+			t.Errorf("the log says %s", log.String())
+		}
+	})
+}
+
+// A service that takes back its word that it will call leaves nobody waiting for that.
+func TestWaiter_L_pollsWhenItWillNotBeCalledAnyMore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		lease, _ := s.inLine(distlock.Options{})
+		time.Sleep(time.Second)
+		before := len(s.requests())
+		close(s.wakes)
+		time.Sleep(2 * time.Second)
+		if asked := len(s.requests()) - before; asked < 10 || asked > 100 {
+			t.Errorf("it asked %d times in 2 s", asked)
+		}
+		s.set(grants)
+		time.Sleep(time.Second)
+		if lease() == nil {
+			t.Fatal("it has no lease")
+		}
+		mustRelease(t, lease())
+	})
+}
+
+// A copy of its acquire may still come, and would be granted the lock anew.
+func TestLease_L_whatMayHaveBeenSentTwiceIsVoidWhenTheServiceDoesNotKnowIt(t *testing.T) {
+	for name, replayed := range map[string]bool{"sent twice": true, "sent once": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newScripted(t)
+				s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
+					reply := grants(req)
+					reply.Replayed = replayed
+					return reply
+				}
+				l, err := distlock.New(forgetful{s}, &distlock.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer mustClose(t, l)
+				lease := mustAcquire(t, l)
+				owner := s.requests()[0].Owner
+				if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				voids := 0
+				for _, req := range s.gone {
+					if req.Owner == owner && req.VoidFor == ttl {
+						voids++
+					}
+				}
+				if want := map[bool]int{true: 1, false: 0}[replayed]; voids != want {
+					t.Errorf("marked as cancelled %d times, want %d: %+v", voids, want, s.gone)
+				}
+			})
+		})
+	}
+}
+
+// BusyError.Waiters are the others.
+func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
+	for _, others := range []int{0, 1, 4} {
+		for where, apart := range map[string]bool{"in its process": false, "elsewhere": true} {
+			for holder, own := range map[string]bool{"its process": true, "another": false} {
+				t.Run(fmt.Sprintf("%d wait %s for %s", others, where, holder), func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						s := newService()
+						l := s.twin().locker(t, patient)
+						if own {
+							defer mustRelease(t, mustAcquire(t, l))
+						} else {
+							defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+						}
+						q := newQueue(t)
+						for i := range others {
+							by := l
+							if apart {
+								by = s.twin().locker(t, patient)
+							}
+							q.join(by, fmt.Sprint(i), 0)
+							defer q.leave(fmt.Sprint(i))
+						}
+						time.Sleep(time.Second)
+						var busy *distlock.BusyError
+						_, err := l.Acquire(distlock.WithWait(t.Context(), time.Second), key)
+						if !errors.As(err, &busy) || busy.Waiters != others {
+							t.Errorf("%v, want %d waiting", err, others)
+						}
+					})
+				})
+			}
+		}
+	}
+}
