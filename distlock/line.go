@@ -223,6 +223,9 @@ func (q *lines) yield(a *acquisition, common error) {
 	ln := a.line
 	ln.contender = nil
 	ln.ticket = cmp.Or(a.req.Ticket, ln.ticket)
+	if ln.waiting.first == nil { // for whoever comes later it would be too good a place
+		ln.ticket = 0
+	}
 	if common != nil {
 		for ln.waiting.first != nil {
 			ln.pop().turn <- turn{err: common}

@@ -70,6 +70,25 @@ func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
 	})
 }
 
+// A place that nobody wanted any more is no place for those who come later.
+func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
+		first := mustAcquire(t, here)
+		q := newQueue(t)
+		q.join(here, "early", 15*time.Millisecond)
+		time.Sleep(time.Second)
+		q.leave("early")
+		q.join(there, "there", 15*time.Millisecond)
+		q.join(here, "late", 15*time.Millisecond)
+		time.Sleep(time.Second)
+		mustRelease(t, first)
+		q.wg.Wait()
+		q.want("there", "late")
+	})
+}
+
 // A grant that comes as its waiter leaves goes on to the next: none is lost, none is doubled.
 func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
 	s := newService()

@@ -29,13 +29,10 @@ func (a *acquisition) listen() {
 	}
 	wakes, deaf, err := a.locker.queue.Listen(a.until(), a.req.Name, a.req.Owner)
 	if err != nil {
-		if a.until().Err() != nil { // it has left, that is all
-			return
-		}
-		l := a.locker
 		if a.until().Err() != nil { // it leaves, and that is why
 			return
 		}
+		l := a.locker
 		l.warnDeaf.Do(func() {
 			l.opts.Logger.Warn("distlock: the lock service cannot notify those who wait, so they poll, in line all the same",
 				"namespace", l.opts.Namespace, "error", err)
