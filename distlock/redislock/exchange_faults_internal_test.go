@@ -1,0 +1,312 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+// On the way to a server that is far away nobody waits for another's round trip.
+func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
+	proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
+	s, x, _ := patiently(t, redis.Options{Addr: proxy.Addr(), PoolSize: 20})
+	x.patience = sharePatience
+	var all sync.WaitGroup
+	for range 10 { // connections
+		all.Go(func() { _ = s.client.Ping(t.Context()).Err() })
+	}
+	all.Wait()
+	const trip = 200 * time.Millisecond
+	proxy.Latency(trip / 2)
+	for i := range 5 {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * trip / 10)
+			stop, start := watch.Stalls(), time.Now()
+			_, err := s.Inspect(t.Context(), name)
+			if took := time.Since(start) - stop(); err != nil || took > trip+trip/4 {
+				t.Errorf("call %d took %s, %v", i, took, err)
+			}
+		})
+	}
+	all.Wait()
+	// Those that come together still share.
+	began := x.latest
+	for i := range 30 {
+		all.Go(func() {
+			stop, start := watch.Stalls(), time.Now()
+			_, err := s.Inspect(t.Context(), name)
+			if took := time.Since(start) - stop(); err != nil || took > trip+trip/4 {
+				t.Errorf("call %d of those together took %s, %v", i, took, err)
+			}
+		})
+	}
+	all.Wait()
+	if !x.latest.After(began) {
+		t.Error("no exchange")
+	}
+	x.wantIdle(t)
+}
+
+// When the connection breaks before the answers, each call either was sent again, and says so, or has failed.
+func TestExchange_lostRepliesLeaveEachCallInDoubt(t *testing.T) {
+	for _, retries := range []int{-1, 0} {
+		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
+			proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
+			s, x, w := patiently(t, redis.Options{Addr: proxy.Addr(), MaxRetries: retries})
+			const n = 5
+			end := x.occupy(t, s, w)
+			replies, errs, wait := x.acquire(t, s, n)
+			proxy.DropReplies(faultnet.First(1, faultnet.Containing("holder 3")))
+			end()
+			wait()
+			for i := range n {
+				if failed := errs[i] != nil; failed != (retries < 0) || !failed && (replies[i].Outcome != driver.Granted || !replies[i].Replayed) {
+					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
+				}
+				if state, err := s.Inspect(t.Context(), nameOf(i)); i == 3 && (err != nil || !state.Held) {
+					t.Errorf("%d was not executed: %+v, %v", i, state, err)
+				}
+			}
+			x.wantIdle(t)
+		})
+	}
+}
+
+func TestExchange_survivesScriptFlush(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	const n = 10
+	end := x.occupy(t, s, w)
+	replies, errs, wait := x.acquire(t, s, n)
+	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	wait()
+	for i := range n {
+		if errs[i] != nil || replies[i].Outcome != driver.Granted || replies[i].Replayed {
+			t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
+		}
+	}
+	x.wantIdle(t)
+}
+
+// refusal is what a server answers that cannot serve now.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// go-redis looks at the first answer only when it decides whether to send a pipeline again.
+func TestExchange_aCallThatIsTurnedAwayIsSentAgain(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+		return func(ctx context.Context, cmds []redis.Cmder) error {
+			err := next(ctx, cmds)
+			for _, cmd := range cmds {
+				if strings.Contains(fmt.Sprint(cmd.Args()...), "holder 2") {
+					cmd.SetErr(refusal("TRYAGAIN Multiple keys request during rehashing of slot"))
+				}
+			}
+			return err
+		}
+	}
+	end := x.occupy(t, s, w)
+	_, _, wait := x.acquire(t, s, 1) // the first of the pipeline
+	var all sync.WaitGroup
+	for i := 1; i < 4; i++ {
+		all.Go(func() {
+			reply, err := s.Acquire(context.Background(), acquireOf(i))
+			if err != nil || reply.Outcome != driver.Granted || reply.Replayed != (i == 2) {
+				t.Errorf("%d: %+v, %v", i, reply, err)
+			}
+		})
+	}
+	x.awaitPending(t, 4)
+	end()
+	wait()
+	all.Wait()
+	if commands, pipelines := w.reset(); commands != 1 || !slices.Equal(pipelines, []int{4}) {
+		t.Errorf("%d commands and pipelines of %d", commands, pipelines)
+	}
+	x.wantIdle(t)
+}
+
+// A hook of the application that refuses or panics fails the calls, and no others.
+func TestExchange_survivesHooks(t *testing.T) {
+	stop := errors.New("stop")
+	for what, hook := range map[string]redis.ProcessPipelineHook{
+		"refuses": func(context.Context, []redis.Cmder) error { return stop },
+		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, x, w := patiently(t, redis.Options{})
+			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
+			end := x.occupy(t, s, w)
+			errs := make(chan error)
+			for i := range 4 {
+				go func() {
+					defer func() {
+						if e := recover(); e != nil {
+							errs <- e.(error)
+						}
+					}()
+					_, err := s.Acquire(context.Background(), acquireOf(i))
+					errs <- err
+				}()
+			}
+			x.awaitPending(t, 4)
+			end()
+			for range 4 {
+				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errBroken) {
+					t.Errorf("error %v", err)
+				}
+			}
+			x.wantIdle(t)
+		})
+	}
+}
+
+// A node of a Cluster that hangs delays nobody whose key is on another.
+func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
+	cluster := testservers.StartCluster(t)
+	network := faultnet.NewNet(t)
+	s, _ := watched(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true}, 20)
+	hangs, other := nameOf(0), nameOf(1)
+	node := func(of driver.Name) *testservers.Redis { return cluster.MasterOf(keysOf(of).lock()) }
+	for i := 2; node(other) == node(hangs); i++ {
+		other = nameOf(i)
+	}
+	for _, name := range []driver.Name{hangs, other} {
+		if _, err := s.Inspect(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []driver.Name{hangs, other} {
+		s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock()).patience = time.Hour
+	}
+	network.Only(node(hangs).Addr()).Cut()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var stuck sync.WaitGroup
+	for range 10 {
+		stuck.Go(func() {
+			if _, err := s.Inspect(ctx, hangs); err == nil {
+				t.Error("answered by a node that is cut off")
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // they are under way
+	for range 10 {
+		stop, start := watch.Stalls(), time.Now()
+		_, err := s.Inspect(t.Context(), other)
+		if took := time.Since(start) - stop(); err != nil || took > 200*time.Millisecond {
+			t.Errorf("took %s, %v", took, err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("too late to tell")
+	}
+	stuck.Wait()
+	network.Heal()
+}
+
+func TestExchange_clusterCallsShare(t *testing.T) {
+	cluster := testservers.StartCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	defer client.Close()
+	d, err := NewDriver(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	s, w := d.(*service), &traffic{}
+	if _, err := s.Inspect(t.Context(), name); err != nil { // and the server knows the script
+		t.Fatal(err)
+	}
+	client.AddHook(w)
+	x := s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock())
+	if x != s.shared.(*sharing).exchange(t.Context(), keysOf(name).fence()) {
+		t.Error("one node has two exchanges")
+	}
+	x.patience = time.Hour
+	end := x.occupy(t, s, w)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if _, err := s.Inspect(context.Background(), name); err != nil {
+				t.Errorf("Inspect: %v", err)
+			}
+		})
+	}
+	x.awaitPending(t, 10)
+	end()
+	all.Wait()
+	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{10}) {
+		t.Errorf("%d commands and pipelines of %d, want one pipeline", commands, pipelines)
+	}
+	x.wantIdle(t)
+}
+
+// Of a client of another type nothing is known about its nodes.
+func TestExchange_otherClientsDoNotShare(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	if x := newSharing(struct{ redis.UniversalClient }{client}).exchange(t.Context(), "k"); x != nil {
+		t.Error("shared")
+	}
+}
+
+// Many callers, some of whom leave at any moment: all get an answer or leave, and whoever is granted a lock is its holder.
+func TestExchange_hammer(t *testing.T) {
+	s, x, _ := patiently(t, redis.Options{PoolSize: 40})
+	x.patience = sharePatience
+	var all sync.WaitGroup
+	stop := time.Now().Add(time.Second)
+	for i := range 64 {
+		all.Go(func() {
+			for n := 0; time.Now().Before(stop); n++ {
+				req := acquireOf(i)
+				req.Owner = fmt.Sprintf("%016x%016x", i, n)
+				ctx, cancel := context.WithCancel(context.Background())
+				switch rand.N(4) {
+				case 0:
+					time.AfterFunc(rand.N(2*time.Millisecond), cancel)
+				case 1:
+					ctx, cancel = context.WithTimeout(ctx, rand.N(4*time.Millisecond))
+				}
+				reply, err := s.Acquire(ctx, req)
+				cancel()
+				if err == nil {
+					state, err := s.Inspect(context.Background(), req.Name)
+					if reply.Outcome != driver.Granted || err != nil || state.Fence != reply.Fence {
+						t.Errorf("%+v, then %+v, %v", reply, state, err)
+					}
+				}
+				// Also what was sent and not waited for.
+				if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: time.Minute}); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	await(t, "all exchanges to end", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.underway == 0
+	})
+	x.wantIdle(t)
+}

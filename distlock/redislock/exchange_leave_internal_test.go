@@ -1,0 +1,329 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+// told is a context that tells a deadline without ending at it.
+type told struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c told) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// soon is when leavers leave.
+const soon = 100 * time.Millisecond
+
+// leavers make contexts that end soon, each in its way.
+var leavers = map[string]func() (context.Context, context.CancelFunc, error){
+	"cancelled": func() (context.Context, context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(soon, cancel)
+		return ctx, cancel, context.Canceled
+	},
+	"deadline": func() (context.Context, context.CancelFunc, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		return ctx, cancel, context.DeadlineExceeded
+	},
+	"deadline that is only told": func() (context.Context, context.CancelFunc, error) {
+		return told{context.Background(), time.Now().Add(soon)}, func() {}, context.DeadlineExceeded
+	},
+}
+
+func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T) {
+	for how, leaver := range leavers {
+		t.Run(how, func(t *testing.T) {
+			s, x, w := patiently(t, redis.Options{})
+			end := x.occupy(t, s, w)
+			replies, errs, wait := x.acquire(t, s, 3)
+			ctx, cancel, want := leaver()
+			defer cancel()
+			stop, start := watch.Stalls(), time.Now()
+			_, err := s.Acquire(ctx, acquireOf(3))
+			if late := time.Since(start) - soon - stop(); !errors.Is(err, want) || late > 100*time.Millisecond { // of which half is a busy machine's
+				t.Errorf("%v, %s late", err, late)
+			}
+			end()
+			wait()
+			for i := range replies {
+				if errs[i] != nil || replies[i].Outcome != driver.Granted || replies[i].Replayed {
+					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
+				}
+			}
+			if state, err := s.Inspect(t.Context(), nameOf(3)); err != nil || state.Held {
+				t.Errorf("sent all the same: %+v, %v", state, err)
+			}
+			x.wantIdle(t)
+		})
+	}
+}
+
+func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) {
+	for how, leaver := range leavers {
+		t.Run(how, func(t *testing.T) {
+			s, x, w := patiently(t, redis.Options{})
+			end := x.occupy(t, s, w)
+			replies, errs, wait := x.acquire(t, s, 3)
+			ctx, cancel, want := leaver()
+			defer cancel()
+			stop, start := watch.Stalls(), time.Now()
+			left := make(chan error)
+			go func() {
+				_, err := s.Acquire(ctx, acquireOf(3))
+				left <- err
+			}()
+			x.awaitPending(t, 4)
+			release := w.hold() // the pipeline
+			end()
+			err := <-left
+			if late := time.Since(start) - soon - stop(); !errors.Is(err, want) || late > 100*time.Millisecond { // of which half is a busy machine's
+				t.Errorf("%v, %s late", err, late)
+			}
+			time.Sleep(soon) // long after the deadline
+			release()
+			wait()
+			for i := range replies {
+				if errs[i] != nil || replies[i].Outcome != driver.Granted || replies[i].Replayed {
+					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
+				}
+			}
+			await(t, "what was sent", func() bool {
+				state, err := s.Inspect(t.Context(), nameOf(3))
+				return err == nil && state.Held
+			})
+			x.wantIdle(t)
+		})
+	}
+}
+
+// quiet is a context that does not tell when it ends.
+type quiet struct{ context.Context }
+
+func (quiet) Done() <-chan struct{} { return nil }
+
+// Who is told to lead and goes all the same leaves that to another.
+func TestExchange_aLeaderThatLeavesIsReplaced(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	for _, silent := range []bool{false, true} { // it learns of the end of its ctx first, or that it is to lead
+		end := x.occupy(t, s, w)
+		ctx, cancel := context.WithCancel(context.Background())
+		if silent {
+			ctx = quiet{ctx}
+		}
+		left := make(chan error)
+		go func() {
+			_, err := s.Acquire(ctx, acquireOf(0))
+			left <- err
+		}()
+		x.awaitPending(t, 1) // without a deadline the first one leads
+		var other sync.WaitGroup
+		other.Go(func() {
+			if _, err := s.Inspect(context.Background(), name); err != nil {
+				t.Errorf("Inspect: %v", err)
+			}
+		})
+		x.awaitPending(t, 2)
+		x.mu.Lock()
+		x.underway-- // as if another exchange had just ended
+		cancel()
+		x.appoint(time.Now())
+		x.mu.Unlock()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the leader: %v", err)
+		}
+		other.Wait()
+		x.mu.Lock()
+		x.underway++
+		x.mu.Unlock()
+		end()
+		x.wantIdle(t)
+		if state, err := s.Inspect(t.Context(), nameOf(0)); err != nil || state.Held {
+			t.Errorf("sent all the same: %+v, %v", state, err)
+		}
+		w.reset()
+	}
+}
+
+// The server does not answer for longer than some of the callers wait. The others get their answers, though a caller in a
+// hurry came first, and nothing is sent twice.
+func TestExchange_lastsAsLongAsTheMostPatientOfItsCallers(t *testing.T) {
+	proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
+	s, x, w := patiently(t, redis.Options{Addr: proxy.Addr()})
+	end := x.occupy(t, s, w)
+	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("holder 0")))
+	hurried, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	left := make(chan error)
+	go func() {
+		_, err := s.Acquire(hurried, acquireOf(5))
+		left <- err
+	}()
+	x.awaitPending(t, 1)
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Second+20*time.Second)
+			defer cancel()
+			reply, err := s.Acquire(ctx, acquireOf(i))
+			if err != nil || reply.Outcome != driver.Granted || reply.Replayed {
+				t.Errorf("%d: %+v, %v", i, reply, err)
+			}
+		})
+	}
+	x.awaitPending(t, 4)
+	end()
+	if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the one in a hurry: %v", err)
+	}
+	held.Wait(1)
+	held.Release()
+	all.Wait()
+	if _, pipelines := w.reset(); !slices.Equal(pipelines, []int{4}) {
+		t.Errorf("pipelines of %d, want one of 4", pipelines)
+	}
+	x.wantIdle(t)
+}
+
+// Of those whom a server leaves without an answer all are back at their deadlines, also who leads.
+func TestExchange_everybodyIsBackInTime(t *testing.T) {
+	for how, leaver := range leavers {
+		if how == "cancelled" { // which a leader does not notice, as go-redis does not
+			continue
+		}
+		t.Run(how, func(t *testing.T) {
+			proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
+			s, x, w := patiently(t, redis.Options{Addr: proxy.Addr()})
+			shared := 0
+			for _, patience := range []time.Duration{time.Hour, 5 * time.Millisecond, time.Millisecond} {
+				x.patience = patience
+				end := x.occupy(t, s, w)
+				held := proxy.HoldRequests(faultnet.Containing("holder"))
+				var all sync.WaitGroup
+				stop, start := watch.Stalls(), time.Now()
+				var took [5]time.Duration
+				for i := range took {
+					ctx, cancel, _ := leaver()
+					all.Go(func() {
+						defer cancel()
+						if _, err := s.Acquire(ctx, acquireOf(i)); err == nil {
+							t.Error("there is an answer")
+						}
+						took[i] = time.Since(start)
+					})
+				}
+				if patience == time.Hour {
+					x.awaitPending(t, len(took))
+					end()
+				}
+				all.Wait()
+				if late := slices.Max(took[:]) - soon - stop(); late > 100*time.Millisecond { // of which half is a busy machine's
+					t.Errorf("%s late", late)
+				}
+				held.Release()
+				end()
+				x.wantIdle(t)
+				_, pipelines := w.reset()
+				shared += len(pipelines)
+			}
+			if shared == 0 {
+				t.Error("nothing was sent, this tests nothing")
+			}
+		})
+	}
+}
+
+// A leader does not wait for the answers of those who came after it was appointed and have more time: they are not taken.
+func TestExchange_keepsTheDeadlineOfItsLeader(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	end := x.occupy(t, s, w)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var first sync.WaitGroup
+	first.Go(func() {
+		if _, err := s.Inspect(ctx, name); err != nil {
+			t.Errorf("Inspect: %v", err)
+		}
+	})
+	x.awaitPending(t, 1)
+	deadline, _ := ctx.Deadline()
+	later := map[string]*call{}
+	for who, at := range map[string]time.Time{
+		"sooner": deadline.Add(-time.Second), "hardly later": deadline.Add(shareSlack / 2), "later": deadline.Add(time.Second), "never": {},
+	} {
+		c := x.call()
+		c.cmd, c.deadline, c.stage = &counted{Cmd: redis.NewCmd(ctx, inspectScript.byHash([]string{"k"})...)}, at, callPending
+		later[who] = c
+	}
+	x.mu.Lock()
+	x.appoint(time.Now())
+	for _, c := range later {
+		x.pending = append(x.pending, c)
+	}
+	x.mu.Unlock()
+	first.Wait()
+	for who, c := range later {
+		taken := c.stage == callTaken
+		if want := who == "sooner" || who == "hardly later"; taken != want {
+			t.Errorf("%s: taken %t", who, taken)
+		}
+	}
+	x.mu.Lock()
+	x.pending = nil
+	x.mu.Unlock()
+	end()
+	x.wantIdle(t)
+}
+
+// Nobody waits for longer than patience for exchanges to end.
+func TestExchange_patienceEnds(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	x.patience = 20 * time.Millisecond
+	end := x.occupy(t, s, w)
+	for range 3 {
+		if _, err := s.Inspect(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end()
+	x.wantIdle(t)
+}
+
+// A call that was sent while it still had patience is woken up at its deadline.
+func TestExchange_aCallThatWasSentKeepsItsDeadline(t *testing.T) {
+	x := newExchange(nil)
+	c := x.call()
+	now := time.Now()
+	c.stage, c.deadline = callTaken, now.Add(10*time.Millisecond)
+	x.hurry(c, now)
+	select {
+	case <-c.timer.C:
+	case <-time.After(10 * time.Second):
+		t.Error("the timer is not set")
+	}
+}
+
+func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
+	x := newExchange(nil)
+	c := x.call()
+	c.stage = callTaken
+	if err := x.leave(c, context.Canceled); err != context.Canceled {
+		t.Errorf("without an answer: %v", err)
+	}
+	c.news <- struct{}{}
+	if err := x.leave(c, context.Canceled); err != nil {
+		t.Errorf("with an answer: %v", err)
+	}
+}
