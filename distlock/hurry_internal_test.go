@@ -74,7 +74,7 @@ func TestHurry_anEndedCallDoesNotRingForTheNext(t *testing.T) {
 						if err := second.Err(); err != nil {
 							t.Fatalf("the second call was ended before its deadline: %v", err)
 						}
-						time.Sleep(1)
+						time.Sleep(time.Nanosecond)
 						synctest.Wait()
 						if second.Err() == nil {
 							t.Fatal("the second call was not ended at its deadline")
