@@ -254,3 +254,45 @@ func TestClose_waitsForAReleaseUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// hung is a service whose connections end when they want to.
+type hung struct {
+	driver.Driver
+	ends   chan struct{}
+	closed atomic.Int32
+}
+
+func (h *hung) Close() error {
+	h.closed.Add(1)
+	<-h.ends
+	return errBroken
+}
+
+// Nor does a connection that does not end keep the caller.
+func TestClose_returnsByItsContextThoughTheDriverDoesNotClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		d := &hung{Driver: s.Faults, ends: make(chan struct{})}
+		l, err := distlock.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAcquire(t, l)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+		close(d.ends)
+		if err := l.Close(t.Context()); !errors.Is(err, errBroken) {
+			t.Errorf("Close: %v", err)
+		}
+		if n := d.closed.Load(); n != 1 {
+			t.Errorf("the driver was closed %d times", n)
+		}
+	})
+}

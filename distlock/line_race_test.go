@@ -219,6 +219,34 @@ func TestWaiter_L_pollsWhenItWillNotBeCalledAnyMore(t *testing.T) {
 	})
 }
 
+// Then its own process has to tell it, too.
+func TestLine_L_whoWillNotBeCalledAnyMoreIsPoked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.answer = grants
+		l, err := distlock.New(s, &distlock.Options{TTL: 30 * time.Second, Wait: -1, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler),
+			Retry: distlock.Retry{Min: 3 * time.Second, Max: 3 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, l)
+		first := mustAcquire(t, l)
+		s.set(nil)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		time.Sleep(time.Second)
+		close(s.wakes)
+		time.Sleep(time.Second)
+		s.set(grants)
+		start := time.Now()
+		mustRelease(t, first)
+		mustRelease(t, q.lease("a"))
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it had the lock %s later", took)
+		}
+	})
+}
+
 // A copy of its acquire may still come, and would be granted the lock anew.
 func TestLease_L_whatMayHaveBeenSentTwiceIsVoidWhenTheServiceDoesNotKnowIt(t *testing.T) {
 	for name, replayed := range map[string]bool{"sent twice": true, "sent once": false} {
