@@ -1,0 +1,166 @@
+package redislock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+const lineKey = "n:{k}:line"
+
+// lineUp has an owner stand in line behind the holder, and returns what it will be told.
+func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
+	t.Helper()
+	req := owner(c)
+	wakes, stop, err := d.(driver.Queue).Listen(t.Context(), req.Name, req.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	req.Alive, req.Seq = 30*time.Second, 1
+	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Busy || reply.Ticket == 0 {
+		t.Fatalf("it does not stand in line: %+v, %v", reply, err)
+	}
+	return wakes
+}
+
+// soon waits for a condition.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) { // a poll
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+// A lock that nobody has given back is handed on by whoever finds it free: also by a release that is about something else, as
+// the clean-up of the lease that was lost.
+func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
+	t.Parallel()
+	d, client := newDriver(t)
+	for gone, remove := range map[string]func(){
+		"removed by hand": func() { client.Del(t.Context(), lockKey) },
+		"expired": func() {
+			client.PExpire(t.Context(), lockKey, time.Millisecond)
+			soon(t, "the lock expires", func() bool { return client.Exists(t.Context(), lockKey).Val() == 0 })
+		},
+	} {
+		for who, release := range map[string]driver.ReleaseRequest{
+			"the last holder, late":   {Owner: owner("a").Owner},
+			"the clean-up of a loss":  {Owner: owner("a").Owner, VoidFor: time.Second},
+			"another who leaves":      {Owner: owner("c").Owner, Leave: true},
+			"who never had a part in": {Owner: owner("d").Owner},
+		} {
+			t.Run(gone+"/"+who, func(t *testing.T) {
+				client.FlushAll(t.Context())
+				mustGrant(t, d, owner("a"))
+				wakes := lineUp(t, d, "b")
+				lineUp(t, d, "c")
+				remove()
+				release.Name = owner("a").Name
+				if _, err := d.Release(t.Context(), release); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				select {
+				case wake := <-wakes:
+					if wake.Grant.Outcome != driver.Granted || wake.Seq != 1 || wake.TTL < 20*time.Second || wake.TTL > 30*time.Second {
+						t.Errorf("it was told %+v", wake)
+					}
+				case <-time.After(10 * time.Second):
+					t.Error("it was not told")
+				}
+				mustGrant(t, d, owner("b")) // the claim
+			})
+		}
+	}
+}
+
+// Keys of the lock's names that hold something else, put there while somebody stands in line, are left as they are; and they
+// keep nobody's lock from being released.
+func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
+	t.Parallel()
+	d, client := newDriver(t)
+	list := func(t *testing.T, key string) {
+		client.Del(t.Context(), key)
+		client.RPush(t.Context(), key, "theirs")
+	}
+	for name, c := range map[string]struct {
+		foreign []string // keys
+		free    bool     // the lock, and not its counter alone, is gone
+	}{
+		"the lock":                 {foreign: []string{lockKey}},
+		"the counter":              {foreign: []string{fenceKey}, free: true},
+		"the lock and the counter": {foreign: []string{lockKey, fenceKey}},
+	} {
+		t.Run("acquire/"+name, func(t *testing.T) {
+			client.FlushAll(t.Context())
+			mustGrant(t, d, owner("a"))
+			wakes := lineUp(t, d, "b")
+			if c.free {
+				client.Del(t.Context(), lockKey)
+			}
+			for _, key := range c.foreign {
+				list(t, key)
+			}
+			for _, by := range []string{"b", "c"} { // who is in line, and another
+				if reply, err := d.Acquire(t.Context(), owner(by)); !errors.Is(err, driver.ErrForeign) {
+					t.Errorf("Acquire of %s: %+v, %v", by, reply, err)
+				}
+			}
+			for _, key := range c.foreign {
+				if got := client.LRange(t.Context(), key, 0, -1).Val(); len(got) != 1 || got[0] != "theirs" {
+					t.Errorf("%s is now a %s", key, client.Type(t.Context(), key).Val())
+				}
+			}
+			if c.free && client.Exists(t.Context(), lockKey).Val() != 0 {
+				t.Error("the lock stands, and nobody has it")
+			}
+			if len(wakes) > 0 {
+				t.Errorf("somebody was told %+v", <-wakes)
+			}
+			client.Del(t.Context(), c.foreign...)
+			soon(t, "the lock is handed on when the data is gone", func() bool {
+				reply, err := d.Acquire(t.Context(), owner("b"))
+				return err == nil && reply.Outcome == driver.Granted
+			})
+		})
+	}
+	for name, spoil := range map[string]func(t *testing.T){
+		"the counter":                 func(t *testing.T) { list(t, fenceKey) },
+		"the counter is another text": func(t *testing.T) { client.Set(t.Context(), fenceKey, "theirs", 0) },
+		"the line":                    func(t *testing.T) { list(t, lineKey) },
+		"who stands in the line":      func(t *testing.T) { list(t, "n:{k}:waiters") },
+		"the counter and the line":    func(t *testing.T) { list(t, fenceKey); list(t, lineKey) },
+		"the line is another sorted set": func(t *testing.T) {
+			client.Del(t.Context(), lineKey)
+			client.ZAdd(t.Context(), lineKey, redis.Z{Score: 1, Member: "theirs"})
+		},
+	} {
+		for who, leave := range map[string]bool{"who stood in line": true, "who did not": false} {
+			t.Run("release/"+name+"/"+who, func(t *testing.T) {
+				client.FlushAll(t.Context())
+				mustGrant(t, d, owner("a"))
+				lineUp(t, d, "b")
+				spoil(t)
+				types := make(map[string]string)
+				for _, key := range []string{fenceKey, lineKey, "n:{k}:waiters"} {
+					types[key] = client.Type(t.Context(), key).Val()
+				}
+				reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: owner("a").Name, Owner: owner("a").Owner, Leave: leave})
+				if err != nil || !reply.Released || client.Exists(t.Context(), lockKey).Val() != 0 {
+					t.Errorf("Release: %+v, %v; the lock: %s", reply, err, client.Get(t.Context(), lockKey).Val())
+				}
+				for key, before := range types {
+					if now := client.Type(t.Context(), key).Val(); before == "list" && now != before {
+						t.Errorf("%s is now a %s", key, now)
+					}
+				}
+			})
+		}
+	}
+}
