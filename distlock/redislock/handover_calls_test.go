@@ -1,0 +1,237 @@
+package redislock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Who is told of hand-overs, and what becomes of those who cannot be.
+
+// restricted is a client whose user has the rights that the documentation names, and the admin who can take them away.
+func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.Client) {
+	t.Helper()
+	admin = newClient(t, server.Addr())
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">password", "~*", "resetchannels", "&*",
+		"+evalsha", "+eval", "+mget", "+get", "+set", "+append", "+del", "+exists", "+pexpire", "+pttl", "+time",
+		"+zadd", "+zrem", "+zrange", "+zscore", "+zcard", "+hset", "+hget", "+hgetall", "+hdel", "+publish", "+subscribe").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client = redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "password"})
+	t.Cleanup(func() { _ = client.Close() })
+	return client, admin
+}
+
+func driverOver(t *testing.T, client redis.UniversalClient) driver.Driver {
+	t.Helper()
+	d, err := redislock.NewDriver(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// After ten seconds without a word the server is pinged. Being refused is an answer.
+func TestListen_L_outlastsASilenceWithoutTheRightToPing(t *testing.T) {
+	t.Parallel()
+	client, _ := restricted(t, testservers.StartRedis(t))
+	d := driverOver(t, client)
+	mustGrant(t, d, owner("a"))
+	wakes := lineUp(t, d, "b")
+	select {
+	case wake, ok := <-wakes:
+		t.Fatalf("told %+v, %t", wake, ok)
+	case <-time.After(11 * time.Second):
+	}
+	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: owner("a").Name, Owner: owner("a").Owner}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case wake := <-wakes:
+		if wake.Grant.Outcome != driver.Granted {
+			t.Errorf("told %+v", wake)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it was not told")
+	}
+	_, stop, err := d.(driver.Queue).Listen(t.Context(), owner("c").Name, owner("c").Owner)
+	if err != nil {
+		t.Fatalf("the next to listen: %v", err)
+	}
+	stop()
+}
+
+// A right that is taken away while they wait is no reason to wait for ever.
+func TestListen_L_isEndedWhenTheServerRefusesItLater(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	client, admin := restricted(t, server)
+	d := driverOver(t, client)
+	mustGrant(t, d, owner("a"))
+	told := []<-chan driver.Wake{lineUp(t, d, "b"), lineUp(t, d, "c")}
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "-subscribe").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, wakes := range told {
+		ended := time.After(10 * time.Second)
+		for open := true; open; {
+			select {
+			case _, open = <-wakes: // it may be told first that it has missed something
+			case <-ended:
+				t.Fatalf("waiter %d still expects to be told", i)
+			}
+		}
+	}
+	if _, _, err := d.(driver.Queue).Listen(t.Context(), owner("d").Name, owner("d").Owner); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("the next to listen: %v", err)
+	}
+}
+
+// cutOff is a connection to a proxy that knows no subscriptions, and hangs up.
+type cutOff struct{ net.Conn }
+
+func (c cutOff) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
+		_ = c.Close()
+		return 0, errors.New("hung up")
+	}
+	return c.Conn.Write(p)
+}
+
+func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return cutOff{conn}, err
+	}})
+	t.Cleanup(func() { _ = client.Close() })
+	queue := driverOver(t, client).(driver.Queue)
+	for i := range 5 {
+		name, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, time.Now()
+		_, _, err := queue.Listen(t.Context(), name, owner("a").Owner)
+		took := time.Since(start)
+		if err == nil {
+			t.Fatal("it has a subscription")
+		}
+		if first := i == 0; first != (took >= time.Second) || took > 2*time.Second && first || took > 500*time.Millisecond && !first {
+			t.Errorf("waiter %d was told after %s: %v", i, took, err)
+		}
+	}
+}
+
+// The subscription connects for as long as the server hangs.
+func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	d := driverOver(t, newClient(t, server.Addr()))
+	l, err := distlock.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	listening, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := d.(driver.Queue).Listen(listening, owner("a").Name, owner("a").Owner); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Listen: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err = l.Close(ctx)
+	if took := time.Since(start); took > time.Second || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v, after %s", err, took)
+	}
+	server.Resume()
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		t.Errorf("Close with a server that answers: %v", err)
+	}
+}
+
+// The keys that are not there, as those of a line in which nobody stands, are in the way of a script while a slot is moved.
+func TestRelease_C_worksWhileItsSlotIsMoved(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.StartCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	d := driverOver(t, client)
+	for name, moved := range map[string][]string{"nothing is moved yet": nil, "all is moved": {lockKey, fenceKey}} {
+		t.Run(name, func(t *testing.T) {
+			req := owner("a")
+			req.Owner = owner(map[bool]string{true: "b", false: "c"}[moved == nil]).Owner
+			mustGrant(t, d, req)
+			finish := cluster.BeginMove("{k}", moved...)
+			reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			if err != nil || !reply.Released {
+				t.Errorf("Release: %+v, %v", reply, err)
+			}
+			finish()
+			soon(t, "the slot is where it belongs", func() bool {
+				state, err := d.Inspect(t.Context(), req.Name)
+				if err == nil && state.Held {
+					t.Fatalf("the lock stands: %+v", state)
+				}
+				return err == nil
+			})
+		})
+	}
+}
+
+// BusyError.Waiters are the others.
+func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, testservers.StartRedis(t).Addr())
+	holder := newLocker(t, client, distlock.Options{})
+	lease, err := holder.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inLine := func(n int) {
+		t.Helper()
+		soon(t, fmt.Sprintf("%d stand in line", n), func() bool {
+			info, err := holder.Inspect(t.Context(), key)
+			return err == nil && info.Waiters == n
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	for others := range 4 {
+		var busy *distlock.BusyError
+		_, err := newLocker(t, client, distlock.Options{Wait: 300 * time.Millisecond}).Acquire(t.Context(), key)
+		if !errors.As(err, &busy) || busy.Waiters != others {
+			t.Errorf("%v, want %d waiting", err, others)
+		}
+		inLine(others) // it has left
+		l := newLocker(t, client, distlock.Options{Wait: -1})
+		go func() {
+			_, err := l.Acquire(ctx, key)
+			gone <- err
+		}()
+		inLine(others + 1)
+	}
+	cancel()
+	for range 4 {
+		if err := <-gone; !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
