@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,10 +104,13 @@ func TestListen_L_isEndedWhenTheServerRefusesItLater(t *testing.T) {
 }
 
 // cutOff is a connection to a proxy that knows no subscriptions, and hangs up.
-type cutOff struct{ net.Conn }
+type cutOff struct {
+	net.Conn
+	mended *atomic.Bool
+}
 
 func (c cutOff) Write(p []byte) (int, error) {
-	if bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
+	if !c.mended.Load() && bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
 		_ = c.Close()
 		return 0, errors.New("hung up")
 	}
@@ -115,9 +119,10 @@ func (c cutOff) Write(p []byte) (int, error) {
 
 func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T) {
 	t.Parallel()
+	var mended atomic.Bool
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return cutOff{conn}, err
+		return cutOff{conn, &mended}, err
 	}})
 	t.Cleanup(func() { _ = client.Close() })
 	queue := driverOver(t, client).(driver.Queue)
@@ -131,6 +136,18 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 		if first := i == 0; first != (took >= time.Second) || took > 2*time.Second && first || took > 500*time.Millisecond && !first {
 			t.Errorf("waiter %d was told after %s: %v", i, took, err)
 		}
+	}
+	start := time.Now()
+	mended.Store(true)
+	soon(t, "it has a subscription", func() bool {
+		_, stop, err := queue.Listen(t.Context(), owner("b").Name, owner("b").Owner)
+		if err == nil {
+			stop()
+		}
+		return err == nil
+	})
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("nobody listened again for %s", took)
 	}
 }
 
