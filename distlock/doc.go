@@ -52,7 +52,7 @@
 //	a contender                     waits
 //	a holder, granted just now      waits: the lock is handed on to it; when the window has passed, it becomes the contender
 //	a holder, granted before that   becomes the contender, if the service keeps a line; otherwise it waits for the release
-//	a holder giving the lock back   likewise
+//	a holder giving the lock back   likewise, at once
 //	neither                         becomes the contender
 //
 // A holder that releases the lock hands it on to the first in line, without a word to the service: the new lease goes on with

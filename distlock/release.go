@@ -151,6 +151,7 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 		le.removed = true
 		return true, nil
 	}
+	le.locker.lines.giveBack(le)
 	le.locker.expiries.forget(le)
 	// ⚑ Out of the schedule before the removal is sent.
 	le.locker.renewals.remove(le)
