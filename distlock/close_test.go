@@ -272,7 +272,7 @@ func (h *hung) Close() error {
 func TestClose_returnsByItsContextThoughTheDriverDoesNotClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
-		d := &hung{Driver: s.Faults, ends: make(chan struct{})}
+		d := &hung{Driver: mute{s.Faults}, ends: make(chan struct{})}
 		l, err := distlock.New(d, nil)
 		if err != nil {
 			t.Fatal(err)
