@@ -327,9 +327,10 @@ func (q *lines) behind(lease *Lease) said {
 }
 
 // giveBack notes that the lease is about to be given back to the service. Where that keeps a line, the next contender goes there
-// at the same time: whichever of the two requests is first, the lock has lost no time.
+// at the same time: whichever of the two requests is first, the lock has lost no time. If others wait there, it is theirs first, and they had
+// better not wait for that request, too.
 func (q *lines) giveBack(le *Lease) {
-	if q.locker.queue == nil {
+	if q.locker.queue == nil || le.tenure.remote {
 		return
 	}
 	q.mu.Lock()
