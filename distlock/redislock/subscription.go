@@ -53,14 +53,23 @@ func (s *subscription) to(name string) (ready <-chan struct{}) {
 		first := len(s.channels) == 0
 		s.channels[name] = ch
 		pubsub := s.pubsub
-		s.running.Go(func() {
-			_ = pubsub.Subscribe(s.ctx, name) // it is remembered, and sent when there is a connection
-			if first {
-				s.read()
-			}
-		})
+		s.running.Go(func() { s.subscribe(pubsub, name) })
+		if first {
+			s.running.Go(s.read)
+		}
 	}
 	return ch.ready
+}
+
+// subscribe asks for a channel until that has been sent. go-redis remembers one that it could not send, and subscribes to it
+// when it connects again; but it may have done that already, before it remembered, and would then stay silent for ever.
+func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
+	for s.ctx.Err() == nil {
+		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
+			return
+		}
+		pause(s.ctx, reconnectPause)
+	}
 }
 
 // end lets the goroutines end, and those go who wait for a channel.
@@ -154,7 +163,7 @@ func (s *subscription) renew() {
 	s.pubsub = s.wakes.client.Subscribe(s.ctx)
 	pubsub := s.pubsub
 	for name := range s.channels {
-		s.running.Go(func() { _ = pubsub.Subscribe(s.ctx, name) })
+		s.running.Go(func() { s.subscribe(pubsub, name) })
 	}
 }
 
