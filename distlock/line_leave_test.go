@@ -324,3 +324,51 @@ func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
 		}
 	})
 }
+
+// While a lock goes back to the service, the next contender of the process goes there too; but not if others wait there, whose it
+// is first.
+func TestLine_L_theNextContenderDoesNotWaitForTheRelease(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"nobody waits elsewhere": false, "somebody waits elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				mine := s.twin()
+				l, other := mine.locker(t, patient), s.twin().locker(t, patient)
+				blocker := mustAcquire(t, s.locker(t, patient))
+				q := newQueue(t)
+				q.join(l, "first", 0)
+				if elsewhere {
+					q.join(other, "elsewhere", time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				mustRelease(t, blocker)
+				first := q.lease("first")
+				q.join(l, "next", 0)
+				if !elsewhere {
+					if err := first.Extend(t.Context(), time.Hour); err != nil { // so that it is not handed on at all
+						t.Fatal(err)
+					}
+				}
+				asked, answer := mine.Calls(drivertest.Acquire), make(chan struct{})
+				mine.Inject(func(c drivertest.Call) drivertest.Fault {
+					if c.Op == drivertest.Release {
+						return drivertest.Fault{HoldBefore: answer}
+					}
+					return drivertest.Fault{}
+				})
+				released := make(chan error, 1)
+				go func() { released <- first.Release(t.Context()) }()
+				q.granted()
+				if went := mine.Calls(drivertest.Acquire) > asked; went == elsewhere {
+					t.Errorf("the next contender went to the service: %t", went)
+				}
+				close(answer)
+				if err := <-released; err != nil {
+					t.Error(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+				mustRelease(t, q.lease("next"))
+			})
+		})
+	}
+}
