@@ -40,3 +40,22 @@ func BenchmarkContended(b *testing.B) {
 	}
 	wg.Wait()
 }
+
+// BenchmarkUncontended has one goroutine acquire and release a free lock: the Locker's own part, without a server.
+func BenchmarkUncontended(b *testing.B) {
+	l, err := memlock.New(&distlock.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	b.ReportAllocs()
+	for b.Loop() {
+		lease, err := l.Acquire(context.Background(), "key")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := lease.Release(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

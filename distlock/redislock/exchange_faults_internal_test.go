@@ -208,7 +208,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond) // they are under way
+	s.shared.(*sharing).exchange(t.Context(), keysOf(hangs).lock()).awaitPending(t, 10-maxAbreast)
 	for range 10 {
 		stop, start := watch.Stalls(), time.Now()
 		_, err := s.Inspect(t.Context(), other)
