@@ -22,13 +22,13 @@ import (
 // After a failure nothing is held: a grant that arrives too late for its caller is given back in the background.
 // If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.
 func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx))
+	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx), nil)
 }
 
 // TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
 // is not granted a lock that somebody in the service's line is to have.
 func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.once())
+	return l.acquire(ctx, key, l.opts.TTL, l.once(), nil)
 }
 
 type waitKey struct{}
@@ -46,7 +46,9 @@ func withoutWait(ctx context.Context) context.Context {
 	return context.WithValue(ctx, waitKey{}, (*time.Duration)(nil))
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience) (*Lease, error) {
+// acquire returns no lease and no error if instant, which may be nil, has made one needless; see DoInstantly.
+func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience,
+	instant func(ctx context.Context) (done bool, err error)) (*Lease, error) {
 	if err := validKey(key); err != nil {
 		return nil, err
 	}
@@ -55,8 +57,13 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	}
 	defer l.end()
 
-	a := &acquisition{locker: l, caller: ctx, patience: p, start: time.Now()}
+	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: time.Now()}
 	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
+	if instant != nil {
+		if done, err := a.instantly(instant); done || err != nil {
+			return nil, err
+		}
+	}
 	op := &a.op
 	a.ctx = l.opts.Observer.Start(ctx, op)
 	defer l.opts.Observer.End(a.ctx, op)

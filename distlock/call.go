@@ -26,9 +26,9 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 		if own, ok := ctx.Deadline(); ok {
 			deadline = earlier(deadline, own.Add(time.Millisecond)) // when ctx says so itself
 		}
-		hurried := l.hurries.begin(ctx, deadline)
+		hurried := l.alarms.Begin(ctx, deadline)
 		value, err = call(hurried)
-		l.hurries.end(hurried)
+		l.alarms.End(hurried)
 		// By the clock: a connection may notice its deadline before the context's timer does.
 		tooLate := ctx.Err() != nil || !time.Now().Before(deadline)
 		if tooLate || time.Since(start) >= quickly {

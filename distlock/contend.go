@@ -45,7 +45,7 @@ type acquisition struct {
 	start time.Time
 
 	// Its place in the process's line. It has none if it asks so many times and no more.
-	line    *line
+	line    *line // set before it contends if it is the process's contender already
 	place   place
 	arrival uint64
 	turn    chan turn // nil if it has not waited
@@ -79,16 +79,19 @@ func (a *acquisition) contend() (*Lease, error) {
 		}
 		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
 	}
-	if a.ctx.Err() != nil {
+	if a.ctx.Err() != nil && a.line == nil {
 		return nil, failed("acquire", a.ctx, errLeft)
 	}
 	if a.attempts > 0 {
 		lease, _, err := a.compete()
 		return lease, err
 	}
-	asks, err := l.lines.join(a)
-	if err != nil {
-		return nil, err
+	asks := a.line != nil
+	if !asks {
+		var err error
+		if asks, err = l.lines.join(a); err != nil {
+			return nil, err
+		}
 	}
 	if !asks {
 		if lease, err := a.stand(); lease != nil || err != nil {

@@ -29,7 +29,7 @@ func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 // if the lease was lost while fn ran, an error that matches both [ErrLost] and the error of fn: what fn did may
 // have met the work of another holder. A lock that could not be given back after fn has succeeded is no failure of Do: it
 // is reported to the Observer and the Logger, and expires with its TTL.
-func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error) (err error) {
+func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	if lease, ok := l.FromContext(ctx, key); ok {
 		if err := lease.Check(ctx); err != nil {
 			return err
@@ -40,14 +40,19 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 	if err != nil {
 		return err
 	}
-	work, leave := lease.join(ctx)
+	return lease.do(ctx, fn)
+}
+
+// do runs fn under the lease, and gives the lock back.
+func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	work, leave := le.join(ctx)
 	defer func() {
 		leave()
-		if gone := lease.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
+		if gone := le.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
 			err = judged(gone, err)
 		}
 		// The service may know of a loss before the deadline has passed. Any other failure is no failure of fn.
-		if removal := lease.Release(ctx); errors.Is(removal, ErrLost) {
+		if removal := le.Release(ctx); errors.Is(removal, ErrLost) {
 			err = tainted(removal, err)
 		}
 	}()

@@ -116,6 +116,9 @@ func (le *Lease) start() {
 // Key is the key that the lease is for.
 func (le *Lease) Key() string { return le.name.Key }
 
+// Locker is the one that the lease was acquired from.
+func (le *Lease) Locker() *Locker { return le.locker }
+
 // Fence is the lease's fencing token: positive, below 2^53, and higher than that of every lease granted on this key
 // before. A store that keeps the highest token it has seen, and refuses writes with a lower one, is safe from a holder
 // that was paused past its TTL (Martin Kleppmann, "How to do distributed locking", 2016).

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/hurry"
 )
 
 // Locker hands out leases on names. It is safe for concurrent use; one per process and service is the usual number.
@@ -19,7 +20,7 @@ type Locker struct {
 
 	delay    func(attempts int) time.Duration // Options.Retry's
 	punctual driver.Punctual                  // nil if the driver is not
-	hurries  hurries
+	alarms   hurry.Alarms
 	quick    atomic.Bool  // the service has answered quickly of late
 	queue    driver.Queue // nil if the service keeps no line
 	lines    lines
@@ -84,6 +85,10 @@ func (l *Locker) Options() Options { return l.opts }
 
 // Backend is the name of the lock service's kind, as "redis" or "memory".
 func (l *Locker) Backend() string { return l.backend }
+
+// Driver returns the driver under the Locker, which stays the Locker's: a store that keeps its data beside the lock
+// recognizes its service by it.
+func (l *Locker) Driver() driver.Driver { return l.driver }
 
 // Info is what Inspect sees of a lock: what the lock service knows. It is not asked when a lock is handed on within a
 // process, so Fence and Age are those of the first lease under its grant. The present holder may have a higher

@@ -102,6 +102,12 @@ func isNil(v any) bool {
 	}
 }
 
+// instantSaver is implemented by an inner memory that may keep its data where locker keeps its locks. It saves under the lock on key in the
+// one step in which it finds that free, or reports that it has not and will not.
+type instantSaver[M any] interface {
+	SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error)
+}
+
 // Save runs the inner memory's Save under the session's lock: that of the [LockedMemory.Turn] or Locker.Do around it, or
 // one of its own. The inner call gets a context that carries the lease, see [Lease], and is cancelled when the
 // lease is lost.
@@ -110,12 +116,18 @@ func isNil(v any) bool {
 // distlock.ErrLost if the lease was lost while the inner Save ran: the write may or may not have happened. A
 // lock that could not be released after a successful Save is no failure of Save.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
-	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
+	var instant func(ctx context.Context, key string) (bool, error)
+	if saver, ok := m.inner.(instantSaver[M]); ok {
+		instant = func(ctx context.Context, key string) (bool, error) {
+			return saver.SaveInstantly(ctx, m.locker, key, input, output)
+		}
+	}
+	return m.step(ctx, OpSave, instant, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }
 
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
-	return m.step(ctx, OpClear, m.inner.Clear)
+	return m.step(ctx, OpClear, nil, m.inner.Clear)
 }
 
 // Load asks the inner memory, without a lock. Under a lease that has ended, as after a Turn that took too long, it

@@ -44,21 +44,28 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 	})
 }
 
-// step runs one write of the inner memory under the session's lock.
-func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
+// step runs one write of the inner memory under the session's lock, or instantly, if instant is not nil; see Locker.DoInstantly.
+func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func(ctx context.Context, key string) (bool, error),
+	write func(context.Context) error) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
 			return turn.step(ctx, write)
 		}
 		began := false
-		err := m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
+		underLease := func(ctx context.Context) error {
 			lease, _ := m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
 				return write(m.withLease(ctx, op.Key))
 			})
-		})
+		}
+		var err error
+		if instant == nil {
+			err = m.locker.Do(ctx, op.Key, underLease)
+		} else {
+			err = m.locker.DoInstantly(ctx, op.Key, func(ctx context.Context) (bool, error) { return instant(ctx, op.Key) }, underLease)
+		}
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)

@@ -86,6 +86,9 @@ func (o *owned) Ready() bool {
 	return ok && punctual.Ready()
 }
 
+// Unwrap returns the driver that is closed together with its client.
+func (o *owned) Unwrap() driver.Driver { return o.Driver }
+
 // Listen implements driver.Queue, as the driver does.
 func (o *owned) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	return o.Driver.(driver.Queue).Listen(ctx, name, owner)

@@ -16,35 +16,41 @@ const module = "github.com/belugalock/belugalock/"
 // allowed lists for every package what it may import besides the standard library; a trailing "/..." includes what
 // is below. Paths without a dot in their first element belong to this module.
 var allowed = map[string][]string{
-	"distlock/driver":      {},
-	"distlock":             {"distlock/driver"},
-	"distlock/drivertest":  {"distlock/driver"},
-	"distlock/memlock":     {"distlock", "distlock/driver"},
-	"distlock/redislock":   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
-	"distlock/lockurl":     {"distlock/...", "github.com/redis/go-redis/v9/..."},
-	"lockedmemory":         {"distlock", "distlock/driver"},
-	"tracing":              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
-	"examples/...":         {"examples/agent/internal/...", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
-	"internal/testservers": {"internal/loopback"},
-	"internal/faultnet":    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
-	"internal/loopback":    {},
-	"internal/directions":  {},
-	"internal/doctest":     {},
-	"internal/faults":      {},
-	"internal/hammer":      {},
-	"internal/watch":       {"go.uber.org/goleak"},
+	"distlock/driver":                      {},
+	"distlock":                             {"distlock/driver", "internal/hurry"},
+	"distlock/drivertest":                  {"distlock/driver"},
+	"distlock/memlock":                     {"distlock", "distlock/driver"},
+	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
+	"distlock/lockurl":                     {"distlock/...", "github.com/redis/go-redis/v9/..."},
+	"internal/hurry":                       {},
+	"lockedmemory":                         {"distlock", "distlock/driver"},
+	"lockedmemory/sessionstore/driver":     {"distlock"},
+	"lockedmemory/sessionstore":            {"distlock", "internal/hurry", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
+	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
+	"examples/...":                         {"examples/agent/internal/...", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"internal/testservers":                 {"internal/loopback"},
+	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
+	"internal/loopback":                    {},
+	"internal/directions":                  {},
+	"internal/doctest":                     {},
+	"internal/faults":                      {},
+	"internal/hammer":                      {},
+	"internal/watch":                       {"go.uber.org/goleak"},
 }
 
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
 	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...",
 	module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
-	module + "internal/watch", module + "distlock/drivertest",
+	module + "internal/watch", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
 	"internal/directions", "internal/doctest", "internal/faults", "internal/hammer",
 }
 

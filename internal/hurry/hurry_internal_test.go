@@ -1,4 +1,4 @@
-package distlock
+package hurry
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-func TestHurry_endsAtItsDeadlineAndNotWithItsContext(t *testing.T) {
+func TestContext_endsAtItsDeadlineAndNotWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h hurries
+		var h Alarms
 		type value struct{}
 		of, cancel := context.WithCancel(context.WithValue(t.Context(), value{}, "kept"))
 		start := time.Now()
-		ctx := h.begin(of, start.Add(10*time.Millisecond))
+		ctx := h.Begin(of, start.Add(10*time.Millisecond))
 		cancel()
 		if at, ok := ctx.Deadline(); !ok || !at.Equal(start.Add(10*time.Millisecond)) || ctx.Value(value{}) != "kept" {
 			t.Errorf("deadline %s, %t; value %v", at.Sub(start), ok, ctx.Value(value{}))
@@ -28,24 +28,24 @@ func TestHurry_endsAtItsDeadlineAndNotWithItsContext(t *testing.T) {
 		if took := time.Since(start); took != 10*time.Millisecond || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			t.Errorf("after %s: %v", took, ctx.Err())
 		}
-		h.end(ctx)
-		if next := h.begin(t.Context(), time.Now().Add(time.Second)); next.Err() != nil {
+		h.End(ctx)
+		if next := h.Begin(t.Context(), time.Now().Add(time.Second)); next.Err() != nil {
 			t.Errorf("the next has ended already: %v", next.Err())
 		} else {
-			h.end(next)
+			h.End(next)
 		}
 	})
 }
 
-func TestHurry_usesAlarmsAgain(t *testing.T) {
+func TestContext_usesAlarmsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h hurries
+		var h Alarms
 		const rounds = 100
 		alarms := make(map[*alarm]bool)
 		for range rounds {
-			ctx := h.begin(t.Context(), time.Now().Add(time.Minute))
+			ctx := h.Begin(t.Context(), time.Now().Add(time.Minute))
 			alarms[ctx.alarm] = true
-			h.end(ctx)
+			h.End(ctx)
 		}
 		if len(alarms) > rounds*3/4 { // with the race detector, a pool forgets a quarter
 			t.Errorf("%d alarms in %d calls", len(alarms), rounds)
@@ -54,16 +54,16 @@ func TestHurry_usesAlarmsAgain(t *testing.T) {
 }
 
 // Of two calls that share an alarm, the second is not ended by the first one's deadline, however late the timer is at it.
-func TestHurry_anEndedCallDoesNotRingForTheNext(t *testing.T) {
+func TestContext_anEndedCallDoesNotRingForTheNext(t *testing.T) {
 	for name, late := range map[string]bool{"a timer in time": false, "a timer that fires as the call ends": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var h hurries
+				var h Alarms
 				shared := 0
 				for range 50 {
-					first := h.begin(t.Context(), time.Now().Add(5*time.Millisecond))
-					h.end(first)
-					second := h.begin(t.Context(), time.Now().Add(15*time.Millisecond))
+					first := h.Begin(t.Context(), time.Now().Add(5*time.Millisecond))
+					h.End(first)
+					second := h.Begin(t.Context(), time.Now().Add(15*time.Millisecond))
 					if second.alarm == first.alarm {
 						shared++
 						if late {
@@ -80,7 +80,7 @@ func TestHurry_anEndedCallDoesNotRingForTheNext(t *testing.T) {
 							t.Fatal("the second call was not ended at its deadline")
 						}
 					}
-					h.end(second)
+					h.End(second)
 				}
 				if shared == 0 {
 					t.Fatal("no two calls have shared an alarm, this tests nothing")

@@ -1,0 +1,57 @@
+package redislock
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Beside is what a store needs that keeps its data on the Redis of its locks: to check a fencing token against the lock
+// itself, and to write under a lock that it need not take. It is for packages like redisstore, and what it says may
+// change between releases; use all packages of this module in one version.
+type Beside struct {
+	// Lock, Fence and Line are the keys of a lock, which stay redislock's to write. With any other key that has the same hash
+	// tag, see [HashTag], they can stand in one script, in a Cluster too.
+	Lock, Fence, Line string
+	void              keys
+}
+
+// BesideLua defines two functions of Lua:
+//
+//	token_instantly(Lock, Fence, Line, Void)  a token, as text, for what the script does under the lock without taking it;
+//	                                          nil: the lock is busy, or the key Void exists
+//	is_granted(Lock, token)                   whether a token, a number, is one of the lock's present owner
+//
+//go:embed beside.lua
+var BesideLua string
+
+// BesideOf returns the keys of the lock on key, if locker keeps its locks on the Redis of this very client. Of another
+// client nothing is known, not even if it has the same address.
+func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Beside, bool) {
+	d := locker.Driver()
+	for {
+		if s, ok := d.(*service); ok {
+			if s.client != client {
+				return Beside{}, false
+			}
+			k := keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key})
+			return Beside{Lock: k.lock(), Fence: k.fence(), Line: k.line(), void: k}, true
+		}
+		wrapped, ok := d.(interface{ Unwrap() driver.Driver })
+		if !ok {
+			return Beside{}, false
+		}
+		d = wrapped.Unwrap()
+	}
+}
+
+// Void is the key that marks an operation, by 32 hexadecimal digits, as cancelled.
+func (b Beside) Void(operation string) string { return b.void.void(operation) }
+
+// HashTag is how the keys of a lock begin after their namespace, "{key}:": what decides in which slot of a Cluster they are.
+func HashTag(key string) string {
+	return string(keysOf(driver.Name{Key: key})[1:])
+}

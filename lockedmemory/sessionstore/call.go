@@ -1,0 +1,86 @@
+package sessionstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/hurry"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+const (
+	// quickly is how soon a service must have answered for the next call to be made in the caller's goroutine.
+	quickly = 5 * time.Millisecond
+	// patientFor is how long such a call may take. It bounds by how much a caller whose ctx ends meanwhile is late.
+	patientFor = 15 * time.Millisecond
+)
+
+// caller makes the calls of a driver.
+type caller struct {
+	punctual driver.Punctual // nil if the driver is not
+	quick    atomic.Bool     // the service has answered quickly of late
+	alarms   hurry.Alarms
+}
+
+// call makes a call of a driver that may not notice that ctx ends, and returns when it has ended or ctx has. What the call does
+// after that, it does within the time-outs of the driver's client.
+//
+// While the service answers quickly and the driver is punctual, the call is made here and now; if that takes too long it is made again,
+// as it is told, in a goroutine of its own.
+func call[T any](ctx context.Context, c *caller, operation string, f func(ctx context.Context, again bool) (T, error)) (T, error) {
+	start := time.Now()
+	again := false
+	if c.punctual != nil && c.quick.Load() && ctx.Err() == nil && c.punctual.Ready() {
+		deadline := start.Add(patientFor)
+		if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
+			deadline = own
+		}
+		hurried := c.alarms.Begin(ctx, deadline)
+		value, err := f(hurried, false)
+		c.alarms.End(hurried)
+		now := time.Now()
+		if now.Sub(start) >= quickly {
+			c.quick.Store(false)
+		}
+		if err == nil || now.Before(deadline) || ctx.Err() != nil {
+			return value, failed(ctx, operation, err)
+		}
+		again = true
+		start = now
+	}
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := f(ctx, again)
+		answers <- answer{value, err}
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	}
+	c.quick.Store(a.err == nil && time.Since(start) < quickly)
+	return a.value, failed(ctx, operation, a.err)
+}
+
+// failed is the error of a call.
+func failed(ctx context.Context, operation string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		ended := ctx.Err()
+		if cause := context.Cause(ctx); !errors.Is(cause, ended) {
+			ended = fmt.Errorf("%w: %w", cause, ended)
+		}
+		return fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, ended)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, operation, err)
+}

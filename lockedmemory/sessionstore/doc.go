@@ -1,0 +1,2 @@
+// Package sessionstore is a session memory that refuses stale writers.
+package sessionstore

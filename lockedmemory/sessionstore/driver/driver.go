@@ -1,0 +1,160 @@
+// Package driver is the seam between a session store and the service that keeps the sessions.
+//
+// A backend implements [Driver] and runs storetest.Run against a real instance of its service. The work is divided so that a
+// driver stays small: it keeps entries in the order of their places, and decides atomically, with what the service itself
+// keeps, whether a write may stand. Everything else (codecs, limits, queries, what a refusal means) is the store's.
+package driver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// Place is where an entry stands in its session: under the fencing token of the lease it was written under, in the order of the writes
+// under that lease. Places only rise.
+type Place struct {
+	Fence int64 // positive
+	N     int64 // from 1; 0 is no entry's, but what Show leaves
+}
+
+// Compare returns -1, 0 or 1.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N))
+}
+
+func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N) }
+
+// Entry is what one Save has written.
+type Entry struct {
+	Place         Place
+	TurnID        string // the caller's; empty if there was none
+	Input, Output []byte
+	// Err says that the entry cannot be read: it is broken, or another program's. Then only Place is set.
+	Err error
+}
+
+// Settings are what a driver keeps sessions by; see Options of package sessionstore.
+type Settings struct {
+	Namespace string        // prefix of every key
+	IdleTTL   time.Duration // 0: sessions are kept for ever
+	MaxTurns  int           // 0: all; a driver may keep some more
+	Remember  time.Duration // how long turn IDs are known
+}
+
+// Access is what calls under a lease have in common.
+type Access struct {
+	Session string
+	// Lease is the one that the call runs under, for a driver that knows the lock service and can ask it.
+	Lease *distlock.Lease
+	// Fence is its token.
+	Fence int64
+	// First says that the store may not have been shown the token yet. ⚑ A service that has been shown a token refuses every lower
+	// one from then on: also if the one who showed it has only read.
+	First bool
+}
+
+// Write is what Append and Clear have in common. A repeated one, by a client that replays requests, is answered as the first.
+type Write struct {
+	Access
+	N  int64  // the place under Fence
+	Op string // identity of this one write, 32 hexadecimal digits; never used again
+}
+
+// Append writes an entry.
+type Append struct {
+	Write
+	Content
+}
+
+// Content is what is to be written.
+type Content struct {
+	Input, Output []byte
+	// TurnID, if not empty, is remembered with Digest, for Settings.Remember, whatever becomes of the entry. An ID that is
+	// known already writes nothing.
+	TurnID, Digest string
+}
+
+// Verdict says what became of a call under a lease.
+type Verdict struct {
+	Outcome Outcome
+	// Mark is the highest place the session has seen, with Stale and Taken.
+	Mark Place
+}
+
+// Said is v itself: what every answer to a call under a lease has.
+func (v Verdict) Said() Verdict { return v }
+
+// Outcome is that of a Verdict.
+type Outcome int
+
+const (
+	// Done: the call took effect, now or before.
+	Done Outcome = iota
+	// Known: the turn ID is known, with the same digest. Nothing was written, but the token was shown.
+	Known
+	// Conflict: the turn ID is known, with another digest. Nothing was written.
+	Conflict
+	// Taken: another write under the same token has the place or a higher one. Nothing was written.
+	Taken
+	// Stale: the session has seen a higher token, in Mark. Nothing was written.
+	Stale
+	// Unowned: the session is not there, so it may have forgotten a higher token, and the lock's present owner is another
+	// one, or nobody. Nothing was written.
+	Unowned
+)
+
+// Read asks for entries in the order of their places, or from the last one back.
+type Read struct {
+	Session string
+	Access  *Access // nil: without a lease
+	// After and Before bound what is wanted; both are exclusive, and none if zero.
+	After, Before Place
+	Backward      bool
+	Limit         int // at least 1
+}
+
+// Page is the answer to a Read.
+type Page struct {
+	Verdict
+	// Entries are at most Limit.
+	Entries []Entry
+	// Last is where to go on, for After or Before. Zero: there is no more.
+	Last Place
+	// Oldest is the place of the first entry that the session has, or of what Clear left, or zero if that is not known. It is
+	// known for a Read with After or Before.
+	Oldest Place
+}
+
+// Driver keeps sessions. It is safe for concurrent use. Methods block until the service has answered; they need not
+// notice that ctx ends. An error means that the outcome is unknown.
+type Driver interface {
+	// Append writes an entry if no higher token was shown and no other entry stands at its place or above.
+	Append(ctx context.Context, a Append) (Verdict, error)
+	// Clear forgets all entries, if Append were allowed. It leaves the place as taken; turn IDs stay known.
+	Clear(ctx context.Context, w Write) (Verdict, error)
+	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
+	Read(ctx context.Context, r Read) (Page, error)
+}
+
+// Instant is implemented by a Driver that may keep sessions where a Locker keeps its locks, and then writes under a lock that it
+// need not take.
+type Instant interface {
+	// AppendInstantly writes an entry, in one step with finding that nobody has the session's lock of locker and nobody
+	// stands in line for it, under a token higher than all that were granted before. False without an error: it did not, and never will.
+	// The outcome may be Done, Known or Conflict. An error means that the outcome is unknown.
+	AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c Content) (written bool, v Verdict, err error)
+	// Settle tells, after an error of AppendInstantly, whether it has written, and keeps it from doing so later.
+	Settle(ctx context.Context, locker *distlock.Locker, session, op string) (written bool, err error)
+}
+
+// Punctual is implemented by a Driver that can tell when its calls will be on time. The store then makes a call in the
+// caller's goroutine; to hand it to another one can cost as much as the call.
+type Punctual interface {
+	// Ready reports whether a call that is made now returns within a few milliseconds of the deadline of its ctx. It does
+	// no I/O. The deadline may be one that ctx tells without ending at it.
+	Ready() bool
+}

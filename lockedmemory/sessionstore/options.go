@@ -1,0 +1,71 @@
+package sessionstore
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Options configure a [Store]. The zero value of a field, and nil Options, mean the defaults.
+type Options struct {
+	// Namespace begins every key of the store: at most 128 bytes of text without control characters and braces. Default: "session".
+	Namespace string
+	// IdleTTL is how long a session is kept that nobody writes to, or opens under a lease. Whole milliseconds, at least one
+	// second. Default: for ever.
+	IdleTTL time.Duration
+	// MaxTurns is how many Saves of a session are kept; older ones are forgotten. Default: all.
+	MaxTurns int
+	// Window is how many Saves Load returns, the last ones. Default: all that are kept.
+	Window int
+	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most 256 MiB. Default: 8 MiB.
+	MaxMessage int
+	// RememberTurns is how long a turn ID is known, through Clear and trimming: a Save that is repeated within this time is
+	// stored once. Whole milliseconds, at least one second. Default: 24 hours.
+	RememberTurns time.Duration
+}
+
+const (
+	maxMaxMessage = 256 << 20
+	maxNamespace  = 128
+	maxTurnID     = 512
+)
+
+// withDefaults returns the options with the defaults filled in, or says which one is out of range.
+func (opts *Options) withDefaults() (o Options, err error) {
+	if opts != nil {
+		o = *opts
+	}
+	if o.Namespace == "" {
+		o.Namespace = "session"
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 8 << 20
+	}
+	if o.RememberTurns == 0 {
+		o.RememberTurns = 24 * time.Hour
+	}
+	switch {
+	case len(o.Namespace) > maxNamespace || !utf8.ValidString(o.Namespace) || strings.ContainsAny(o.Namespace, "{}") ||
+		strings.ContainsFunc(o.Namespace, unicode.IsControl):
+		return o, invalidOption("Namespace is %q, but must be at most %d bytes of UTF-8 without control characters and braces",
+			o.Namespace, maxNamespace)
+	case o.IdleTTL != 0 && (o.IdleTTL < time.Second || o.IdleTTL%time.Millisecond != 0):
+		return o, invalidOption("IdleTTL is %s, but must be at least 1s, in whole milliseconds, or 0 to keep sessions for ever", o.IdleTTL)
+	case o.MaxTurns < 0:
+		return o, invalidOption("MaxTurns is %d, but must be positive, or 0 to keep all", o.MaxTurns)
+	case o.Window < 0:
+		return o, invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)
+	case o.MaxMessage < 1 || o.MaxMessage > maxMaxMessage:
+		return o, invalidOption("MaxMessage is %d bytes, but must be from 1 to %d", o.MaxMessage, maxMaxMessage)
+	case o.RememberTurns < time.Second || o.RememberTurns%time.Millisecond != 0:
+		return o, invalidOption("RememberTurns is %s, but must be at least 1s, in whole milliseconds", o.RememberTurns)
+	}
+	return o, nil
+}
+
+func (o *Options) settings() driver.Settings {
+	return driver.Settings{Namespace: o.Namespace, IdleTTL: o.IdleTTL, MaxTurns: o.MaxTurns, Remember: o.RememberTurns}
+}

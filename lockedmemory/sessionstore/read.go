@@ -1,0 +1,270 @@
+package sessionstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// pageSize is how many entries are read at once: more would keep the service busy for too long.
+const pageSize = 2000
+
+// Turn is one stored Save.
+type Turn[M any] struct {
+	Input, Output M
+	ID            string       // the turn ID it was saved with, or empty
+	Place         driver.Place // under which lease, and which of its writes
+	// First says that nothing before it belongs to the history: it is the first turn of the session, or all that
+	// Turns has yielded was cleared since.
+	First bool
+}
+
+// Load returns the messages of the history in order, input and output of each Save, the last Options.Window Saves. A query, if it is not
+// empty, restricts that to Saves with a message whose text contains all words of the query, in upper or lower case.
+//
+// Under a lease, as in a lockedmemory Turn, the store refuses all older leases from then on; a Load itself may be refused
+// so, with a [StaleError]. Without a lease it shows what was there at some moment of the call.
+//
+// Entries that cannot be read are left out: Load then returns all others together with [EntryErrors]. After any other
+// error it returns no messages.
+func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
+	r, err := s.reader(ctx, "load")
+	if err != nil {
+		return nil, err
+	}
+	var (
+		words    = wordsOf(query)
+		turns    []Turn[M]
+		problems EntryErrors
+		accept   = func(t Turn[M]) bool { return s.matches(t, words) }
+	)
+	if s.opts.Window == 0 && s.opts.MaxTurns == 0 {
+		turns, problems, err = s.forward(r, accept)
+	} else {
+		turns, problems, err = s.backward(r, s.opts.Window, accept)
+		slices.Reverse(turns)
+		slices.Reverse(problems)
+	}
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]M, 0, 2*len(turns))
+	for _, t := range turns {
+		messages = append(messages, t.Input, t.Output)
+	}
+	if problems != nil {
+		return messages, problems
+	}
+	return messages, nil
+}
+
+// Search returns up to k results, the last messages of the history first, whose text contains all words of query. Entries that cannot be read are
+// treated as by [Store.Load].
+func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
+	if k < 0 {
+		return nil, invalidOption("k is %d, but must not be negative", k)
+	}
+	r, err := s.reader(ctx, "search")
+	if err != nil || k == 0 {
+		return nil, err
+	}
+	words := wordsOf(query)
+	turns, problems, err := s.backward(r, k, func(t Turn[M]) bool { return s.matches(t, words) })
+	if err != nil {
+		return nil, err
+	}
+	found := make([]D, 0, min(k, 2*len(turns)))
+	for _, t := range turns {
+		for _, m := range []M{t.Output, t.Input} {
+			if len(found) < k && contains(s.codec.Text(m), words) {
+				found = append(found, s.codec.Document(m))
+			}
+		}
+	}
+	if problems != nil {
+		return found, problems
+	}
+	return found, nil
+}
+
+// Turns yields the history from its beginning, a page at a time, also if it is too long to be held at once. Entries that
+// cannot be read are yielded as an [EntryError], and the next ones follow; any other error ends the sequence. If the session is cleared in
+// between, it begins anew with what stands there since, see Turn.First.
+//
+// It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
+func (s *Store[M, D]) Turns(ctx context.Context) iter.Seq2[Turn[M], error] {
+	return func(yield func(Turn[M], error) bool) {
+		r, err := s.reader(ctx, "turns")
+		if err != nil {
+			yield(Turn[M]{}, err)
+			return
+		}
+		var first, last driver.Place // of those yielded since the beginning
+		for after := (driver.Place{}); ; {
+			page, err := r.page(driver.Read{After: after, Limit: pageSize})
+			if err != nil {
+				yield(Turn[M]{}, err)
+				return
+			}
+			if page.Oldest.Compare(last) > 0 {
+				first = driver.Place{}
+			}
+			for _, e := range page.Entries {
+				t, problem := s.decode(e)
+				if problem != nil {
+					if !yield(Turn[M]{}, problem) {
+						return
+					}
+					continue
+				}
+				if t.First = first == (driver.Place{}); t.First {
+					first = t.Place
+				}
+				last = t.Place
+				if !yield(t, nil) {
+					return
+				}
+			}
+			if after = page.Last; after == (driver.Place{}) {
+				return
+			}
+		}
+	}
+}
+
+// forward reads the history from its beginning.
+func (s *Store[M, D]) forward(r *reader, accept func(Turn[M]) bool) (turns []Turn[M], problems EntryErrors, err error) {
+	for after := (driver.Place{}); ; {
+		page, err := r.page(driver.Read{After: after, Limit: pageSize})
+		if err != nil {
+			return nil, nil, err
+		}
+		// What was cleared or trimmed since an earlier page is no history any more.
+		turns, problems = dropBefore(turns, problems, page.Oldest)
+		if turns == nil {
+			turns = make([]Turn[M], 0, len(page.Entries))
+		}
+		for _, e := range page.Entries {
+			if t, problem := s.decode(e); problem != nil {
+				problems = append(problems, problem)
+			} else if accept(t) {
+				turns = append(turns, t)
+			}
+		}
+		if after = page.Last; after == (driver.Place{}) {
+			return turns, problems, nil
+		}
+	}
+}
+
+// backward reads the history from its end, as far as it is kept, up to limit turns that are accepted; 0: all.
+func (s *Store[M, D]) backward(r *reader, limit int, accept func(Turn[M]) bool) (turns []Turn[M], problems EntryErrors, err error) {
+	seen := 0
+	for before := (driver.Place{}); ; {
+		want := pageSize
+		if limit > 0 {
+			want = min(want, max(limit-len(turns), 10))
+		}
+		page, err := r.page(driver.Read{Before: before, Backward: true, Limit: want})
+		if err != nil {
+			return nil, nil, err
+		}
+		turns, problems = dropBefore(turns, problems, page.Oldest)
+		for _, e := range page.Entries {
+			if t, problem := s.decode(e); problem != nil {
+				problems = append(problems, problem)
+			} else if accept(t) {
+				turns = append(turns, t)
+			}
+			if seen++; len(turns) == limit && limit > 0 || seen == s.opts.MaxTurns {
+				return turns, problems, nil
+			}
+		}
+		if before = page.Last; before == (driver.Place{}) {
+			return turns, problems, nil
+		}
+	}
+}
+
+func dropBefore[M any](turns []Turn[M], problems EntryErrors, oldest driver.Place) ([]Turn[M], EntryErrors) {
+	if oldest == (driver.Place{}) {
+		return turns, problems
+	}
+	turns = slices.DeleteFunc(turns, func(t Turn[M]) bool { return t.Place.Compare(oldest) < 0 })
+	problems = slices.DeleteFunc(problems, func(e *EntryError) bool { return e.Place.Compare(oldest) < 0 })
+	if len(problems) == 0 {
+		problems = nil
+	}
+	return turns, problems
+}
+
+func (s *Store[M, D]) decode(e driver.Entry) (t Turn[M], problem *EntryError) {
+	if e.Err != nil {
+		return t, &EntryError{e.Place, e.Err}
+	}
+	t.Place, t.ID = e.Place, e.TurnID
+	var err error
+	if t.Input, err = s.codec.Decode(e.Input); err != nil {
+		return t, &EntryError{e.Place, fmt.Errorf("decoding the input: %w: %w", ErrCodec, err)}
+	}
+	if t.Output, err = s.codec.Decode(e.Output); err != nil {
+		return t, &EntryError{e.Place, fmt.Errorf("decoding the output: %w: %w", ErrCodec, err)}
+	}
+	return t, nil
+}
+
+// reader reads pages of one session.
+type reader struct {
+	ctx       context.Context
+	operation string
+	access    driver.Access
+	tenure    *tenure // nil: without a lease
+	driver    driver.Driver
+	caller    *caller
+}
+
+func (s *Store[M, D]) reader(ctx context.Context, operation string) (*reader, error) {
+	r := &reader{ctx: ctx, operation: operation, driver: s.driver, caller: &s.caller}
+	var err error
+	if _, ok := lockedmemory.Lease(ctx); !ok {
+		r.access.Session, err = s.session(ctx, operation)
+		return r, err
+	}
+	r.access.Session, r.access.Lease, err = s.underLease(ctx, operation)
+	if err == nil {
+		r.tenure = s.tenures.of(r.access.Lease)
+	}
+	return r, err
+}
+
+func (r *reader) page(req driver.Read) (driver.Page, error) {
+	req.Session = r.access.Session
+	if r.tenure == nil {
+		return call(r.ctx, r.caller, r.operation, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })
+	}
+	return under(r.ctx, r.caller, r.operation, r.access, r.tenure, func(ctx context.Context, a driver.Access) (driver.Page, error) {
+		req := req // a call may outlive the wait for it
+		req.Access = &a
+		return r.driver.Read(ctx, req)
+	})
+}
+
+// wordsOf are the words of a query, in lower case.
+func wordsOf(query string) []string { return strings.Fields(strings.ToLower(query)) }
+
+func contains(text string, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	text = strings.ToLower(text)
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+func (s *Store[M, D]) matches(t Turn[M], words []string) bool {
+	return len(words) == 0 || contains(s.codec.Text(t.Input), words) || contains(s.codec.Text(t.Output), words)
+}

@@ -1,0 +1,169 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// marks is how many entries of a log may be marks, see store.lua.
+const marks = 3
+
+func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	log := s.log(r.Session)
+	from, to := "-", "+"
+	if r.After != (driver.Place{}) {
+		from = "(" + r.After.String()
+	}
+	if r.Before != (driver.Place{}) {
+		to = "(" + r.Before.String()
+	}
+	limit := r.Limit + marks
+	name, first, second := "xrange", from, to
+	if r.Backward {
+		name, first, second = "xrevrange", to, from
+	}
+	var page driver.Page
+	// ⚑ The token is shown before anything is read, in the same pipeline: what a lower one writes cannot come after.
+	shows := r.Access != nil && r.Access.First
+	looks := r.After != (driver.Place{}) || r.Before != (driver.Place{})
+	for _, whole := range []bool{false, true} {
+		entries := redis.NewCmd(ctx, name, log, first, second, "count", limit)
+		var shown, oldest *redis.Cmd
+		pipe := s.client.Pipeline()
+		if shows {
+			keys, args := s.access(*r.Access)
+			words := showScript.byHash
+			if whole {
+				words = showScript.whole
+			}
+			shown = command(ctx, words(keys, args))
+			_ = pipe.Process(ctx, shown)
+		}
+		if looks {
+			oldest = redis.NewCmd(ctx, "xrange", log, "-", "+", "count", 1)
+			_ = pipe.Process(ctx, oldest)
+		}
+		_ = pipe.Process(ctx, entries)
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		if shows {
+			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
+				continue
+			}
+			var err error
+			if page.Verdict, err = parseVerdict(shown); err != nil || page.Outcome != driver.Done {
+				return page, err
+			}
+		}
+		if looks {
+			var err error
+			if page.Oldest, err = firstPlace(oldest); err != nil {
+				return page, err
+			}
+		}
+		return page, fill(&page, entries, r.Limit, limit)
+	}
+	return page, errReply
+}
+
+// firstPlace is that of the first entry or mark in a reply of XRANGE, or beyond all if there is none.
+func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
+	items, err := cmd.Slice()
+	if err != nil {
+		return driver.Place{}, explain(err)
+	}
+	if len(items) == 0 {
+		return driver.Place{Fence: math.MaxInt64}, nil
+	}
+	if pair, _ := items[0].([]any); len(pair) == 2 {
+		id, _ := pair[0].(string)
+		if place, ok := parsePlace(id); ok {
+			return place, nil
+		}
+	}
+	return driver.Place{}, errReply
+}
+
+// fill puts what was read into the page, without the marks. asked is how many entries Redis was asked for.
+func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
+	entries, n, last, err := parseEntries(cmd)
+	if err != nil {
+		return err
+	}
+	page.Entries = entries
+	switch {
+	case len(entries) > limit:
+		page.Entries = entries[:limit]
+		page.Last = entries[limit-1].Place
+	case n == asked:
+		page.Last = last
+	}
+	return nil
+}
+
+// parseEntries reads the reply of XRANGE. It leaves out the marks, which n counts and last may be.
+func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Place, err error) {
+	items, err := cmd.Slice()
+	if err != nil {
+		return nil, 0, last, explain(err)
+	}
+	entries = make([]driver.Entry, 0, len(items))
+	for _, item := range items {
+		pair, _ := item.([]any)
+		if len(pair) != 2 {
+			return nil, 0, last, errReply
+		}
+		id, _ := pair[0].(string)
+		place, ok := parsePlace(id)
+		if !ok {
+			return nil, 0, last, errReply
+		}
+		last = place
+		fields, _ := pair[1].([]any)
+		if e, isMark := parseEntry(place, fields); !isMark {
+			entries = append(entries, e)
+		}
+	}
+	return entries, len(items), last, nil
+}
+
+var (
+	errFields  = errors.New("its fields are not those of a Save: another program has written it, or a newer version of this library")
+	errMissing = errors.New("the input or output is missing")
+)
+
+func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) {
+	e.Place = place
+	text := func(i int) string { s, _ := fields[i].(string); return s }
+	if len(fields) == 2 && (text(0) == "mark" || text(0) == "clear") {
+		return e, true
+	}
+	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > lockdriver.MaxFence {
+		e.Err = errFields
+		return e, false
+	}
+	have := 0
+	for i := 2; i < len(fields); i += 2 {
+		switch value := text(i + 1); text(i) {
+		case "in":
+			e.Input = []byte(value)
+			have |= 1
+		case "out":
+			e.Output = []byte(value)
+			have |= 2
+		case "id":
+			e.TurnID = value
+		default:
+			return driver.Entry{Place: place, Err: errFields}, false
+		}
+	}
+	if have != 3 {
+		return driver.Entry{Place: place, Err: errMissing}, false
+	}
+	return e, false
+}

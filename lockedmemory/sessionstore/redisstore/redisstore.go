@@ -1,0 +1,244 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the lock has, see the package
+// documentation. It does no I/O; a nil client, key or codec, a client that cannot keep sessions, and options out of range are
+// refused with distlock.ErrInvalidOption.
+func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
+	opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
+	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return newDriver(client, s) }, key, codec, opts)
+}
+
+func newDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, error) {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
+	}
+	if _, ok := client.(*redis.Ring); ok {
+		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was written would be gone: "+
+			"use redis.NewClient", distlock.ErrInvalidOption)
+	}
+	d := &service{client: client, settings: s}
+	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
+		d.single = c
+	}
+	return d, nil
+}
+
+// keepMark is for how long the highest token of a session is known beyond the session itself, where the lock cannot be asked.
+const keepMark = 24 * time.Hour
+
+// service is a driver.Driver and a driver.Instant.
+type service struct {
+	client   redis.UniversalClient
+	single   *redis.Client // the client if it speaks to one node and keeps deadlines, or nil
+	settings driver.Settings
+}
+
+// prefix begins the keys of a session. They share their hash tag with those of its lock.
+func (s *service) prefix(session string) string {
+	return s.settings.Namespace + ":" + redislock.HashTag(session)
+}
+
+func (s *service) log(session string) string { return s.prefix(session) + "log" }
+
+// turn is the key of a turn ID, which may be any text.
+func (s *service) turn(session, id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return s.prefix(session) + "turn:" + hex.EncodeToString(sum[:16])
+}
+
+// access returns what the scripts are given first; see store.lua.
+func (s *service) access(a driver.Access) (keys []string, args []any) {
+	keep := s.settings.IdleTTL + keepMark
+	guard, isLock := s.prefix(a.Session)+"mark", 0
+	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {
+		guard, isLock = b.Lock, 1
+	}
+	return []string{s.log(a.Session), guard}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(), keep.Milliseconds()}
+}
+
+// room is how many entries a log is left, beside the marks that may be among them; 0: all.
+func (s *service) room() int {
+	if s.settings.MaxTurns == 0 {
+		return 0
+	}
+	return s.settings.MaxTurns + 3
+}
+
+func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	if !a.First && a.TurnID == "" {
+		done, err := s.add(ctx, a)
+		if done || err != nil {
+			return driver.Verdict{}, err
+		}
+	}
+	keys, args := s.access(a.Access)
+	args = append(args, a.N, a.Op, s.room(), a.Input, a.Output)
+	if a.TurnID != "" {
+		keys = append(keys, s.turn(a.Session, a.TurnID))
+		args = append(args, a.TurnID, a.Digest, s.settings.Remember.Milliseconds())
+	}
+	return parseVerdict(appendScript.run(ctx, s.client, keys, args...))
+}
+
+// add appends by XADD alone. It has not if the log is not there, or has refused the place: because a higher one was there before, or
+// because an earlier copy of this call was.
+func (s *service) add(ctx context.Context, a driver.Append) (done bool, err error) {
+	log := s.log(a.Session)
+	args := make([]any, 0, 16)
+	args = append(args, "xadd", log, "nomkstream")
+	if room := s.room(); room > 0 {
+		args = append(args, "maxlen", "~", room)
+	}
+	args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
+	cmd := redis.NewStringCmd(ctx, args...)
+	if s.settings.IdleTTL == 0 {
+		_ = s.client.Process(ctx, cmd)
+	} else {
+		pipe := s.client.Pipeline()
+		_ = pipe.Process(ctx, cmd)
+		pipe.PExpire(ctx, log, s.settings.IdleTTL)
+		_, _ = pipe.Exec(ctx)
+	}
+	switch err := cmd.Err(); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, redis.Nil), isSmaller(err):
+		return false, nil
+	default:
+		return false, explain(err)
+	}
+}
+
+// isSmaller reports whether Redis has refused a place because it does not rise.
+func isSmaller(err error) bool {
+	return redis.HasErrorPrefix(err, "ERR") && strings.Contains(err.Error(), "equal or smaller")
+}
+
+func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+	keys, args := s.access(w.Access)
+	return parseVerdict(clearScript.run(ctx, s.client, keys, append(args, w.N, w.Op)...))
+}
+
+// AppendInstantly implements driver.Instant.
+func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c driver.Content) (bool, driver.Verdict, error) {
+	var v driver.Verdict
+	beside, ok := redislock.BesideOf(locker, s.client, session)
+	if !ok {
+		return false, v, nil
+	}
+	log, void := s.log(session), beside.Void(op)
+	keys := []string{log, beside.Lock, beside.Fence, beside.Line, void}
+	args := []any{op, s.settings.IdleTTL.Milliseconds(), s.room(), c.Input, c.Output}
+	if c.TurnID != "" {
+		keys = append(keys, s.turn(session, c.TurnID))
+		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
+	}
+	v, err := parseVerdict(instantScript.once(ctx, s.client, keys, args...))
+	if isReply(err) { // it was turned away; if for a reason that lasts, who takes the lock is told
+		return false, v, nil
+	}
+	return err == nil && v.Outcome != driver.Taken, v, err
+}
+
+// Settle implements driver.Instant.
+func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, op string) (bool, error) {
+	beside, ok := redislock.BesideOf(locker, s.client, session)
+	if !ok {
+		return false, nil
+	}
+	keys := []string{s.log(session), beside.Void(op)}
+	settled, err := settleScript.run(ctx, s.client, keys, op, locker.Options().TTL.Milliseconds()).Int()
+	switch {
+	case err != nil:
+		return false, explain(err)
+	case settled == 2:
+		return false, errUnsettled
+	}
+	return settled == 1, nil
+}
+
+var errUnsettled = errors.New("redisstore: so much was written since that it cannot be told whether this was")
+
+// Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
+func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
+
+// parseVerdict reads what the scripts reply.
+func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
+	var v driver.Verdict
+	words, err := cmd.Slice()
+	if err != nil {
+		return v, explain(err)
+	}
+	if len(words) == 0 || len(words) > 2 {
+		return v, errReply
+	}
+	code, ok := words[0].(int64)
+	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Unowned {
+		return v, errReply
+	}
+	if len(words) == 2 {
+		text, _ := words[1].(string)
+		if v.Mark, ok = parsePlace(text); !ok {
+			return v, errReply
+		}
+	}
+	return v, nil
+}
+
+// parsePlace reads the ID of an entry. What is beyond all places, and so another program's, is brought down to the highest.
+func parsePlace(id string) (p driver.Place, ok bool) {
+	ms, seq, found := strings.Cut(id, "-")
+	if !found {
+		return p, false
+	}
+	fence, err := strconv.ParseUint(ms, 10, 64)
+	n, err2 := strconv.ParseUint(seq, 10, 64)
+	const highest = 1<<63 - 1
+	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest))}, err == nil && err2 == nil
+}
+
+var errReply = errors.New("redisstore: the server's reply makes no sense: do other versions of this library, or proxies, come between?")
+
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// explain adds to an error of Redis what to do about it. No text names a key.
+func explain(err error) error {
+	advice := ""
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		advice = "data of another program stands where the session should be: choose another Namespace, or remove the Redis key"
+	case redis.HasErrorPrefix(err, "OOM"):
+		advice = "Redis is out of memory: raise maxmemory or free some"
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		advice = "the ACL user lacks a right, the package documentation of redisstore lists what is needed"
+	case redis.HasErrorPrefix(err, "READONLY"):
+		advice = "this node is a replica, or became one in a fail-over: the client needs the address of the master"
+	}
+	if advice == "" {
+		return fmt.Errorf("redisstore: %w", err)
+	}
+	return fmt.Errorf("redisstore: %w (%s)", err, advice)
+}

@@ -1,0 +1,97 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+)
+
+var (
+	//go:embed store.lua
+	storeLua string
+	//go:embed show.lua
+	showLua string
+	//go:embed append.lua
+	appendLua string
+	//go:embed clear.lua
+	clearLua string
+	//go:embed instant.lua
+	instantLua string
+	//go:embed settle.lua
+	settleLua string
+
+	showScript    = newScript(showLua)
+	appendScript  = newScript(appendLua)
+	clearScript   = newScript(clearLua)
+	instantScript = newScript(instantLua)
+	settleScript  = newScript(settleLua)
+)
+
+// script is a Lua script that is sent by its hash, and whole when the server does not know the hash.
+type script struct {
+	*redis.Script
+	source string
+}
+
+func newScript(source string) *script {
+	source = redislock.BesideLua + storeLua + source
+	return &script{redis.NewScript(source), source}
+}
+
+// run may send the script more than once.
+func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
+	return s.send(keys, args, func(words []any) *redis.Cmd {
+		cmd := command(ctx, words)
+		_ = client.Process(ctx, cmd)
+		return cmd
+	})
+}
+
+// once sends it once: an answer that is lost is an error.
+func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
+	return s.send(keys, args, func(words []any) *redis.Cmd {
+		cmd := command(ctx, words)
+		_ = client.Process(ctx, once{cmd})
+		return cmd
+	})
+}
+
+func (s *script) send(keys []string, args []any, process func(words []any) *redis.Cmd) *redis.Cmd {
+	cmd := process(s.byHash(keys, args))
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd = process(s.whole(keys, args))
+	}
+	return cmd
+}
+
+func (s *script) byHash(keys []string, args []any) []any {
+	return words("evalsha", s.Hash(), keys, args)
+}
+func (s *script) whole(keys []string, args []any) []any { return words("eval", s.source, keys, args) }
+
+// firstKey is where the first key stands in a command that calls a script.
+const firstKey = 3
+
+func words(name, script string, keys []string, args []any) []any {
+	all := make([]any, 0, firstKey+len(keys)+len(args))
+	all = append(all, name, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	return append(all, args...)
+}
+
+func command(ctx context.Context, words []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(firstKey)
+	return cmd
+}
+
+// once is a command that go-redis does not send again when its answer is lost.
+type once struct{ *redis.Cmd }
+
+// NoRetry is asked by go-redis.
+func (once) NoRetry() bool { return true }

@@ -1,0 +1,261 @@
+package sessionstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D that keeps the Saves of a
+// session in the order of their leases and refuses stale writers itself. It writes under a lease alone: put
+// lockedmemory.New in front of it. It is safe for concurrent use.
+type Store[M, D any] struct {
+	driver  driver.Driver
+	instant driver.Instant // nil if the driver is not
+	caller  caller
+	key     lockedmemory.KeyFunc
+	codec   Codec[M, D]
+	opts    Options
+	tenures tenures
+}
+
+// New makes a Store over the driver that open returns. Backends have a New of their own that calls it, as redisstore.New. It does
+// no I/O. A nil key or codec and options out of range are refused with distlock.ErrInvalidOption.
+func New[M, D any](open func(driver.Settings) (driver.Driver, error), key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
+	o, err := opts.withDefaults()
+	switch {
+	case err != nil:
+		return nil, err
+	case key == nil:
+		return nil, invalidOption("the KeyFunc is nil: give the one that lockedmemory.New is given")
+	case codec == nil:
+		return nil, invalidOption("the codec is nil: use sessionstore.JSON for plain structs")
+	}
+	d, err := open(o.settings())
+	if err != nil {
+		return nil, err
+	}
+	s := &Store[M, D]{driver: d, key: key, codec: codec, opts: o}
+	s.instant, _ = d.(driver.Instant)
+	s.caller.punctual, _ = d.(driver.Punctual)
+	return s, nil
+}
+
+// Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
+func (s *Store[M, D]) Fenced() bool { return true }
+
+// Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
+//
+// With a turn ID in ctx, see lockedmemory.WithTurnID, a repeated Save of the same messages succeeds and stores nothing, also if the
+// first was cleared or trimmed since, for Options.RememberTurns. Without one, a Save whose outcome is not known may be
+// stored twice if it is repeated.
+//
+// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a [StaleError], which is
+// distlock.ErrLost, if the store has seen a later holder, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec]
+// or distlock.ErrInvalidKey. With [ErrUnavailable] or the error of ctx, nobody knows whether it was written.
+func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
+	session, lease, err := s.underLease(ctx, "save")
+	if err != nil {
+		return err
+	}
+	content, err := s.encode(ctx, input, output)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "save", session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
+	})
+}
+
+// SaveInstantly is Save under the session's lock in one exchange with the service, if that keeps both and the lock is free. It
+// is for package lockedmemory, which calls it for a Save outside a turn.
+func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error) {
+	if s.instant == nil {
+		return false, nil
+	}
+	if session, err := s.session(ctx, "save"); err != nil || session != key {
+		return false, err // Save will say what is wrong
+	}
+	content, err := s.encode(ctx, input, output)
+	if err != nil {
+		return false, err
+	}
+	op := newOp()
+	answer, err := call(ctx, &s.caller, "save", func(ctx context.Context, again bool) (instantly, error) {
+		if !again {
+			written, v, err := s.instant.AppendInstantly(ctx, locker, key, op, content)
+			if err == nil || ctx.Err() != nil {
+				return instantly{written, v}, err
+			}
+		}
+		// ⚑ The answer is lost, perhaps not the entry, and a second copy would be a second entry.
+		written, err := s.instant.Settle(ctx, locker, key, op)
+		return instantly{written: written}, err
+	})
+	switch {
+	case errors.Is(err, ErrUnavailable): // the store's service is the lock's
+		return false, fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+	case err != nil:
+		return false, err
+	case answer.verdict.Outcome == driver.Conflict:
+		return false, ErrTurnConflict
+	}
+	return answer.written, nil
+}
+
+// instantly is what AppendInstantly answers.
+type instantly struct {
+	written bool
+	verdict driver.Verdict
+}
+
+// Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].
+func (s *Store[M, D]) Clear(ctx context.Context) error {
+	session, lease, err := s.underLease(ctx, "clear")
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "clear", session, lease, s.driver.Clear)
+}
+
+// write makes a write at the next place under the lease.
+func (s *Store[M, D]) write(ctx context.Context, operation, session string, lease *distlock.Lease,
+	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
+	op := newOp()
+	t := s.tenures.of(lease)
+	_, err := under(ctx, &s.caller, operation, driver.Access{Session: session, Lease: lease}, t, func(ctx context.Context, a driver.Access) (driver.Verdict, error) {
+		return do(ctx, driver.Write{Access: a, N: t.next(a.Fence), Op: op})
+	})
+	return err
+}
+
+// tries bounds how often a call is made again that was refused: with the next place, or with a higher token.
+const tries = 5
+
+// under makes a call under a lease, and, if the store refuses its token, asks the lock for a higher one: the store may have
+// seen tokens from before the lock service lost its data. Only the lock's owner is given one.
+func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, operation string, a driver.Access, t *tenure,
+	do func(context.Context, driver.Access) (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		a := a
+		a.Fence = a.Lease.Fence()
+		a.First = t.first(a.Fence)
+		reply, err := call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx, a) })
+		if err != nil {
+			return reply, err
+		}
+		switch v := reply.Said(); v.Outcome {
+		case driver.Done, driver.Known:
+			t.shown(a.Fence)
+			return reply, nil
+		case driver.Conflict:
+			return reply, ErrTurnConflict
+		case driver.Taken: // by another Store, under the same lease
+			t.skip(a.Fence, v.Mark.N)
+			if try == tries {
+				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written", ErrUnavailable, operation)
+			}
+		default:
+			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
+			if try == tries {
+				return reply, stale
+			}
+			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))
+			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil {
+				return reply, fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, and the lock does not say who is right; "+
+					"nothing was written: %w", operation, err)
+			}
+			if err != nil {
+				stale.Cause = err
+				return reply, stale
+			}
+		}
+	}
+}
+
+// session is the one that the call belongs to.
+func (s *Store[M, D]) session(ctx context.Context, operation string) (string, error) {
+	key, err := s.key(ctx)
+	if err != nil {
+		return "", fmt.Errorf("sessionstore: %s: %w: the KeyFunc does not know the session: %w", operation, distlock.ErrInvalidKey, err)
+	}
+	if key == "" {
+		return "", fmt.Errorf("sessionstore: %s: %w: the session is empty: put its ID into the context that the KeyFunc reads",
+			operation, distlock.ErrInvalidKey)
+	}
+	return key, nil
+}
+
+func (s *Store[M, D]) underLease(ctx context.Context, operation string) (string, *distlock.Lease, error) {
+	session, err := s.session(ctx, operation)
+	if err != nil {
+		return "", nil, err
+	}
+	lease, ok := lockedmemory.Lease(ctx)
+	switch {
+	case !ok:
+		return "", nil, fmt.Errorf("sessionstore: %s: %w: the store writes under a lease alone: put lockedmemory.New in front of it",
+			operation, distlock.ErrNotHeld)
+	case lease.Key() != session:
+		return "", nil, fmt.Errorf("sessionstore: %s: %w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
+			operation, distlock.ErrNotHeld)
+	}
+	return session, lease, nil
+}
+
+func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Content, error) {
+	var c driver.Content
+	id, named := lockedmemory.TurnID(ctx)
+	switch {
+	case !named:
+	case id == "":
+		return c, fmt.Errorf("%w: it is empty: give each Save an ID of its own, or do not use WithTurnID; nothing was written", ErrTurnID)
+	case len(id) > maxTurnID:
+		return c, fmt.Errorf("%w: it has %d bytes, at most %d are allowed; nothing was written", ErrTurnID, len(id), maxTurnID)
+	}
+	for _, m := range []struct {
+		name    string
+		message M
+		text    *[]byte
+	}{{"input", input, &c.Input}, {"output", output, &c.Output}} {
+		text, err := s.codec.Encode(m.message)
+		if err != nil {
+			return c, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, m.name, err)
+		}
+		if len(text) > s.opts.MaxMessage {
+			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: keep large parts elsewhere and store a reference, "+
+				"or raise Options.MaxMessage; nothing was written", ErrTooLarge, m.name, len(text), s.opts.MaxMessage)
+		}
+		*m.text = text
+	}
+	if named {
+		c.TurnID, c.Digest = id, digest(c.Input, c.Output)
+	}
+	return c, nil
+}
+
+// digest tells contents apart.
+func digest(input, output []byte) string {
+	h := sha256.New()
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(input)))
+	h.Write(size[:])
+	h.Write(input)
+	h.Write(output)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// newOp is the identity of one write.
+func newOp() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
+	return hex.EncodeToString(b[:])
+}

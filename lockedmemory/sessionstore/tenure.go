@@ -1,0 +1,85 @@
+package sessionstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// tenures are what a store knows of the leases that its calls run under.
+type tenures struct {
+	mu      sync.Mutex
+	byLease map[*distlock.Lease]*tenure
+}
+
+// tenure is what a store has done under a lease, as long as that has one token.
+type tenure struct {
+	mu    sync.Mutex
+	fence int64
+	known bool  // the service has been shown the token
+	n     int64 // the last place that was given out
+}
+
+// of returns the tenure of a lease, which is forgotten when the lease ends.
+func (ts *tenures) of(lease *distlock.Lease) *tenure {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byLease[lease]
+	if t != nil {
+		return t
+	}
+	t = &tenure{}
+	if lease.Context().Err() != nil { // as a test, or a goroutine left behind, may have it: let the service decide
+		return t
+	}
+	if ts.byLease == nil {
+		ts.byLease = make(map[*distlock.Lease]*tenure)
+	}
+	ts.byLease[lease] = t
+	context.AfterFunc(lease.Context(), func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		delete(ts.byLease, lease)
+	})
+	return t
+}
+
+// as makes the tenure that of a token; the lease's may have risen.
+func (t *tenure) as(fence int64) {
+	if t.fence < fence {
+		t.fence, t.known, t.n = fence, false, 0
+	}
+}
+
+// next gives out a place. It is used up whatever becomes of the write: a late copy of that must not meet another one there.
+func (t *tenure) next(fence int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.as(fence)
+	t.n++
+	return t.n
+}
+
+// skip says that places up to n are taken.
+func (t *tenure) skip(fence, n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.as(fence)
+	if t.fence == fence {
+		t.known, t.n = true, max(t.n, n)
+	}
+}
+
+func (t *tenure) first(fence int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.as(fence)
+	return !t.known
+}
+
+func (t *tenure) shown(fence int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known = t.known || t.fence == fence
+}
