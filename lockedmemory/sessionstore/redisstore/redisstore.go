@@ -25,10 +25,11 @@ import (
 // refused with distlock.ErrInvalidOption.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
-	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return newDriver(client, s) }, key, codec, opts)
+	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return NewDriver(client, s) }, key, codec, opts)
 }
 
-func newDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, error) {
+// NewDriver makes a driver over client, which stays the caller's.
+func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
@@ -131,7 +132,7 @@ func (s *service) add(ctx context.Context, a driver.Append) (done bool, err erro
 
 // isSmaller reports whether Redis has refused a place because it does not rise.
 func isSmaller(err error) bool {
-	return redis.HasErrorPrefix(err, "ERR") && strings.Contains(err.Error(), "equal or smaller")
+	return isReply(err) && strings.Contains(err.Error(), "equal or smaller")
 }
 
 func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {

@@ -1,0 +1,84 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
+)
+
+func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+
+// service is the store of a Redis; locks tells which one keeps the locks, nil: the same, over the same client.
+func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(tb testing.TB) storetest.Service {
+	return func(tb testing.TB) storetest.Service {
+		newClient := func(options redis.UniversalOptions) redis.UniversalClient {
+			client := redis.NewUniversalClient(&options)
+			tb.Cleanup(func() { _ = client.Close() })
+			return client
+		}
+		client := newClient(store)
+		lockClient := client
+		if locks != nil {
+			lockClient = newClient(*locks)
+		}
+		return storetest.Service{
+			Instant: locks == nil,
+			Driver: func(tb testing.TB, s driver.Settings) driver.Driver {
+				d, err := redisstore.NewDriver(client, s)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				return d
+			},
+			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
+				l, err := redislock.New(lockClient, opts)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				return l
+			},
+		}
+	}
+}
+
+func TestConformance_redis(t *testing.T) {
+	addrs := []string{testservers.StartRedis(t).Addr()}
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: addrs}, nil))
+}
+
+// With this option of the client, the store makes its calls in the caller's goroutine.
+func TestConformance_redisWithContextTimeout(t *testing.T) {
+	addrs := []string{testservers.StartRedis(t).Addr()}
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true}, nil))
+}
+
+func TestConformance_locksElsewhere(t *testing.T) {
+	options := redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}
+	locks := redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}
+	storetest.Run(t, service(options, &locks))
+}
+
+func TestConformance_sentinel(t *testing.T) {
+	s := testservers.StartSentinel(t)
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}, nil))
+}
+
+func TestConformance_cluster(t *testing.T) {
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}, nil))
+}
+
+// miniredis is what the examples embed; it is no evidence about Redis.
+func TestConformance_miniredis(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.ClockTTL(true)
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}}, nil))
+}

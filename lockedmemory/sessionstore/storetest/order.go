@@ -1,0 +1,323 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Two instances take turns, with one Save, several, none, and with Saves outside of turns in between.
+func savesStandInOrder(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	a.turn(func(ctx context.Context) { a.mustSave(ctx, 1, 2, 3) })
+	b.turn(func(ctx context.Context) { b.mustSave(ctx, 4, 5, 6) })
+	a.mustSave(h.Context(), 7)
+	b.mustSave(h.Context(), 8)
+	a.turn(func(ctx context.Context) {
+		if messages, err := a.memory.Load(ctx, ""); err != nil || len(messages) != 16 {
+			h.Errorf("Load within a turn: %d messages, %v", len(messages), err)
+		}
+		a.mustSave(ctx, 9)
+	})
+	b.turn(func(ctx context.Context) {
+		if _, err := b.memory.Load(ctx, ""); err != nil {
+			h.Errorf("Load: %v", err)
+		}
+	})
+	b.mustSave(h.Context(), 10, 11)
+	a.turn(func(ctx context.Context) { a.mustSave(ctx, 12) })
+	a.has(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+	b.has(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+}
+
+// Goroutines of three instances save at once, in turns and outside of them: each pair is whole, none is lost or doubled, and each
+// goroutine's are in its order.
+func pairsStayWhole(h *harness) {
+	const writers, rounds = 6, 15
+	var all sync.WaitGroup
+	instances := []*instance{h.instance(nil, nil), h.instance(nil, nil), h.instance(nil, nil)}
+	for w := range writers {
+		i := instances[w%len(instances)]
+		all.Go(func() {
+			for n := range rounds {
+				name := fmt.Sprintf("%d.%02d", w, n)
+				var err error
+				if n%3 == 0 {
+					err = i.memory.Turn(h.Context(), func(ctx context.Context) error { return i.save(ctx, name) })
+				} else {
+					err = i.save(h.Context(), name)
+				}
+				if err != nil {
+					h.Errorf("Save of %s: %v", name, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	messages, err := instances[0].store.Load(h.Context(), "")
+	if err != nil || len(messages) != 2*writers*rounds {
+		h.Fatalf("%d messages, %v; want %d", len(messages), err, 2*writers*rounds)
+	}
+	last := make(map[byte]string)
+	for pair := range slices.Chunk(messages, 2) {
+		name := pair[0].Text[1:]
+		if pair[0] != question(name) || pair[1] != answer(name) {
+			h.Fatalf("torn: %v", pair)
+		}
+		if last[name[0]] >= name {
+			h.Errorf("%s stands after %s", name, last[name[0]])
+		}
+		last[name[0]] = name
+	}
+}
+
+// A Save outside of a turn waits for the turn under way, of its own process and of another one.
+func saveOutsideWaits(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	saved := make(chan error, 2)
+	a.turn(func(ctx context.Context) {
+		for _, i := range []*instance{a, b} {
+			go func() { saved <- i.save(h.Context(), "outside") }()
+		}
+		select {
+		case err := <-saved:
+			h.Errorf("a Save outside ended within the turn: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		a.mustSave(ctx, "inside")
+	})
+	for range 2 {
+		if err := <-saved; err != nil {
+			h.Errorf("Save: %v", err)
+		}
+	}
+	a.has("inside", "outside", "outside")
+}
+
+// Of two Saves under one lease, the first arrives when the second has been stored: it is too late, and says so.
+func lateSaveOfTheSameLease(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		append := func(n int64, name string) driver.Verdict {
+			v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, n), Content: content(name)})
+			if err != nil {
+				h.Fatal(err)
+			}
+			return v
+		}
+		if v := append(2, "second"); v.Outcome != driver.Done {
+			h.Errorf("the second: %+v", v)
+		}
+		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (driver.Place{Fence: lease.Fence(), N: 2}) {
+			h.Errorf("the first, late: %+v", v)
+		}
+	})
+	a.has("second")
+}
+
+// write is one of its own under a lease, as the first access.
+func (i *instance) write(lease *distlock.Lease, n int64) driver.Write {
+	return driver.Write{Access: driver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true}, N: n, Op: newOp()}
+}
+
+func content(name string) driver.Content {
+	input, _ := codec.Encode(question(name))
+	output, _ := codec.Encode(answer(name))
+	return driver.Content{Input: input, Output: output}
+}
+
+// Whoever was granted the lock before the one who clears cannot write any more, in whatever way it has used the store before; what
+// comes after the Clear stays.
+func clearIsNotUndone(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	a.mustSave(h.Context(), 1)
+	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 2) })
+	unused, fence2 := a.stale(nil)
+	if err := b.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	b.has()
+	a.refused("Save", a.store.Save(used, question("late"), answer("late")), fence, fence+1)
+	a.refused("Save", a.store.Save(unused, question("late"), answer("late")), fence2, fence2+1)
+	a.refused("Clear", a.store.Clear(unused), fence2, fence2+1)
+	a.has()
+	b.mustSave(h.Context(), 3)
+	a.mustSave(h.Context(), 4)
+	if err := a.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	a.refused("Save", a.store.Save(used, question("late"), answer("late")), fence, fence2+1)
+	a.mustSave(h.Context(), 5)
+	b.has(5)
+}
+
+func clearWithinATurn(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	b.mustSave(h.Context(), 0)
+	a.turn(func(ctx context.Context) {
+		a.mustSave(ctx, 1)
+		if err := a.memory.Clear(ctx); err != nil {
+			h.Error(err)
+		}
+		a.has()
+		a.mustSave(ctx, 2, 3)
+		if err := a.memory.Clear(ctx); err != nil {
+			h.Error(err)
+		}
+		a.mustSave(ctx, 4)
+	})
+	b.turn(func(ctx context.Context) { b.mustSave(ctx, 5) })
+	b.has(4, 5)
+}
+
+// Two stores write under one lease, as when each has an object of its own for the session.
+func storesShareALease(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		for n := range 6 {
+			i := []*instance{a, b}[n%2]
+			if err := i.store.Save(ctx, question(n), answer(n)); err != nil {
+				h.Errorf("Save %d: %v", n, err)
+			}
+		}
+		if err := b.store.Clear(ctx); err != nil {
+			h.Error(err)
+		}
+		if err := a.store.Save(ctx, question(7), answer(7)); err != nil {
+			h.Error(err)
+		}
+	})
+	a.has(7)
+}
+
+// A token that was shown refuses all lower ones, whatever the access was that has shown it, and whatever the lower one wants.
+func refusesOlderLeases(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	want := []any{0}
+	a.mustSave(h.Context(), 0)
+	for name, show := range map[string]func(ctx context.Context) error{
+		"Load":   func(ctx context.Context) error { _, err := b.memory.Load(ctx, ""); return err },
+		"Search": func(ctx context.Context) error { _, err := b.memory.Search(ctx, "q", 1); return err },
+		"Turns": func(ctx context.Context) error {
+			for _, err := range b.store.Turns(ctx) {
+				return err
+			}
+			return errors.New("no turns")
+		},
+		"Save": func(ctx context.Context) error {
+			want = append(want, "new")
+			return b.save(ctx, "new")
+		},
+		"Save of a turn that is known": func(ctx context.Context) error {
+			return b.save(lockedmemory.WithTurnID(ctx, "known"), "known")
+		},
+	} {
+		if name == "Save of a turn that is known" {
+			want = append(want, "known")
+			a.mustSave(lockedmemory.WithTurnID(h.Context(), "known"), "known")
+		}
+		used, fence := a.stale(func(ctx context.Context) {
+			want = append(want, name)
+			a.mustSave(ctx, name)
+		})
+		unused, fence2 := a.stale(nil)
+		var mark int64
+		b.turn(func(ctx context.Context) {
+			if err := show(ctx); err != nil {
+				h.Errorf("%s by the new holder: %v", name, err)
+			}
+			lease, _ := lockedmemory.Lease(ctx)
+			mark = lease.Fence()
+			a.refused("Save after "+name, a.store.Save(used, question("stale"), answer("stale")), fence, mark)
+			a.refused("first Save after "+name, a.store.Save(unused, question("stale"), answer("stale")), fence2, mark)
+			a.refused("Save with a turn ID after "+name,
+				a.store.Save(lockedmemory.WithTurnID(unused, "stale"), question("stale"), answer("stale")), fence2, mark)
+			a.refused("Clear after "+name, a.store.Clear(used), fence, mark)
+			_, err := a.store.Load(unused, "")
+			a.refused("Load after "+name, err, fence2, mark)
+		})
+	}
+	a.has(want...)
+}
+
+// A session that has expired has not forgotten who was there last.
+func refusesAfterExpiry(h *harness) {
+	opts := &sessionstore.Options{IdleTTL: time.Second}
+	a, b := h.instance(opts, nil), h.instance(opts, nil)
+	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 1) })
+	unused, fence2 := a.stale(nil)
+	b.turn(func(ctx context.Context) { b.mustSave(ctx, 2) })
+	a.awaitEmpty()
+	a.refused("Save", a.store.Save(used, question("stale"), answer("stale")), fence, 0)
+	a.refused("first Save", a.store.Save(unused, question("stale"), answer("stale")), fence2, 0)
+	a.refused("Clear", a.store.Clear(used), fence, 0)
+	a.has()
+	b.turn(func(ctx context.Context) {
+		a.refused("Save while another has the lock", a.store.Save(used, question("stale"), answer("stale")), fence, 0)
+		b.mustSave(ctx, 3)
+	})
+	a.has(3)
+}
+
+// awaitEmpty waits until the session has expired.
+func (i *instance) awaitEmpty() {
+	i.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		messages, err := i.store.Load(i.Context(), "")
+		if err != nil || time.Now().After(deadline) {
+			i.Fatalf("the session does not expire: %d messages, %v", len(messages), err)
+		}
+		if len(messages) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// The store has seen a higher token than the lock grants now, as when the lock service has lost its data: who holds the lock gets a higher
+// one, and goes on.
+func wornOutToken(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	var ahead int64
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		ahead = lease.Fence() + 1_000_000_000
+		w := a.write(lease, 1)
+		w.Fence = ahead // of a lock service that was an hour ahead
+		v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: content("ahead")})
+		if err != nil || v.Outcome != driver.Done && v.Outcome != driver.Unowned {
+			h.Fatalf("%+v, %v", v, err)
+		}
+		if v.Outcome == driver.Unowned { // an empty session is nobody's but the owner's
+			a.mustSave(ctx, 0)
+			if v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: content("ahead")}); err != nil || v.Outcome != driver.Done {
+				h.Fatalf("%+v, %v", v, err)
+			}
+		}
+		a.mustSave(ctx, 1)
+		if fence := lease.Fence(); fence <= ahead {
+			h.Errorf("the lease has token %d, the store has seen %d", fence, ahead)
+		}
+	})
+	b.turn(func(ctx context.Context) {
+		if messages, err := b.memory.Load(ctx, ""); err != nil || !slices.Contains(messages, question(1)) {
+			h.Errorf("Load: %s, %v", text(messages), err)
+		}
+		b.mustSave(ctx, 2)
+	})
+	b.mustSave(h.Context(), 3)
+	messages, err := a.store.Load(h.Context(), "q")
+	if n := len(messages); err != nil || n < 8 || messages[n-2] != question(3) || messages[n-8] != question("ahead") {
+		h.Errorf("%s, %v", text(messages), err)
+	}
+}

@@ -1,0 +1,346 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// A session expires when nobody has used it for IdleTTL. A turn uses it, also one that only loads; a Load outside does not.
+func idleSessionsExpire(h *harness) {
+	opts := &sessionstore.Options{IdleTTL: 1500 * time.Millisecond}
+	a := h.instance(opts, nil)
+	a.mustSave(h.Context(), 1)
+	for n := range 4 {
+		time.Sleep(500 * time.Millisecond)
+		switch n {
+		case 0:
+			a.turn(func(ctx context.Context) {
+				if _, err := a.memory.Load(ctx, ""); err != nil {
+					h.Error(err)
+				}
+			})
+		case 2:
+			a.turn(func(ctx context.Context) { a.mustSave(ctx, 2, 3) })
+		}
+	}
+	a.has(1, 2, 3)
+	start := time.Now()
+	a.awaitEmpty()
+	if took := time.Since(start); took > 4*time.Second {
+		h.Errorf("it took %s to expire", took)
+	}
+	a.mustSave(h.Context(), 4)
+	a.has(4)
+}
+
+func maxTurnsAndWindow(h *harness) {
+	kept := h.instance(&sessionstore.Options{MaxTurns: 10}, nil)
+	var all []any
+	for n := range 300 {
+		all = append(all, n)
+	}
+	kept.mustSave(h.Context(), all[:5]...)
+	kept.has(all[:5]...)
+	kept.turn(func(ctx context.Context) { kept.mustSave(ctx, all[5:150]...) })
+	kept.has(all[140:150]...)
+	kept.mustSave(h.Context(), all[150:]...)
+	kept.has(all[290:]...)
+	if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != 10 {
+		h.Errorf("Search finds %d, %v; want the 10 that are kept", len(found), err)
+	}
+	window := h.instance(&sessionstore.Options{MaxTurns: 10, Window: 4}, nil)
+	window.has(all[296:]...)
+	if messages, err := window.store.Load(h.Context(), "q29"); err != nil || len(messages) != 8 || messages[0] != question(296) {
+		h.Errorf("the last 4 that match: %s, %v", text(messages), err)
+	}
+	if messages, err := window.store.Load(h.Context(), "q291"); err != nil || len(messages) != 2 || messages[0] != question(291) {
+		h.Errorf("the one that matches: %s, %v", text(messages), err)
+	}
+}
+
+func queries(h *harness) {
+	a := h.instance(nil, nil)
+	ctx := h.Context()
+	for _, pair := range [][2]string{
+		{"How is the Weather in Oslo?", "Rain."}, {"And in Rome?", "The weather is fine."}, {"Danke", "Bitte schön"}, {"weather", "weather in oslo"},
+	} {
+		if err := a.memory.Save(ctx, Message{"user", pair[0]}, Message{"assistant", pair[1]}); err != nil {
+			h.Fatal(err)
+		}
+	}
+	for query, want := range map[string][]string{
+		"":             {"How is the Weather in Oslo?", "Rain.", "And in Rome?", "The weather is fine.", "Danke", "Bitte schön", "weather", "weather in oslo"},
+		"WEATHER oslo": {"How is the Weather in Oslo?", "Rain.", "weather", "weather in oslo"},
+		"  rain.\t":    {"How is the Weather in Oslo?", "Rain."},
+		"SCHÖN":        {"Danke", "Bitte schön"},
+		"rain rome":    {}, // words of two messages
+		"snow":         {},
+	} {
+		messages, err := a.memory.Load(ctx, query)
+		got := make([]string, len(messages))
+		for i, m := range messages {
+			got[i] = m.Text
+		}
+		if err != nil || !slices.Equal(got, want) {
+			h.Errorf("Load(%q): %q, %v; want %q", query, got, err, want)
+		}
+	}
+	for _, c := range []struct {
+		query string
+		k     int
+		want  []string
+	}{
+		{"weather", 2, []string{"weather in oslo", "weather"}},
+		{"weather", 9, []string{"weather in oslo", "weather", "The weather is fine.", "How is the Weather in Oslo?"}},
+		{"", 3, []string{"weather in oslo", "weather", "Bitte schön"}},
+		{"weather", 0, nil},
+		{"snow", 5, nil},
+	} {
+		found, err := a.memory.Search(ctx, c.query, c.k)
+		var got []string
+		for _, m := range found {
+			got = append(got, m.Text)
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			h.Errorf("Search(%q, %d): %q, %v; want %q", c.query, c.k, got, err, c.want)
+		}
+	}
+}
+
+// small makes every page small.
+type small struct {
+	driver.Driver
+	limit  int
+	before func(page int) // called before a page is read, with its number
+	pages  int
+}
+
+func (s *small) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	if s.before != nil {
+		s.before(s.pages)
+	}
+	s.pages++
+	r.Limit = min(r.Limit, s.limit)
+	return s.Driver.Read(ctx, r)
+}
+
+// What is read in pages is the same as at once, with marks of turns that only loaded in between.
+func pages(h *harness) {
+	a := h.instance(nil, nil)
+	var all []any
+	for n := range 20 {
+		all = append(all, n)
+		a.turn(func(ctx context.Context) {
+			if _, err := a.memory.Load(ctx, ""); err != nil {
+				h.Error(err)
+			}
+			if n%2 == 0 {
+				a.mustSave(ctx, n)
+			}
+		})
+		if n%2 == 1 {
+			a.mustSave(h.Context(), n)
+		}
+	}
+	for limit := 1; limit < 8; limit++ {
+		b := h.instance(nil, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		b.has(all...)
+		b.turn(func(ctx context.Context) {
+			if messages, err := b.memory.Load(ctx, ""); err != nil || len(messages) != 40 {
+				h.Errorf("under a lease, in pages of %d: %d messages, %v", limit, len(messages), err)
+			}
+		})
+		if found, err := b.store.Search(h.Context(), "q1", 100); err != nil || len(found) != 11 || found[0] != question(19) || found[10] != question(1) {
+			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
+		}
+		n := 0
+		for turn, err := range b.store.Turns(h.Context()) {
+			if err != nil || turn.Input != question(n) || turn.Output != answer(n) || turn.First != (n == 0) {
+				h.Errorf("Turns in pages of %d: %d is %+v, %v", limit, n, turn, err)
+			}
+			n++
+		}
+		if n != 20 {
+			h.Errorf("Turns in pages of %d: %d turns", limit, n)
+		}
+		w := h.instance(&sessionstore.Options{Window: 7}, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		w.has(all[13:]...)
+	}
+}
+
+// The session is cleared, and written to again, after the second page was read: what was read before is no history any more.
+func clearedBetweenPages(h *harness) {
+	a := h.instance(nil, nil)
+	for _, forward := range []bool{true, false} {
+		a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
+		clear := func(page int) {
+			if page != 2 {
+				return
+			}
+			if err := a.memory.Clear(h.Context()); err != nil {
+				h.Error(err)
+			}
+			a.mustSave(h.Context(), "new", "newer")
+		}
+		cleared := func(opts *sessionstore.Options) *instance {
+			return h.instance(opts, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: 2, before: clear} })
+		}
+		if forward {
+			cleared(nil).has("new", "newer")
+			a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
+			var seen []string
+			for turn, err := range cleared(nil).store.Turns(h.Context()) {
+				if err != nil {
+					h.Fatal(err)
+				}
+				if turn.First {
+					seen = append(seen, "first")
+				}
+				seen = append(seen, turn.Input.Text)
+			}
+			if want := "first qnew qnewer q1 q2 first qnew qnewer"; strings.Join(seen, " ") != want {
+				h.Errorf("Turns yields %q, want %q", seen, want)
+			}
+		} else {
+			// Read from the end, it is empty, as it was for a moment.
+			cleared(&sessionstore.Options{Window: 8}).has()
+		}
+		if err := a.memory.Clear(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+// picky is a codec that refuses some messages.
+type picky struct {
+	sessionstore.JSON[Message]
+	encode, decode string // what it refuses
+}
+
+var errPicky = errors.New("picky")
+
+func (p picky) Encode(m Message) ([]byte, error) {
+	if m.Text == p.encode {
+		return nil, errPicky
+	}
+	return p.JSON.Encode(m)
+}
+
+func (p picky) Decode(text []byte) (Message, error) {
+	m, err := p.JSON.Decode(text)
+	if m.Text == p.decode {
+		err = errPicky
+	}
+	return m, err
+}
+
+// An entry that the codec refuses is named by its place; the others stay readable.
+func codecRefuses(h *harness) {
+	a := h.instance(nil, nil)
+	a.mustSave(h.Context(), 1, 2, 3)
+	for _, opts := range []*sessionstore.Options{nil, {Window: 3}} {
+		store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return a.driver, nil },
+			lockedmemory.FixedKey(h.session), picky{decode: "a2"}, opts)
+		if err != nil {
+			h.Fatal(err)
+		}
+		messages, err := store.Load(h.Context(), "")
+		var broken *sessionstore.EntryError
+		if want := []Message{question(1), answer(1), question(3), answer(3)}; !slices.Equal(messages, want) {
+			h.Errorf("%s, want %s", text(messages), text(want))
+		}
+		if !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) || !errors.Is(err, errPicky) || !errors.As(err, &broken) ||
+			broken.Place.Fence == 0 || !strings.Contains(err.Error(), broken.Place.String()) {
+			h.Errorf("Load: %v", err)
+		}
+		if found, err := store.Search(h.Context(), "", 9); len(found) != 4 || !errors.Is(err, sessionstore.ErrBroken) {
+			h.Errorf("Search: %s, %v", text(found), err)
+		}
+		var seen []string
+		for turn, err := range store.Turns(h.Context()) {
+			if err != nil {
+				seen = append(seen, fmt.Sprint(errors.As(err, &broken)))
+				continue
+			}
+			seen = append(seen, turn.Input.Text)
+		}
+		if want := []string{"q1", "true", "q3"}; !slices.Equal(seen, want) {
+			h.Errorf("Turns yields %q, want %q", seen, want)
+		}
+	}
+}
+
+func badInput(h *harness) {
+	a := h.instance(&sessionstore.Options{MaxMessage: 1000}, nil)
+	ctx := h.Context()
+	a.mustSave(ctx, 1)
+	store := func(key lockedmemory.KeyFunc, codec sessionstore.Codec[Message, Message]) *Memory {
+		s, err := sessionstore.New(func(driver.Settings) (driver.Driver, error) { return a.driver, nil }, key, codec, &sessionstore.Options{MaxMessage: 1000})
+		if err != nil {
+			h.Fatal(err)
+		}
+		m, err := lockedmemory.New(s, a.locker, lockedmemory.FixedKey(h.session), nil)
+		if err != nil {
+			h.Fatal(err)
+		}
+		return m
+	}
+	own := lockedmemory.FixedKey(h.session)
+	failing := func(context.Context) (string, error) { return "", errPicky }
+	big := Message{"user", strings.Repeat("x", 1001)}
+	for name, c := range map[string]struct {
+		memory *Memory
+		ctx    context.Context
+		input  Message
+		want   []error
+		says   string
+	}{
+		"a message that is too large": {a.memory, ctx, big, []error{sessionstore.ErrTooLarge}, "1000"},
+		"a codec that fails":          {store(own, picky{encode: "bad"}), ctx, Message{"user", "bad"}, []error{sessionstore.ErrCodec, errPicky}, "input"},
+		"an empty turn ID":            {a.memory, lockedmemory.WithTurnID(ctx, ""), question(0), []error{sessionstore.ErrTurnID}, "empty"},
+		"a turn ID that is too long":  {a.memory, lockedmemory.WithTurnID(ctx, strings.Repeat("x", 513)), question(0), []error{sessionstore.ErrTurnID}, "513"},
+		"no session":                  {store(lockedmemory.FixedKey(""), codec), ctx, question(0), []error{distlock.ErrInvalidKey}, "empty"},
+		"a KeyFunc that fails":        {store(failing, codec), ctx, question(0), []error{distlock.ErrInvalidKey, errPicky}, "KeyFunc"},
+		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), ctx, question(0),
+			[]error{distlock.ErrNotHeld}, "another session"},
+	} {
+		in := func(ctx context.Context) error { return c.memory.Save(ctx, c.input, answer(0)) }
+		for where, err := range map[string]error{"outside a turn": in(c.ctx), "in a turn": c.memory.Turn(c.ctx, in)} {
+			for _, want := range c.want {
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), h.session) {
+					h.Errorf("%s, %s: %v; want %v, which says %q and not the session", name, where, err, want, c.says)
+				}
+			}
+		}
+	}
+	if err := a.store.Save(ctx, question(0), answer(0)); !errors.Is(err, distlock.ErrNotHeld) {
+		h.Errorf("Save without a lease: %v", err)
+	}
+	if err := a.store.Clear(ctx); !errors.Is(err, distlock.ErrNotHeld) {
+		h.Errorf("Clear without a lease: %v", err)
+	}
+	if _, err := a.store.Search(ctx, "q", -1); !errors.Is(err, distlock.ErrInvalidOption) {
+		h.Errorf("Search with a negative k: %v", err)
+	}
+	if _, err := lockedmemory.New(a.store, a.locker, own, &lockedmemory.Options{FailOpen: true}); !errors.Is(err, distlock.ErrInvalidOption) {
+		h.Errorf("FailOpen: %v", err)
+	}
+	ended, cancel := context.WithCancelCause(ctx)
+	cancel(errPicky)
+	if err := a.save(ended, 0); !errors.Is(err, context.Canceled) {
+		h.Errorf("Save with a context that has ended: %v", err)
+	}
+	if _, err := a.store.Load(ended, ""); !errors.Is(err, context.Canceled) {
+		h.Errorf("Load with a context that has ended: %v", err)
+	}
+	a.has(1)
+}

@@ -1,0 +1,207 @@
+// Package storetest is the contract of a session store, as tests that every driver runs against a real instance of its service.
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(tb testing.TB) storetest.Service { … })
+//	}
+//
+// The tests bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced writes.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Service is an instance of a service, with a lock service beside it.
+type Service struct {
+	// Driver makes a driver that sees the same sessions as all others with these settings, as one in another process would.
+	Driver func(tb testing.TB, s driver.Settings) driver.Driver
+	// Locker makes a Locker that sees the same locks as all others with this namespace.
+	Locker func(tb testing.TB, opts *distlock.Options) *distlock.Locker
+	// Instant says that the locks are where the driver keeps sessions, and that it writes under a lock which it need not take.
+	Instant bool
+}
+
+// Run checks a driver; open starts an instance of its service, or returns one that may be shared.
+func Run(t *testing.T, open func(tb testing.TB) Service) {
+	for _, test := range []struct {
+		name string
+		run  func(*harness)
+	}{
+		{"O_savesStandInTheOrderOfTheirLeases", savesStandInOrder},
+		{"O_pairsOfConcurrentSavesStayWhole", pairsStayWhole},
+		{"O_aSaveOutsideWaitsForTheTurn", saveOutsideWaits},
+		{"O_aLateSaveOfTheSameLeaseIsRefused", lateSaveOfTheSameLease},
+		{"O_clearIsNotUndoneByLateWriters", clearIsNotUndone},
+		{"O_clearWithinATurn", clearWithinATurn},
+		{"O_storesThatShareALease", storesShareALease},
+		{"S2_refusesOlderLeases", refusesOlderLeases},
+		{"S2_refusesAnOlderLeaseAfterIdleExpiry", refusesAfterExpiry},
+		{"S2_aHolderWithAWornOutTokenGetsAHigherOne", wornOutToken},
+		{"O_turnIDsAreStoredOnce", turnIDs},
+		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},
+		{"writesThatAreRepeated", repeatedWrites},
+		{"instantWritesThatAreSettled", settledWrites},
+		{"idleSessionsExpire", idleSessionsExpire},
+		{"MaxTurnsAndWindow", maxTurnsAndWindow},
+		{"queries", queries},
+		{"pages", pages},
+		{"pages_ofASessionThatIsCleared", clearedBetweenPages},
+		{"entriesTheCodecRefuses", codecRefuses},
+		{"badInput", badInput},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(&harness{TB: t, Service: open(t), session: fmt.Sprintf("%s-%d", test.name, time.Now().UnixNano())})
+		})
+	}
+}
+
+// Message is what the tests store.
+type Message struct{ Role, Text string }
+
+// Store is what the tests store it in.
+type Store = sessionstore.Store[Message, Message]
+
+// Memory is a Store under its lock.
+type Memory = lockedmemory.LockedMemory[Message, Message]
+
+type harness struct {
+	testing.TB
+	Service
+	session string
+}
+
+var codec = sessionstore.JSON[Message]{TextOf: func(m Message) string { return m.Text }}
+
+// instance is what one process has.
+type instance struct {
+	*harness
+	driver driver.Driver
+	store  *Store
+	locker *distlock.Locker
+	memory *Memory
+}
+
+// instance makes one; wrap, if not nil, is put around its driver.
+func (h *harness) instance(opts *sessionstore.Options, wrap func(driver.Driver) driver.Driver) *instance {
+	h.Helper()
+	i := &instance{harness: h, locker: h.Locker(h, &distlock.Options{TTL: 10 * time.Second, Wait: -1})}
+	h.Cleanup(func() {
+		if err := i.locker.Close(context.Background()); err != nil {
+			h.Errorf("closing the Locker: %v", err)
+		}
+	})
+	var err error
+	i.store, err = sessionstore.New(func(s driver.Settings) (driver.Driver, error) {
+		i.driver = h.Driver(h, s)
+		if wrap != nil {
+			i.driver = wrap(i.driver)
+		}
+		return i.driver, nil
+	}, lockedmemory.FixedKey(h.session), codec, opts)
+	if err == nil {
+		i.memory, err = lockedmemory.New(i.store, i.locker, lockedmemory.FixedKey(h.session), nil)
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+	return i
+}
+
+func question(n any) Message { return Message{"user", fmt.Sprint("q", n)} }
+func answer(n any) Message   { return Message{"assistant", fmt.Sprint("a", n)} }
+
+// save saves the exchange of a name.
+func (i *instance) save(ctx context.Context, n any) error {
+	return i.memory.Save(ctx, question(n), answer(n))
+}
+
+func (i *instance) mustSave(ctx context.Context, names ...any) {
+	i.Helper()
+	for _, n := range names {
+		if err := i.save(ctx, n); err != nil {
+			i.Fatalf("Save of %v: %v", n, err)
+		}
+	}
+}
+
+// turn runs fn as a turn, which must succeed.
+func (i *instance) turn(fn func(ctx context.Context)) {
+	i.Helper()
+	err := i.memory.Turn(i.Context(), func(ctx context.Context) error {
+		fn(ctx)
+		return nil
+	})
+	if err != nil {
+		i.Fatalf("Turn: %v", err)
+	}
+}
+
+// stale returns the context of a turn that is over, with its lease, as one has it who was paused in the turn. During the turn,
+// fn runs.
+func (i *instance) stale(fn func(ctx context.Context)) (ctx context.Context, fence int64) {
+	i.Helper()
+	i.turn(func(inner context.Context) {
+		lease, ok := lockedmemory.Lease(inner)
+		if !ok {
+			i.Fatal("a turn without a lease")
+		}
+		ctx, fence = context.WithoutCancel(inner), lease.Fence()
+		if fn != nil {
+			fn(inner)
+		}
+	})
+	return ctx, fence
+}
+
+// has checks what the history is.
+func (i *instance) has(names ...any) {
+	i.Helper()
+	messages, err := i.store.Load(i.Context(), "")
+	if err != nil {
+		i.Errorf("Load: %v", err)
+	}
+	want := make([]Message, 0, 2*len(names))
+	for _, n := range names {
+		want = append(want, question(n), answer(n))
+	}
+	if !slices.Equal(messages, want) {
+		i.Errorf("the history is %s\nbut should be %s", text(messages), text(want))
+	}
+}
+
+func text(messages []Message) string {
+	words := make([]string, len(messages))
+	for i, m := range messages {
+		words[i] = m.Text
+	}
+	if len(words) > 40 {
+		words = append(words[:40], "…")
+	}
+	return "[" + strings.Join(words, " ") + "]"
+}
+
+// refused checks that an access was refused as stale, with its own token and a mark of at least another one.
+func (i *instance) refused(what string, err error, fence, mark int64) {
+	i.Helper()
+	var stale *sessionstore.StaleError
+	switch {
+	case !errors.As(err, &stale) || !errors.Is(err, distlock.ErrLost):
+		i.Errorf("%s: %v; want a StaleError", what, err)
+	case stale.Fence != fence || stale.Mark != 0 && stale.Mark < mark:
+		i.Errorf("%s: refused with %d for token %d; want at least %d, for %d", what, stale.Mark, stale.Fence, mark, fence)
+	case mark > 0 && stale.Mark == 0:
+		i.Errorf("%s: the refusal does not say which token the store has seen: %v", what, err)
+	}
+}

@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+func newOp() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// A turn ID is stored once: in a turn and outside, by another instance, after others, after Clear, and after trimming. With other
+// messages it is a conflict.
+func turnIDs(h *harness) {
+	opts := &sessionstore.Options{MaxTurns: 3}
+	a, b := h.instance(opts, nil), h.instance(opts, nil)
+	id := func(ctx context.Context, id string) context.Context { return lockedmemory.WithTurnID(ctx, id) }
+	again := func(when string) {
+		h.Helper()
+		for _, i := range []*instance{a, b} {
+			if err := i.save(id(h.Context(), "one"), 1); err != nil {
+				h.Errorf("%s, outside a turn: %v", when, err)
+			}
+			i.turn(func(ctx context.Context) {
+				if err := i.save(id(ctx, "one"), 1); err != nil {
+					h.Errorf("%s, in a turn: %v", when, err)
+				}
+			})
+			if err := i.save(id(h.Context(), "one"), "other"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+				h.Errorf("%s, other messages outside a turn: %v", when, err)
+			}
+			err := i.memory.Turn(h.Context(), func(ctx context.Context) error { return i.save(id(ctx, "one"), "other") })
+			if !errors.Is(err, sessionstore.ErrTurnConflict) {
+				h.Errorf("%s, other messages in a turn: %v", when, err)
+			}
+		}
+	}
+	a.mustSave(id(h.Context(), "one"), 1)
+	again("at once")
+	a.has(1)
+	b.turn(func(ctx context.Context) { b.mustSave(id(ctx, "two"), 2) })
+	a.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
+	again("after others")
+	b.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
+	b.has(1, 2, 3)
+	for turn := range b.store.Turns(h.Context()) {
+		if want := []string{"one", "two", strings.Repeat("é", 256)}[turn.Input.Text[1]-'1']; turn.ID != want {
+			h.Errorf("the turn ID of %s is %q, want %q", turn.Input.Text, turn.ID, want)
+		}
+	}
+	a.mustSave(h.Context(), 4, 5, 6, 7, 8, 9)
+	again("after trimming")
+	b.has(7, 8, 9)
+	if err := a.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	again("after Clear")
+	b.has()
+	// Messages that only together are the same are others.
+	input, output := Message{"user", "ab"}, Message{"assistant", "c"}
+	if err := a.memory.Save(id(h.Context(), "split"), input, output); err != nil {
+		h.Error(err)
+	}
+	if err := a.memory.Save(id(h.Context(), "split"), output, input); !errors.Is(err, sessionstore.ErrTurnConflict) {
+		h.Errorf("input and output exchanged: %v", err)
+	}
+}
+
+func turnIDsForgotten(h *harness) {
+	a := h.instance(&sessionstore.Options{RememberTurns: time.Second}, nil)
+	ctx := lockedmemory.WithTurnID(h.Context(), "id")
+	start := time.Now()
+	a.mustSave(ctx, 1)
+	for deadline := start.Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := a.save(ctx, 2)
+		if early := time.Since(start) < time.Second; err == nil && early {
+			h.Errorf("forgotten after %s, before its time", time.Since(start))
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, sessionstore.ErrTurnConflict) || time.Now().After(deadline) {
+			h.Fatalf("after %s: %v", time.Since(start), err)
+		}
+	}
+	a.has(1, 2)
+}
+
+// A driver whose client sends requests again answers a copy as the first.
+func repeatedWrites(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		for n, c := range map[int64]driver.Content{1: content("plain"), 2: named(content("with an ID"), "id")} {
+			w := a.write(lease, n)
+			if n == 2 {
+				w.First = false
+			}
+			first, err := a.driver.Append(ctx, driver.Append{Write: w, Content: c})
+			if err != nil {
+				h.Fatal(err)
+			}
+			w.First = false
+			again, err := a.driver.Append(ctx, driver.Append{Write: w, Content: c})
+			// The map's order decides which of them takes the lower place too late.
+			if took := first.Outcome == driver.Done; err != nil || took && again.Outcome != driver.Done && again.Outcome != driver.Known || !took && again.Outcome != first.Outcome {
+				h.Errorf("place %d: %+v, and again %+v, %v", n, first, again, err)
+			}
+		}
+		w := a.write(lease, 3)
+		for range 2 {
+			if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != driver.Done {
+				h.Errorf("Clear: %+v, %v", v, err)
+			}
+		}
+		if v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 4), Content: content("after")}); err != nil || v.Outcome != driver.Done {
+			h.Errorf("%+v, %v", v, err)
+		}
+		if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != driver.Taken {
+			h.Errorf("a late copy of Clear: %+v, %v", v, err)
+		}
+	})
+	a.has("after")
+}
+
+func named(c driver.Content, id string) driver.Content {
+	c.TurnID, c.Digest = id, "digest of "+id
+	return c
+}
+
+// What became of an instant write whose answer was lost can be settled; one that has not happened by then never will.
+func settledWrites(h *harness) {
+	a := h.instance(nil, nil)
+	ctx := h.Context()
+	op := newOp()
+	instant, ok := a.driver.(driver.Instant)
+	if !h.Instant {
+		if ok {
+			if written, _, err := instant.AppendInstantly(ctx, a.locker, h.session, op, content("no")); err != nil || written {
+				h.Errorf("where the lock is elsewhere: %t, %v", written, err)
+			}
+			a.has()
+		}
+		return
+	}
+	written, _, err := instant.AppendInstantly(ctx, a.locker, h.session, op, content("written"))
+	if err != nil || !written {
+		h.Fatalf("%t, %v", written, err)
+	}
+	a.mustSave(ctx, "in between")
+	if written, err = instant.Settle(ctx, a.locker, h.session, op); err != nil || !written {
+		h.Errorf("settling what was written: %t, %v", written, err)
+	}
+	op = newOp()
+	if written, err = instant.Settle(ctx, a.locker, h.session, op); err != nil || written {
+		h.Errorf("settling what was not written: %t, %v", written, err)
+	}
+	if written, _, err = instant.AppendInstantly(ctx, a.locker, h.session, op, content("late")); err != nil || written {
+		h.Errorf("a copy that comes after it was settled: %t, %v", written, err)
+	}
+	a.turn(func(ctx context.Context) {
+		if written, _, err = instant.AppendInstantly(ctx, a.locker, h.session, newOp(), content("held")); err != nil || written {
+			h.Errorf("while the lock is held: %t, %v", written, err)
+		}
+	})
+	a.has("written", "in between")
+}
