@@ -80,9 +80,9 @@ func (c *cleaner) pump() {
 		}
 		if pause := time.Until(job.due); pause > 0 {
 			if c.timer == nil {
-				c.timer = time.AfterFunc(pause, c.pump)
+				c.timer = time.AfterFunc(positive(pause), c.pump)
 			} else {
-				c.timer.Reset(pause)
+				c.timer.Reset(positive(pause))
 			}
 			return
 		}

@@ -110,7 +110,7 @@ func (a *acquisition) contend() (*Lease, error) {
 func (a *acquisition) stand() (*Lease, error) {
 	var waited <-chan time.Time
 	if a.wait >= 0 {
-		timer := time.NewTimer(time.Until(a.start.Add(a.wait)))
+		timer := time.NewTimer(positive(time.Until(a.start.Add(a.wait))))
 		defer timer.Stop()
 		waited = timer.C
 	}
@@ -224,7 +224,7 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 	if a.failure == nil && a.promptly && busy.State.TTL >= 0 {
 		d = min(d, busy.State.TTL+time.Millisecond)
 	}
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(positive(d))
 	defer timer.Stop()
 	select {
 	case wake, ok := <-a.wakes:
@@ -325,7 +325,7 @@ func (a *acquisition) until() context.Context {
 	unhook := context.AfterFunc(a.locker.closing, func() { cancel(ErrClosed) })
 	waited := func() bool { return true }
 	if a.wait >= 0 {
-		waited = time.AfterFunc(time.Until(a.start.Add(a.wait)), func() { cancel(errWaited) }).Stop
+		waited = time.AfterFunc(positive(time.Until(a.start.Add(a.wait))), func() { cancel(errWaited) }).Stop
 	}
 	a.giveUp = ctx
 	a.stop = func() {

@@ -52,9 +52,9 @@ func (x *expiries) arm() {
 	}
 	x.set, x.at = true, moment{at: x.next[0].expiry.at}
 	if x.timer == nil {
-		x.timer = time.AfterFunc(until(x.at), x.fire)
+		x.timer = time.AfterFunc(positive(until(x.at)), x.fire)
 	} else {
-		x.timer.Reset(until(x.at))
+		x.timer.Reset(positive(until(x.at)))
 	}
 }
 

@@ -162,7 +162,7 @@ func (q *lines) advance(ln *line) {
 		if left := handoverWindow - time.Since(ln.holder.tenure.won); left <= 0 {
 			q.promote(ln)
 		} else if ln.window == nil {
-			ln.window = time.AfterFunc(left, func() { q.windowOver(ln) })
+			ln.window = time.AfterFunc(positive(left), func() { q.windowOver(ln) })
 		}
 		return
 	}

@@ -135,11 +135,13 @@ func TestLine_handsOnNoLeaseThatIsShort(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newService()
 				l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
-				s.Inject(func(drivertest.Call) drivertest.Fault {
-					answer := make(chan struct{})
-					time.AfterFunc(c.answer, func() { close(answer) })
-					return drivertest.Fault{HoldAfter: answer}
-				})
+				if c.answer > 0 {
+					s.Inject(func(drivertest.Call) drivertest.Fault {
+						answer := make(chan struct{})
+						time.AfterFunc(c.answer, func() { close(answer) })
+						return drivertest.Fault{HoldAfter: answer}
+					})
+				}
 				first := mustAcquire(t, l)
 				s.Inject(nil)
 				q := newQueue(t)

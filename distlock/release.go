@@ -125,7 +125,7 @@ func (le *Lease) drain(ctx context.Context) bool {
 	if guard == nil || inGuard(ctx, le) {
 		return false
 	}
-	timer := time.NewTimer(le.ttl)
+	timer := time.NewTimer(positive(le.ttl))
 	defer timer.Stop()
 	select {
 	case guard <- struct{}{}: // kept: no guarded call starts any more
@@ -230,7 +230,7 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, conte
 	}
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
+		time.AfterFunc(positive(grace), func() { cancel(context.Cause(ctx)) })
 	})
 	return late, func() { stop(); cancel(nil) }
 }

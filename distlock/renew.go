@@ -135,16 +135,10 @@ func (r *renewals) takeOut(le *Lease) {
 // so a Locker that is in use keeps its goroutine; when the Locker closes, it is noticed at once.
 func (r *renewals) run() {
 	defer r.locker.end()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour) // set before each wait
 	defer timer.Stop()
 	closing := r.locker.closing.Done()
 	for {
-		select {
-		case <-timer.C:
-		case <-r.wake:
-		case <-closing:
-			closing = nil // leases that are being released stay on the schedule until they are
-		}
 		batch, next, ok := r.collect(time.Now())
 		if len(batch) > 0 {
 			r.locker.background(func() { r.renew(batch) })
@@ -152,7 +146,13 @@ func (r *renewals) run() {
 		if !ok {
 			return
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(positive(time.Until(next)))
+		select {
+		case <-timer.C:
+		case <-r.wake:
+		case <-closing:
+			closing = nil // leases that are being released stay on the schedule until they are
+		}
 	}
 }
 

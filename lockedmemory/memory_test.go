@@ -56,10 +56,12 @@ func (h *history) Save(ctx context.Context, input, output string) error {
 		return err
 	}
 	h.append(input)
-	select {
-	case <-time.After(h.pause):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if h.pause > 0 {
+		select {
+		case <-time.After(h.pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	h.append(output)
 	return nil

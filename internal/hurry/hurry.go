@@ -39,7 +39,7 @@ func (h *Alarms) Begin(ctx context.Context, deadline time.Time) *Context {
 	a.mu.Lock()
 	left := time.Until(deadline)
 	a.set, a.at = true, time.Now().Add(left)
-	a.timer.Reset(left)
+	a.timer.Reset(max(left, 1)) // not due at once: golang.org/issue/78156, see timers.go of package distlock
 	a.mu.Unlock()
 	return &Context{ctx, deadline, a}
 }
