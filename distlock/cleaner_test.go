@@ -239,7 +239,9 @@ func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 		before := runtime.NumGoroutine()
 		faults.Inject(always(drivertest.Extend, errSilence))
 		time.Sleep(ttl) // all are lost, and their clean-up has begun
-		if more := runtime.NumGoroutine() - before; more > 20 {
+		// A worker that has made a try is not idle yet when the next one is due, which then gets another worker: that makes two
+		// for each of the tries that end in the same moment, and some to spare.
+		if more := runtime.NumGoroutine() - before; more > 2*16+8 {
 			t.Errorf("%d goroutines more", more)
 		}
 		time.Sleep(leases * time.Millisecond)
