@@ -48,6 +48,7 @@ type acquisition struct {
 	line    *line // set before it contends if it is the process's contender already
 	place   place
 	arrival uint64
+	counted bool      // the service's line has it, or is about to; guarded by lines.mu
 	turn    chan turn // nil if it has not waited
 
 	req   driver.AcquireRequest
@@ -191,6 +192,9 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
 			if busy.Ticket != 0 {
 				a.blocked.Waiters-- // itself
+			}
+			if a.line == nil {
+				a.blocked.Waiters += l.lines.unseen(a.op.Key)
 			}
 			a.blocker = busy.State.Metadata
 			a.op.Blocker = a.blocker

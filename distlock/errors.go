@@ -36,8 +36,9 @@ type BusyError struct {
 	// Held is how long that has been so. What the lock service says counts from its grant: if the lock was handed on within
 	// the holder's process, that is about 10 ms too much at most.
 	Held time.Duration
-	// Waiters is how many others are known to wait: in the lock service's line, where each process counts once, and for
-	// a caller that stood in line behind others of its own process, these. There may be more.
+	// Waiters is how many others are known to wait: in the lock service's line, where each process counts once, and those
+	// who stand in line behind that one in the caller's own process. There may be more: who waits in other processes behind
+	// the first of each is not known.
 	Waiters int
 	// Self says that the caller would have waited on itself: its context carries the lease for this very key.
 	Self bool

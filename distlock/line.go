@@ -131,12 +131,29 @@ func (q *lines) of(key string) *line {
 	return ln
 }
 
-// inherit gives a the place in the service's line of a contender that has left: it is the process that stands there.
-func (q *lines) inherit(a *acquisition) (ticket int64) {
+// lineUp notes that a is about to stand in the service's line, and gives it the place there of a contender that has left, if
+// there is one: it is the process that stands there.
+func (q *lines) lineUp(a *acquisition) (ticket int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	a.counted = true
 	ticket, a.line.ticket = a.line.ticket, 0
 	return ticket
+}
+
+// unseen is how many wait here whom the service's line does not show: it has the contender alone, once that has lined up.
+func (q *lines) unseen(key string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := q.byKey[key]
+	if ln == nil {
+		return 0
+	}
+	n := ln.waiting.n
+	if ln.contender != nil && !ln.contender.counted {
+		n++
+	}
+	return n
 }
 
 // pop takes the first out of the line: from now on it is sure to be sent its turn.

@@ -310,8 +310,13 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 							q.join(by, fmt.Sprint(i), 0)
 							defer q.leave(fmt.Sprint(i))
 						}
-						time.Sleep(time.Second)
 						var busy *distlock.BusyError
+						for _, moment := range []string{"in the window of the grant", "after it"} {
+							if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Waiters != others {
+								t.Errorf("TryAcquire %s: %v, want %d waiting", moment, err, others)
+							}
+							time.Sleep(time.Second)
+						}
 						_, err := l.Acquire(distlock.WithWait(t.Context(), time.Second), key)
 						if !errors.As(err, &busy) || busy.Waiters != others {
 							t.Errorf("%v, want %d waiting", err, others)
@@ -321,4 +326,60 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The contender counts once: as long as the service's line does not have it, it is counted here.
+func TestBusyError_countsAContenderOnce(t *testing.T) {
+	tries := func(t *testing.T, l *distlock.Locker, want int) {
+		t.Helper()
+		synctest.Wait()
+		var busy *distlock.BusyError
+		if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Waiters != want {
+			t.Errorf("%v, want %d waiting", err, want)
+		}
+	}
+	t.Run("while it lines up", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			s := newService()
+			l := s.locker(t, patient)
+			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+			answer := []chan struct{}{make(chan struct{}), make(chan struct{})}
+			s.Inject(func(c drivertest.Call) drivertest.Fault {
+				switch {
+				case c.Op == drivertest.Acquire && c.N == 0: // it asks first
+					return drivertest.Fault{HoldBefore: answer[0]}
+				case c.Op == drivertest.Acquire && c.N == 2: // then it lines up; the one in between is TryAcquire's
+					return drivertest.Fault{HoldAfter: answer[1]}
+				}
+				return drivertest.Fault{}
+			})
+			q := newQueue(t)
+			for i := range 3 {
+				q.join(l, fmt.Sprint(i), 0)
+				defer q.leave(fmt.Sprint(i))
+			}
+			tries(t, l, 3)
+			close(answer[0])
+			tries(t, l, 3)
+			close(answer[1])
+			tries(t, l, 3)
+		})
+	})
+	t.Run("where the service keeps no line", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			s := newService()
+			l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mustClose(t, l)
+			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+			q := newQueue(t)
+			for i := range 3 {
+				q.join(l, fmt.Sprint(i), 0)
+				defer q.leave(fmt.Sprint(i))
+			}
+			tries(t, l, 3)
+		})
+	})
 }

@@ -24,8 +24,8 @@ var errFull = errors.New("so many wait in line already that no more are let in: 
 // hand-over may overtake the answer. Where wakes cannot be had, it stands in line all the same, and polls.
 func (a *acquisition) listen() {
 	a.lined = true
-	if a.req.Ticket == 0 {
-		a.req.Ticket = a.locker.lines.inherit(a)
+	if ticket := a.locker.lines.lineUp(a); a.req.Ticket == 0 {
+		a.req.Ticket = ticket
 	}
 	wakes, deaf, err := a.locker.queue.Listen(a.until(), a.req.Name, a.req.Owner)
 	if err != nil {
