@@ -40,14 +40,15 @@ type BusyError struct {
 	// who stand in line behind that one in the caller's own process. There may be more: who waits in other processes behind
 	// the first of each is not known.
 	Waiters int
-	// Self says that the caller would have waited on itself: its context carries the lease for this very key.
+	// Self says that the caller would have waited on itself: its context carries the lease for this very key, or, inside a
+	// Turn of lockedmemory, it has used another context than the turn's.
 	Self bool
 }
 
 func (e *BusyError) Error() string {
 	if e.Self {
-		return ErrNotAcquired.Error() + ": this context already carries the lease for the key, waiting would never end: " +
-			"use Do or Turn, which join the lease, or FromContext to get it"
+		return ErrNotAcquired.Error() + ": the call is part of the work that it would wait for: " +
+			"use the context that the function of Do or Turn was given, with Do or Turn, which join the lease, or FromContext to get it"
 	}
 	holder := e.Holder
 	if holder == "" {

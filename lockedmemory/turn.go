@@ -1,6 +1,7 @@
 package lockedmemory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,23 +23,32 @@ const (
 // The wait of a Turn is its own: distlock.WithWait has no effect on it.
 //
 // Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
-// everything inside: with the outer one, a Save would wait for the turn it is part of.
+// everything inside. A Save, Clear or Turn of the session inside fn with another context, as the outer one, would wait for the turn it is
+// part of: it fails at once with a *distlock.BusyError whose Self is true, also when the turn's lease has been lost or the turn runs without the lock.
+// That is known of calls from fn's own goroutine. A goroutine that fn has started waits in line with the outer context, as
+// any other: if fn waits for it, for as long as both contexts allow.
 //
-// A Turn inside a Turn of the same session joins it. The errors are those of distlock.Locker.Do: of Acquire, and fn was
-// not run then; of fn; or distlock.ErrLost, if the lease was lost while fn ran.
+// A Turn inside a Turn of the same session joins it; one of another session has a lock of its own. The errors are those
+// of distlock.Locker.Do: of Acquire, and fn was not run then; of fn; or distlock.ErrLost, if the lease was lost while fn
+// ran. With fn's context, Save, Clear and Load fail when fn has returned, with distlock.ErrNotHeld, and when the lease
+// was lost, with distlock.ErrLost: a goroutine that outlives its turn writes nothing.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
+		run := func(ctx context.Context) error { return running.do(ctx, session{m.locker, op.Key}, fn) }
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
-			return turn.join(ctx, fn)
+			return turn.join(ctx, run)
+		}
+		if err := m.outside(ctx, op); err != nil {
+			return err
 		}
 		began := false
 		err := m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), op.Key, func(ctx context.Context) error {
 			began = true
-			return fn(m.withLease(ctx, op.Key))
+			return run(m.withLease(ctx, op.Key))
 		})
 		if !began && m.failsOpen(ctx, op, err) {
-			return m.runUnlocked(ctx, op, fn)
+			return m.runUnlocked(ctx, op, run)
 		}
 		return err
 	})
@@ -51,6 +61,9 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
 			return turn.step(ctx, write)
+		}
+		if err := m.outside(ctx, op); err != nil {
+			return err
 		}
 		began := false
 		underLease := func(ctx context.Context) error {
@@ -90,7 +103,7 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Err = run(ctx, op)
-	op.Outcome = distlock.OutcomeOf(op.Err)
+	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
 	return op.Err
 }
 

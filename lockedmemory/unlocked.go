@@ -16,11 +16,7 @@ type unlockedTurn struct {
 	over    atomic.Bool
 }
 
-// unlockedKey tells the turns of memories apart as leases are told apart: by Locker and key.
-type unlockedKey struct {
-	locker *distlock.Locker
-	key    string
-}
+type unlockedKey session
 
 var errTurnOver = fmt.Errorf("%w: the turn is over, which ran without the lock", distlock.ErrNotHeld)
 

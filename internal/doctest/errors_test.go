@@ -99,6 +99,10 @@ var troubles = map[string]func(t *testing.T) error{
 		_, err := locker.Acquire(lease.Context(), "session")
 		return err
 	},
+	"a turn's outer context": func(t *testing.T) error {
+		memory := locked(t, inProcess(t, nil), lockedmemory.FixedKey("session"))
+		return memory.Turn(t.Context(), func(context.Context) error { return memory.Clear(t.Context()) })
+	},
 	"not renewed": func(t *testing.T) error {
 		lease := acquire(t, inProcess(t, shortLived()))
 		<-lease.Context().Done()
