@@ -2,9 +2,11 @@ package lockedmemory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -51,4 +53,46 @@ func ExampleLockedMemory_Turn() {
 	// Output:
 	// 0 HELLO
 	// <nil>
+}
+
+// A service that does not let a message wait for the answer to the one before it.
+func ExampleLockedMemory_Turn_refuse() {
+	ctx := context.Background()
+	locker, err := memlock.New(&distlock.Options{Holder: "instance-1"})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+	memory, err := lockedmemory.New(&history{}, locker, lockedmemory.FixedKey("conversation-42"),
+		&lockedmemory.Options{Busy: lockedmemory.Refuse})
+	if err != nil {
+		panic(err)
+	}
+
+	answer := func(question string, model func() string) string {
+		answer := ""
+		err := memory.Turn(ctx, func(ctx context.Context) error {
+			answer = model()
+			return memory.Save(ctx, question, answer)
+		})
+		var busy *distlock.BusyError
+		switch {
+		case errors.As(err, &busy): // busy.Held and busy.Waiters tell how busy
+			return "One moment, please. I am still answering, on " + busy.Holder + "."
+		case err != nil:
+			return "Sorry: " + err.Error()
+		}
+		return answer
+	}
+
+	first := answer("Where is my parcel?", func() string {
+		second := make(chan string) // comes while the model thinks
+		go func() { second <- answer("Hello?", func() string { return "Hello!" }) }()
+		fmt.Println(<-second)
+		return "It arrives tomorrow."
+	})
+	fmt.Println(first)
+	// Output:
+	// One moment, please. I am still answering, on instance-1.
+	// It arrives tomorrow.
 }

@@ -116,6 +116,10 @@ func TestTurn_L_refusesItsOuterContextAtOnce(t *testing.T) {
 				})
 			})
 		},
+		"where a turn does not wait": func(ctx context.Context, t *testing.T, s *setup) {
+			brusque := s.of(t, session, &lockedmemory.Options{Busy: lockedmemory.Refuse})
+			_ = brusque.Turn(ctx, func(context.Context) error { s.refused(ctx, t, brusque); return nil })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -37,6 +37,9 @@ type Options struct {
 	// TurnWait is the longest that a Turn waits for its session, besides its ctx. Default: ctx alone decides, because
 	// the turn in front may take minutes.
 	TurnWait time.Duration
+	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and Clear outside a
+	// turn wait as distlock.Options.Wait says.
+	Busy BusyPolicy
 	// FailOpen lets Save, Clear and Turn run without the lock when the lock service is unavailable, in place of failing
 	// with distlock.ErrUnavailable: two instances may then write to one session at once. Every operation that ran so is
 	// marked: in the log, with a warning, and for the Observer, as Unlocked. A lock that is busy, and a lease that was
@@ -44,6 +47,18 @@ type Options struct {
 	// fencing tokens, see [Fenced], cannot have it.
 	FailOpen bool
 }
+
+// BusyPolicy is what a Turn does when its session is busy: with another turn, or a Save or Clear outside one.
+type BusyPolicy int
+
+const (
+	// Wait lets a Turn stand in line, first come first served, for as long as its ctx and Options.TurnWait allow.
+	Wait BusyPolicy = iota
+	// Refuse lets a Turn fail at once, with a *distlock.BusyError: for a service that answers "one moment" and drops the
+	// message, or has its sender repeat it. The lock service is asked once, and nobody in its line is overtaken. It cannot
+	// go with a TurnWait.
+	Refuse
+)
 
 // Fenced is implemented by an inner memory that may need the fencing token of a lease for every write.
 type Fenced interface {
@@ -83,7 +98,12 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	case m.opts.TurnWait < 0:
 		return nil, fmt.Errorf("%w: TurnWait is %s, but must not be negative: leave it 0 to wait as long as ctx allows",
 			distlock.ErrInvalidOption, m.opts.TurnWait)
-	case m.opts.TurnWait == 0:
+	case m.opts.Busy != Wait && m.opts.Busy != Refuse:
+		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Wait or Refuse", distlock.ErrInvalidOption, m.opts.Busy)
+	case m.opts.Busy == Refuse && m.opts.TurnWait > 0:
+		return nil, fmt.Errorf("%w: TurnWait is %s, but Busy is Refuse, and then no Turn waits: leave one of them out",
+			distlock.ErrInvalidOption, m.opts.TurnWait)
+	case m.opts.Busy == Wait && m.opts.TurnWait == 0:
 		m.opts.TurnWait = -1
 	}
 	return m, nil

@@ -20,7 +20,8 @@ const (
 // the session's lease, renewed, until fn has returned. Load, Save and Clear of this memory with fn's
 // context belong to the turn. It waits as long as ctx allows, or Options.TurnWait.
 //
-// The wait of a Turn is its own: distlock.WithWait has no effect on it.
+// The wait of a Turn is its own: distlock.WithWait has no effect on it. With Options.Busy set to [Refuse] there is none: if
+// the session is busy, Turn fails at once with a *distlock.BusyError that tells who has it, for how long, and how many wait.
 //
 // Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
 // everything inside. A Save, Clear or Turn of the session inside fn with another context, as the outer one, would wait for the turn it is
@@ -49,6 +50,9 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 		})
 		if !began && m.failsOpen(ctx, op, err) {
 			return m.runUnlocked(ctx, op, run)
+		}
+		if !began && m.opts.Busy == Refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout {
+			op.Outcome = distlock.OutcomeBusy
 		}
 		return err
 	})

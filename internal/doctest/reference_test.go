@@ -87,7 +87,11 @@ func TestGuide_limitsOfDistlockOptions(t *testing.T) {
 func TestGuide_lockedmemoryOptions(t *testing.T) {
 	var want [][]string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockedmemory.Options]()) {
-		want = append(want, []string{field.Name, shown(reflect.Zero(field.Type))})
+		text := shown(reflect.Zero(field.Type))
+		if field.Name == "Busy" && lockedmemory.Wait == 0 {
+			text = "Wait"
+		}
+		want = append(want, []string{field.Name, text})
 	}
 	sameRows(t, "### lockedmemory.Options", want)
 }

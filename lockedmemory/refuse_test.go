@@ -1,0 +1,204 @@
+package lockedmemory_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+var refuse = &lockedmemory.Options{Busy: lockedmemory.Refuse}
+
+// refuses checks that a Turn of m is refused at once, and is told of those who wait.
+func (s *setup) refuses(t *testing.T, m locked, held time.Duration, waiters int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // or it might wait for ever
+	defer cancel()
+	start, asked := time.Now(), s.faults.Calls(drivertest.Acquire)
+	err := m.Turn(ctx, func(context.Context) error { t.Error("ran"); return nil })
+	var busy *distlock.BusyError
+	if !errors.As(err, &busy) || busy.Self || busy.Holder == "" || busy.Held != held || busy.Waiters != waiters {
+		t.Errorf("%v, want a BusyError that says held for %s, %d waiting", err, held, waiters)
+	}
+	if took, asked := time.Since(start), s.faults.Calls(drivertest.Acquire)-asked; took != 0 || asked != 1 {
+		t.Errorf("refused after %s, the service was asked %d times", took, asked)
+	}
+}
+
+func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: -1}, refuse)
+		patient := s.of(t, session, nil) // in the process of a
+		for name, by := range map[string]locked{"another process": s.b, "its own process": patient} {
+			if err := s.a.Turn(t.Context(), func(context.Context) error { return nil }); err != nil {
+				t.Errorf("a session that is free: %v", err)
+			}
+			began, end := make(chan struct{}), make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				err := by.Turn(t.Context(), func(context.Context) error { close(began); <-end; return nil })
+				if err != nil {
+					t.Errorf("the turn of %s: %v", name, err)
+				}
+			})
+			<-began
+			time.Sleep(3 * time.Second)
+			s.refuses(t, s.a, 3*time.Second, 0)
+			for range 3 {
+				wg.Go(func() {
+					if err := patient.Turn(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
+						t.Errorf("a turn that waits: %v", err)
+					}
+				})
+				synctest.Wait()
+			}
+			s.refuses(t, s.a, 3*time.Second, 3)
+			close(end)
+			wg.Wait()
+		}
+	})
+}
+
+// As long as somebody stands in line, in whatever process, the session is busy, also in the moment in which a turn ends.
+func TestRefuse_L_overtakesNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, refuse)
+		locker, err := distlock.New(s.faults, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close(context.Background())
+		elsewhere, err := lockedmemory.New(s.inner, locker, lockedmemory.FixedKey(session), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := s.of(t, session, nil)
+		const turns = 6
+		var order []int // guarded by the lock under test
+		var wg sync.WaitGroup
+		for i := range turns {
+			wg.Go(func() {
+				err := []locked{here, elsewhere}[i%2].Turn(t.Context(), func(context.Context) error {
+					order = append(order, i)
+					time.Sleep(time.Second)
+					return nil
+				})
+				if err != nil {
+					t.Errorf("turn %d: %v", i, err)
+				}
+				if i == turns-1 { // nobody waits any more
+					return
+				}
+				for _, m := range []locked{s.a, s.b} {
+					err := m.Turn(t.Context(), func(context.Context) error { order = append(order, -1); return nil })
+					if !errors.Is(err, distlock.ErrNotAcquired) {
+						t.Errorf("after turn %d, while others wait: %v", i, err)
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+			t.Errorf("turns in the order %v, want %v", order, want)
+		}
+	})
+}
+
+func TestRefuse_isForTurnsAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: time.Hour}, refuse)
+		began := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = s.b.Turn(t.Context(), func(context.Context) error { close(began); time.Sleep(time.Minute); return nil })
+		})
+		<-began
+		start := time.Now()
+		if err := s.a.Save(t.Context(), "q", "a"); err != nil || time.Since(start) != time.Minute {
+			t.Errorf("Save outside a turn: %v after %s", err, time.Since(start))
+		}
+		wg.Wait()
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			return s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
+		})
+		if err != nil {
+			t.Errorf("a turn that joins its own: %v", err)
+		}
+	})
+}
+
+// A service that is away is not busy, and a session that is busy is no reason to go without the lock.
+func TestRefuse_C_isToldApartFromUnavailable(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{Busy: lockedmemory.Refuse, FailOpen: true})
+		strict := s.of(t, session, refuse)
+		err := s.b.Turn(t.Context(), func(context.Context) error { s.refuses(t, s.a, 0, 0); return nil })
+		if err != nil {
+			t.Error(err)
+		}
+		down(s.faults)
+		if err := strict.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }); !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("without the service: %v", err)
+		}
+		if err := s.a.Turn(t.Context(), func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") }); err != nil {
+			t.Errorf("without the service, with FailOpen: %v", err)
+		}
+	})
+}
+
+func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		observer := &ops{}
+		s := newSetup(t, distlock.Options{Observer: observer}, refuse)
+		bounded := s.of(t, session, &lockedmemory.Options{TurnWait: time.Second})
+		nothing := func(context.Context) error { return nil }
+		_ = s.b.Turn(t.Context(), func(context.Context) error {
+			_ = s.a.Turn(t.Context(), nothing)
+			_ = bounded.Turn(t.Context(), nothing)
+			synctest.Wait() // it has left the line
+			return nil
+		})
+		_ = s.a.Turn(t.Context(), func(context.Context) error {
+			_ = bounded.Turn(t.Context(), nothing)
+			return s.a.Save(t.Context(), "q", "a")
+		})
+		var told []string
+		for _, op := range observer.seen {
+			told = append(told, op.Name+" "+string(op.Outcome))
+		}
+		want := []string{
+			"lockedmemory.turn busy", "lockedmemory.turn timeout", "lockedmemory.turn done",
+			"lockedmemory.turn busy", "lockedmemory.save busy", // they would wait on themselves
+			"lockedmemory.turn timeout", // what its function has returned
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told of %q, want %q", told, want)
+		}
+	})
+}
+
+func TestNew_refusesAPolicyThatMakesNoSense(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		for want, opts := range map[string]lockedmemory.Options{
+			"leave one of them out": {Busy: lockedmemory.Refuse, TurnWait: time.Second},
+			"use Wait or Refuse":    {Busy: lockedmemory.Refuse + 1},
+			"Busy is -1":            {Busy: -1},
+			"must not be negative":  {Busy: lockedmemory.Refuse, TurnWait: -1},
+		} {
+			_, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &opts)
+			if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want ErrInvalidOption that says %q", opts, err, want)
+			}
+		}
+	})
+}
