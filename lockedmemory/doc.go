@@ -11,6 +11,8 @@
 //     inside uses the context that its function is given.
 //   - Load and Search take no lock. Inside a Turn they need none; outside they may see a history that is about to grow.
 //
+// A Save can be given an ID with [WithTurnID], so that a store that knows of IDs stores it once, however often it is repeated.
+//
 // If the lock service is down, Save, Clear and Turn fail with distlock.ErrUnavailable, and nothing is written. If a
 // lease is lost while they run, their context is cancelled and they fail with distlock.ErrLost: what they
 // wrote may or may not be there, and may stand beside the writes of the next holder.

@@ -96,3 +96,13 @@ func ExampleLockedMemory_Turn_refuse() {
 	// One moment, please. I am still answering, on instance-1.
 	// It arrives tomorrow.
 }
+
+// The ID of the message names the Save that answers it: however often the message is delivered, a store that knows of
+// IDs stores one answer.
+func ExampleWithTurnID() {
+	ctx := lockedmemory.WithTurnID(context.Background(), "message-7")
+
+	id, ok := lockedmemory.TurnID(ctx) // in the store's Save
+	fmt.Println(id, ok)
+	// Output: message-7 true
+}
