@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -132,6 +133,16 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 			s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 			defer s.faults.Inject(nil)
 			time.Sleep(time.Hour)
+			for call, err := range map[string]error{
+				"Clear":  s.a.Clear(ctx),
+				"Turn":   s.a.Turn(ctx, func(context.Context) error { t.Error("ran"); return nil }),
+				"Load":   second(s.a.Load(ctx, "")),
+				"Search": second(s.a.Search(ctx, "", 1)),
+			} {
+				if !errors.Is(err, distlock.ErrLost) || strings.Contains(err.Error(), "may or may not") {
+					t.Errorf("%s under a lost lease: %v, want ErrLost", call, err)
+				}
+			}
 			return s.a.Save(ctx, "q", "a")
 		})
 		if !errors.Is(err, distlock.ErrLost) || strings.Contains(err.Error(), "may or may not") {
@@ -139,6 +150,131 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 		}
 		if len(s.inner.seen) != 0 {
 			t.Error("the inner memory was called")
+		}
+	})
+}
+
+// A goroutine that a turn has started, and not waited for, writes nothing when the turn is over, whoever has the session by then.
+func TestTurn_aGoroutineThatOutlivesItWritesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost bool
+		want error
+	}{
+		"the turn has ended":      {false, distlock.ErrNotHeld},
+		"its lease has been lost": {true, distlock.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newSetup(t, distlock.Options{TTL: time.Second, Wait: -1}, nil)
+				over, told := make(chan struct{}), make(chan error, 4)
+				err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+					go func() {
+						defer close(told)
+						<-over
+						told <- s.a.Save(ctx, "late", "late")
+						told <- s.a.Clear(ctx)
+						told <- s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "late", "late") })
+						told <- second(s.a.Load(ctx, ""))
+					}()
+					if test.lost {
+						down(s.faults)
+						<-ctx.Done()
+						s.faults.Inject(nil)
+					}
+					return nil
+				})
+				if errors.Is(err, distlock.ErrLost) != test.lost {
+					t.Errorf("Turn: %v", err)
+				}
+				err = s.b.Turn(t.Context(), func(ctx context.Context) error {
+					close(over)
+					for err := range told {
+						if !errors.Is(err, test.want) {
+							t.Errorf("%v, want %v", err, test.want)
+						}
+					}
+					return s.b.Save(ctx, "q", "a")
+				})
+				if want := []string{"q", "a"}; err != nil || !slices.Equal(s.inner.messages, want) {
+					t.Errorf("the memory has %q, want %q; %v", s.inner.messages, want, err)
+				}
+			})
+		})
+	}
+}
+
+func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: -1}, nil)
+		other := s.of(t, "another", nil)
+		began, waited := make(chan struct{}), make(chan time.Duration, 2)
+		for _, m := range []locked{s.b, other} { // s.b is of the outer session
+			go func() {
+				<-began
+				start := time.Now()
+				if err := m.Turn(t.Context(), func(context.Context) error { return nil }); err != nil {
+					t.Errorf("a turn that waits: %v", err)
+				}
+				waited <- time.Since(start)
+			}()
+		}
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			err := other.Turn(ctx, func(ctx context.Context) error {
+				if lease, ok := lockedmemory.Lease(ctx); !ok || lease.Key() != "another" {
+					t.Errorf("the inner turn runs under %v", lease)
+				}
+				close(began)
+				time.Sleep(time.Minute)
+				return errors.Join(other.Save(ctx, "q", "a"), s.a.Save(ctx, "q", "a")) // each under the lease of its session
+			})
+			time.Sleep(time.Minute)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, ctx := range s.inner.seen {
+			lease, _ := lockedmemory.Lease(ctx)
+			keys = append(keys, lease.Key())
+		}
+		if want := []string{"another", session}; !slices.Equal(keys, want) {
+			t.Errorf("saved under the leases of %q, want %q", keys, want)
+		}
+		if inner, outer := <-waited, <-waited; inner != time.Minute || outer != 2*time.Minute {
+			t.Errorf("the sessions were busy for %s and %s", inner, outer)
+		}
+	})
+}
+
+// Turns stand in line by default, and a turn keeps its session for as long as its model takes, though that is many TTLs.
+func TestTurn_L_waitsInLineForTurnsOfMinutes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{TTL: 2 * time.Second, Wait: time.Second}, nil)
+		const turns = 6
+		var order []int // guarded by the lock under test
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range turns {
+			m := []locked{s.a, s.b}[i%2]
+			wg.Go(func() {
+				err := m.Turn(t.Context(), func(ctx context.Context) error {
+					order = append(order, i)
+					time.Sleep(5 * time.Minute) // the model
+					return m.Save(ctx, "q", "a")
+				})
+				if err != nil {
+					t.Errorf("turn %d: %v", i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+			t.Errorf("turns in the order %v, want %v", order, want)
+		}
+		if took := time.Since(start); took != turns*5*time.Minute {
+			t.Errorf("it took %s: a turn has waited for more than those in front of it", took)
 		}
 	})
 }
