@@ -336,7 +336,8 @@ func (f onEnd) End(_ context.Context, op *distlock.Operation)                  {
 
 func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 	server := testservers.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: 100 * time.Millisecond})
+	// The client waits for a connection four times before it says so, which has to be well before the TTL has passed.
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: 20 * time.Millisecond})
 	defer client.Close()
 	const ttl = 600 * time.Millisecond
 	l := newLocker(t, client, distlock.Options{TTL: ttl})
