@@ -46,7 +46,7 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 
 .PHONY: microbench
 microbench: deps ## Run the benchmarks of the lock and its backends
-	go test -run '^$$' -bench . ./distlock/...
+	go test -run '^$$' -bench . ./distlock/... ./lockedmemory
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies and messages that break the drivers, FUZZTIME (1m) each
