@@ -2,47 +2,49 @@ package lockedmemory
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"sync"
 	"testing"
 )
 
 // below calls f under n more frames.
-//
-//go:noinline
 func below(n int, f func()) {
-	if n == 0 {
-		f()
+	if n > 0 {
+		below(n-1, f)
 		return
 	}
-	below(n-1, f)
+	f()
 }
 
-func TestMark_isReadAsItWasWritten(t *testing.T) {
-	if digits := script().digits; len(digits) != 16 {
-		t.Fatalf("the compiler has left %d digits: %v", len(digits), digits)
-	}
-	for _, want := range [][]uint{{}, {0}, {1}, {15}, {16}, {17}, {0xff}, {0x100}, {0xf0f}, {1<<32 - 1}, {0, 16}, {16, 0}, {1, 0x10, 0x100}, {0x11, 1}} {
-		for _, frames := range []int{0, 60, 500} {
-			var write func(ctx context.Context, rest []uint) error
-			write = func(ctx context.Context, rest []uint) error {
-				if len(rest) > 0 {
-					return marked(ctx, rest[0], func(ctx context.Context) error { return write(ctx, rest[1:]) })
+// Every goroutine has an ID of its own, whatever is on its stack.
+func TestGoroutine_tellsGoroutinesApart(t *testing.T) {
+	var (
+		mu   sync.Mutex
+		seen = make(map[uint64]bool)
+		all  sync.WaitGroup
+		stop = make(chan struct{})
+	)
+	for range 50 {
+		all.Go(func() {
+			id := goroutine()
+			below(100, func() {
+				if again := goroutine(); again != id || id == 0 {
+					t.Errorf("%d, and further down %d", id, again)
 				}
-				below(frames, func() {
-					got := slices.Collect(maps.Keys(marks()))
-					if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-						t.Errorf("written %v, read %v, %d frames below", want, got, frames)
-					}
-				})
-				return nil
+			})
+			mu.Lock()
+			seen[id] = true
+			last := len(seen) == 50
+			mu.Unlock()
+			if last {
+				close(stop)
 			}
-			_ = write(t.Context(), want)
-		}
+			<-stop // an ID is not given to another one while its goroutine lives
+		})
 	}
+	all.Wait()
 }
 
-// However turns end, nothing is kept of them, and their numbers are used again.
+// However turns end, nothing is kept of them.
 func TestRunning_forgetsTurnsThatHaveEnded(t *testing.T) {
 	r := runs{of: make(map[session]*run)}
 	one, other := session{key: "one"}, session{key: "other"}
@@ -50,7 +52,8 @@ func TestRunning_forgetsTurnsThatHaveEnded(t *testing.T) {
 		of := []session{one, one, one, other}
 		var turns []*run
 		for _, s := range of {
-			turns = append(turns, r.begin(s))
+			turns = append(turns, &run{})
+			r.begin(s, turns[len(turns)-1])
 		}
 		for i, n := range order {
 			for _, left := range order[i:] {
@@ -64,8 +67,8 @@ func TestRunning_forgetsTurnsThatHaveEnded(t *testing.T) {
 			}
 			r.end(of[n], turns[n])
 		}
-		if len(r.of) != 0 || len(r.unused) != len(of) || r.next != uint(len(of)) {
-			t.Errorf("in the order %v: left are %v, numbers %v of %d", order, r.of, r.unused, r.next)
+		if len(r.of) != 0 {
+			t.Errorf("in the order %v: left are %v", order, r.of)
 		}
 	}
 	func() {
