@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
-	"examples/...":                         {"examples/agent/internal/...", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/testservers":                 {"internal/loopback"},
 	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
 	"internal/loopback":                    {},
@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
 	"internal/watch":                       {"go.uber.org/goleak"},
+	"internal/integrity":                   {},
 }
 
 // testOnly are never reached from code that is not a test.
