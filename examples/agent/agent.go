@@ -70,9 +70,9 @@ func runAgent(ctx context.Context, number int, cfg config) (err error) {
 }
 
 // answer deals with one message of a user.
-func (a *agent) answer(ctx context.Context, session, turn int) error {
-	ctx, span := a.tracer.Start(ctx, "agent.turn")
-	defer span.End()
+func (a *agent) answer(ctx context.Context, session, turn int) (err error) {
+	ctx, end := spans.StartTurn(ctx, a.tracer, session, turn)
+	defer func() { end(err) }()
 	store := history.New(a.client, a.historyKey(session))
 	question := history.Message{Role: "user", Turn: turn, Instance: a.name, Text: "question"}
 	if !a.Locked {

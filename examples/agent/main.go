@@ -98,7 +98,8 @@ func parse(args []string) (cfg config, err error) {
 
 // compare has all messages answered, without and with the lock. It fails if the lock broke its promise.
 func compare(ctx context.Context, cfg config) (err error) {
-	if cfg.Redis == "" {
+	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Embedded: cfg.Redis == "", Began: time.Now()}
+	if both.Embedded {
 		server, err := miniredis.Run()
 		if err != nil {
 			return err
@@ -114,15 +115,14 @@ func compare(ctx context.Context, cfg config) (err error) {
 	}
 	defer client.Close()
 	defer func() { err = errors.Join(err, removeKeys(context.WithoutCancel(ctx), client, cfg.Run)) }()
-	var results [2]*report.Result
-	for i, locked := range []bool{false, true} {
-		cfg.Locked = locked
-		if results[i], err = run(ctx, cfg, client); err != nil {
-			return err
-		}
+	if both.Without, err = run(ctx, cfg, client); err != nil {
+		return err
 	}
-	title := fmt.Sprintf("%d conversations of %d messages, answered by %d instances", cfg.Sessions, cfg.Turns, cfg.Instances)
-	return report.Print(os.Stdout, title, results[0], results[1])
+	cfg.Locked = true
+	if both.With, err = run(ctx, cfg, client); err != nil {
+		return err
+	}
+	return both.Print(os.Stdout)
 }
 
 // run has all messages answered by instances, and judges what then stands in Redis.
@@ -132,7 +132,7 @@ func run(ctx context.Context, cfg config, client redis.UniversalClient) (*report
 	r, start := &report.Result{}, time.Now()
 	err := instances.Run(ctx, cfg.Instances, cfg, func(s spans.Span) {
 		r.Spans = append(r.Spans, s)
-		if s.Name == "agent.turn" {
+		if s.Name == spans.Turn {
 			answered()
 		}
 	})
@@ -140,7 +140,7 @@ func run(ctx context.Context, cfg config, client redis.UniversalClient) (*report
 	for session := 0; session < cfg.Sessions && err == nil; session++ {
 		var messages []history.Message
 		messages, err = history.New(client, cfg.historyKey(session)).Load(ctx, "")
-		r.Judge(messages, cfg.Turns)
+		r.Judge(session, messages, cfg.Turns)
 	}
 	return r, err
 }

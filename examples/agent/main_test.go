@@ -104,7 +104,7 @@ func checkReport(t *testing.T, got outcome, messages int) {
 		t.Errorf("%d and %d messages, want %d in both runs", without, with, messages)
 	}
 	damage := 0
-	for _, title := range []string{"lost", "torn", "stale", "doubled"} {
+	for _, title := range []string{"lost", "torn", "stale", "doubled", "out of order"} {
 		without, with := got.row(t, title)
 		damage += without
 		if with != 0 {

@@ -21,56 +21,103 @@ func answer(turn int, instance string, seen int) history.Message {
 func TestResult_judgesWhatIsStored(t *testing.T) {
 	for name, test := range map[string]struct {
 		stored []history.Message
-		want   Result
+		want   string
 	}{
 		"as it should be": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(1, "b"), answer(1, "b", 2)},
-			Result{Messages: 2},
+			"0 of 2: lost 0, torn 0, stale 0, doubled 0, out of order 0",
 		},
-		"nothing stored": {nil, Result{Messages: 2, Lost: 2, Damaged: 2}},
+		"nothing stored": {nil, "2 of 2: lost 2, torn 0, stale 0, doubled 0, out of order 0"},
 		"no answer": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(1, "b")},
-			Result{Messages: 2, Lost: 1, Damaged: 1},
+			"1 of 2: lost 1, torn 1, stale 0, doubled 0, out of order 0",
 		},
 		"no question": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), answer(1, "b", 2)},
-			Result{Messages: 2, Lost: 1, Damaged: 1},
+			"1 of 2: lost 1, torn 1, stale 0, doubled 0, out of order 0",
 		},
 		"one turn inside another": {
 			[]history.Message{ask(0, "a"), ask(1, "b"), answer(1, "b", 1), answer(0, "a", 0)},
-			Result{Messages: 2, Torn: 1, Damaged: 1},
+			"1 of 2: lost 0, torn 1, stale 0, doubled 0, out of order 0",
 		},
 		"answer before its question": {
 			[]history.Message{ask(1, "b"), answer(1, "b", 0), answer(0, "a", 2), ask(0, "a")},
-			Result{Messages: 2, Torn: 1, Stale: 1, Damaged: 1},
+			"1 of 2: lost 0, torn 1, stale 1, doubled 0, out of order 0",
 		},
 		"both from the same history": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(1, "b"), answer(1, "b", 0)},
-			Result{Messages: 2, Stale: 1, Damaged: 1},
+			"1 of 2: lost 0, torn 0, stale 1, doubled 0, out of order 0",
 		},
 		"delivered and answered twice": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(0, "b"), answer(0, "b", 2), ask(1, "a"), answer(1, "a", 4)},
-			Result{Messages: 2, Doubled: 1, Damaged: 1},
+			"1 of 2: lost 0, torn 0, stale 0, doubled 1, out of order 0",
+		},
+		"an instance's messages change places": {
+			[]history.Message{ask(1, "c"), answer(1, "c", 0), ask(0, "c"), answer(0, "c", 2)},
+			"1 of 2: lost 0, torn 0, stale 0, doubled 0, out of order 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r Result
-			r.Judge(test.stored, 2)
-			if got, want := fmt.Sprint(r), fmt.Sprint(test.want); got != want {
-				t.Errorf("the result is %s, want %s", got, want)
+			r := Result{Spans: []spans.Span{
+				{Name: spans.Turn, Instance: "c", Session: 7, Message: 0, Start: time.UnixMilli(1), End: time.UnixMilli(2)},
+				{Name: spans.Turn, Instance: "c", Session: 7, Message: 1, Start: time.UnixMilli(3), End: time.UnixMilli(4)},
+				{Name: spans.Turn, Instance: "a", Session: 8, Message: 0, Start: time.UnixMilli(9), End: time.UnixMilli(10)},
+			}}
+			r.Judge(7, test.stored, 2)
+			got := fmt.Sprintf("%d of %d:", r.Count(), r.Messages)
+			for i, row := range (&Comparison{Without: &Result{}, With: &r}).Damage() {
+				got += strings.Repeat(",", min(i, 1)) + " " + row.Name + " " + row.With
+			}
+			if got != test.want {
+				t.Errorf("the result is %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
+// damaged is the result of a run of five messages, the first of which were answered from an old history.
+func damaged(stale int) *Result {
+	r := &Result{}
+	for range 5 {
+		r.Judge(len(r.Reports), []history.Message{ask(0, "a"), answer(0, "a", min(stale, 1))}, 1)
+		stale -= min(stale, 1)
+	}
+	return r
+}
+
 func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	var out strings.Builder
-	err := Print(&out, "title", &Result{Messages: 5, Stale: 4, Damaged: 4}, &Result{Messages: 5, Torn: 1, Damaged: 1})
+	c := Comparison{Without: damaged(4), With: damaged(1)}
+	err := c.Print(&out)
 	if err == nil || err.Error() != "the lock broke its promise: 1 of 5 messages went wrong under it" {
 		t.Errorf("the error is %v", err)
 	}
 	if !strings.Contains(out.String(), "4 of 5 messages went wrong") || strings.Contains(out.String(), "to itself") {
 		t.Errorf("the words do not fit:\n%s", &out)
+	}
+	if want := "\nconversation 0, turn 0 is stale: answer at 1 had seen 1 messages, but 0 stand before its question\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("it does not say what went wrong:\n%s", &out)
+	}
+}
+
+func TestFindings_areTheFirstOfEachKind(t *testing.T) {
+	if got := damaged(4).Findings(2); len(got) != 2 || got[0].Session != 0 || got[1].Session != 1 {
+		t.Errorf("the findings are %v", got)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var waits []time.Duration
+	for i := range 200 {
+		waits = append(waits, time.Duration(i+1)*time.Millisecond)
+	}
+	for p, want := range map[int]time.Duration{50: 101, 90: 181, 99: 199, 100: 200} {
+		if got := Percentile(waits, p); got != want*time.Millisecond {
+			t.Errorf("percentile %d is %s, want %d ms", p, got, want)
+		}
+	}
+	if got := Percentile(waits[:1], 100); got != time.Millisecond {
+		t.Errorf("of one wait it is %s", got)
 	}
 }
 

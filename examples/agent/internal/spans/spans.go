@@ -11,19 +11,43 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // shutdownTimeout is how long a collector may take for the last spans.
 const shutdownTimeout = 5 * time.Second
+
+// Turn is the name of the span of a whole turn: one message of a user, from its delivery to the end of what it causes.
+const Turn = "agent.turn"
+
+// The attributes of a turn.
+const (
+	sessionKey = attribute.Key("agent.session")
+	messageKey = attribute.Key("agent.message")
+)
 
 // Span is a finished span, as a line of JSON carries it.
 type Span struct {
 	ID, Parent, Name, Instance string
 	Start, End                 time.Time
 	Links                      []string // IDs of other spans
+	Session, Message           int      // of a Turn
+	Failed                     bool
+}
+
+// StartTurn begins the span of a turn. The function that it returns ends it, and keeps the error.
+func StartTurn(ctx context.Context, tracer trace.Tracer, session, message int) (context.Context, func(error)) {
+	ctx, span := tracer.Start(ctx, Turn, trace.WithAttributes(sessionKey.Int(session), messageKey.Int(message)))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
 }
 
 // Provider is a tracer provider whose Shutdown also returns what was wrong with the collector in the meantime.
@@ -67,9 +91,17 @@ type exporter struct {
 func (e exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
 	for _, s := range spans {
 		line := Span{ID: s.SpanContext().SpanID().String(), Parent: s.Parent().SpanID().String(), Name: s.Name(),
-			Instance: e.instance, Start: s.StartTime(), End: s.EndTime()}
+			Instance: e.instance, Start: s.StartTime(), End: s.EndTime(), Failed: s.Status().Code == codes.Error}
 		for _, link := range s.Links() {
 			line.Links = append(line.Links, link.SpanContext.SpanID().String())
+		}
+		for _, about := range s.Attributes() {
+			switch about.Key {
+			case sessionKey:
+				line.Session = int(about.Value.AsInt64())
+			case messageKey:
+				line.Message = int(about.Value.AsInt64())
+			}
 		}
 		if err := json.NewEncoder(e.lines).Encode(line); err != nil {
 			return err

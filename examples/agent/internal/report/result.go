@@ -1,0 +1,81 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/examples/agent/internal/history"
+	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+	"github.com/belugalock/belugalock/internal/integrity"
+)
+
+// Result is what became of a run.
+type Result struct {
+	Messages int                // of users
+	Reports  []integrity.Report // what is wrong with each conversation
+	Took     time.Duration
+	Spans    []spans.Span
+}
+
+// Judge adds what became of a conversation: of the user's messages 0 to turns-1, by what is stored in the end, and by the
+// spans of the instances. It is for a run that has ended well, so that every message has been dealt with.
+func (r *Result) Judge(session int, messages []history.Message, turns int) {
+	var attempts []integrity.Attempt
+	for _, s := range r.Spans {
+		if s.Name == spans.Turn && s.Session == session {
+			attempts = append(attempts, integrity.Attempt{Turn: s.Message, Writer: s.Instance, Acknowledged: !s.Failed,
+				Begun: s.Start.UnixNano(), Ended: s.End.UnixNano()})
+		}
+	}
+	for turn := range turns { // whatever became of its span
+		attempts = append(attempts, integrity.Attempt{Turn: turn, Writer: "an instance", Acknowledged: true})
+	}
+	stored := make([]integrity.Message, len(messages))
+	for i, m := range messages {
+		stored[i] = integrity.Message{Turn: m.Turn, Role: integrity.Answer, Writer: m.Instance, Seen: m.Seen}
+		if m.Role == "user" {
+			stored[i].Role = integrity.Question
+		}
+	}
+	r.Messages += turns
+	r.Reports = append(r.Reports, integrity.Judge(stored, attempts))
+}
+
+// Count returns how many messages of users went wrong in one of these ways, or in any if none is given.
+func (r *Result) Count(kinds ...integrity.Kind) (n int) {
+	for _, report := range r.Reports {
+		n += len(report.Turns(kinds...))
+	}
+	return n
+}
+
+// Finding is what went wrong with a message of a conversation.
+type Finding struct {
+	Session int
+	integrity.Finding
+}
+
+// Findings returns the first n findings of each kind.
+func (r *Result) Findings(n int) (first []Finding) {
+	seen := map[integrity.Kind]int{}
+	for session, report := range r.Reports {
+		for _, f := range report {
+			if seen[f.Kind]++; seen[f.Kind] <= n {
+				first = append(first, Finding{session, f})
+			}
+		}
+	}
+	return first
+}
+
+// Waits returns how long the turns waited for the lock, the shortest wait first.
+func (r *Result) Waits() (waits []time.Duration) {
+	for _, s := range r.Spans {
+		if s.Name == distlock.OpAcquire {
+			waits = append(waits, s.End.Sub(s.Start))
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
