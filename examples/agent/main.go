@@ -23,6 +23,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/page"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
@@ -35,6 +36,7 @@ type config struct {
 	Redis, Run                 string
 	Instances, Sessions, Turns int
 	Locked                     bool
+	Report                     string // the file of the page, if there shall be one
 }
 
 func (c config) historyKey(session int) string {
@@ -70,6 +72,10 @@ func parse(args []string) (cfg config, err error) {
 	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
 	flags.IntVar(&cfg.Turns, "turns", 120, "")
 	otlp := flags.String("otlp", "", "")
+	flags.Func("report", "", func(path string) error {
+		cfg.Report = path
+		return page.Check(path)
+	})
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
@@ -122,7 +128,11 @@ func compare(ctx context.Context, cfg config) (err error) {
 	if both.With, err = run(ctx, cfg, client); err != nil {
 		return err
 	}
-	return both.Print(os.Stdout)
+	err = both.Print(os.Stdout)
+	if cfg.Report != "" {
+		err = errors.Join(err, page.Save(cfg.Report, both))
+	}
+	return err
 }
 
 // run has all messages answered by instances, and judges what then stands in Redis.

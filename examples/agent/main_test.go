@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -190,6 +192,8 @@ func TestAgent_usage(t *testing.T) {
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
 		"Sentinel, unnamed":    {[]string{"-lock", "redis+sentinel://localhost"}, 2, "-lock: distlock: invalid option: lock URL: it has no master_name"},
+		"report nowhere":       {[]string{"-report", "/no/such/place/r.html"}, 2, "-report: there is no directory /no/such/place"},
+		"report no file":       {[]string{"-report", os.TempDir()}, 2, "is a directory"},
 		"bad endpoint":         {[]string{"-otlp", "localhost:4318"}, 2, "-otlp is \"localhost:4318\", but must be a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +212,7 @@ func TestAgent_usage(t *testing.T) {
 
 func TestAgent_helpNamesEveryFlag(t *testing.T) {
 	t.Parallel()
-	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-otlp ENDPOINT", "(default 120)", "Exit codes"} {
+	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-otlp ENDPOINT", "-report FILE", "(default 120)", "Exit codes"} {
 		if !strings.Contains(usage, flag) {
 			t.Errorf("the help does not say %q", flag)
 		}
@@ -245,6 +249,40 @@ func TestAgent_oneInstanceAloneDoesNoDamage(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.stdout, "Without the lock nothing went wrong this time") ||
 		!strings.Contains(got.stdout, "No turn had to wait") {
 		t.Errorf("exit code %d, want 0 and a word about the missing damage", got.code)
+	}
+}
+
+func TestAgent_writesAPage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r.html")
+	got := finish(t, program(t, "-turns", "20", "-sessions", "2", "-report", path))
+	checkReport(t, got, 2*20)
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, with := got.row(t, "stale")
+	row := fmt.Sprintf(`<td class="bad">%d</td><td>%d</td>`, without, with)
+	if !bytes.Contains(page, []byte(row)) || !bytes.HasSuffix(page, []byte("</html>\n")) {
+		t.Errorf("the page does not have %s, or no end", row)
+	}
+}
+
+func TestAgent_leavesTheLastPageIfARunFails(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r.html")
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := testservers.StartRedis(t)
+	cmd := program(t, "-lock", server.URL(), "-turns", "10000", "-report", path)
+	time.AfterFunc(time.Second, server.Kill)
+	got := finish(t, cmd)
+	if page, err := os.ReadFile(path); got.code != 1 || err != nil || string(page) != "before" {
+		t.Errorf("exit code %d, error %v, the file has %q", got.code, err, page)
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("error %v, and there are %v", err, files)
 	}
 }
 

@@ -1,0 +1,210 @@
+package page
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/examples/agent/internal/history"
+	"github.com/belugalock/belugalock/examples/agent/internal/report"
+	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+)
+
+// at makes a span from two moments in milliseconds.
+func at(id, parent, name, instance string, from, to int, links ...string) spans.Span {
+	moment := func(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
+	return spans.Span{ID: id, Parent: parent, Name: name, Instance: instance, Start: moment(from), End: moment(to), Links: links}
+}
+
+func turnOf(id, instance string, from, got, end int, links ...string) []spans.Span {
+	return []spans.Span{ // in the order in which they finish
+		at(id+"-acquire", id, "distlock.acquire", instance, from, got, links...),
+		at(id+"-save", id, "lockedmemory.save", instance, got, end),
+		at(id, "root-"+id, "lockedmemory.turn", instance, from, end),
+	}
+}
+
+// turn is what a turn leaves that had seen so many messages.
+func turn(number int, instance string, seen int) []history.Message {
+	return []history.Message{{Role: "user", Turn: number, Instance: instance}, {Role: "assistant", Turn: number, Instance: instance, Seen: seen}}
+}
+
+// comparison is one of a run in which one of two messages is stale, and one without damage.
+func comparison() *report.Comparison {
+	c := &report.Comparison{Instances: 2, Sessions: 1, Turns: 2, Embedded: true, Began: time.Unix(0, 0).UTC(),
+		Without: &report.Result{Took: time.Second}, With: &report.Result{Took: 2 * time.Second}}
+	c.Without.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
+	c.With.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
+	c.With.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
+	return c
+}
+
+func write(t *testing.T, c *report.Comparison) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
+	page := write(t, comparison())
+	for _, want := range []string{
+		`<h1>What became of conversations, without and with a lock</h1>`,
+		`1 conversations of 2 messages, answered by 2 instances`,
+		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td></tr>`,
+		`<tr><th scope="row">stale <small>answered without seeing all that stands before</small></th><td class="bad">1</td><td>0</td></tr>`,
+		`<tr><th scope="row">wait for the lock, longest</th><td>none</td><td>50.0 ms</td></tr>`,
+		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>2.0 s</td></tr>`,
+		`<tr><th scope="row">90 % waited at most</th><td>50.0 ms</td></tr>`,
+		`<strong class="bad">1</strong> <span>of 2 messages went wrong</span>`,
+		`<strong class="good">0</strong> <span>of 2 messages went wrong</span>`,
+		`Without the lock 1 of 2 messages went wrong`, `With it every turn`,
+		`Conversation 0, turn 1 is stale: answer at 3 had seen 0 messages, but 2 stand before its question.`,
+		`embedded in the program`, `<time datetime="1970-01-01T00:00:00Z">`,
+		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms; `,
+		`<rect class="bar wait" x="8.33%" y="267" width="41.67%" height="12" rx="2"/>`,
+		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -report FILE`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(page)
+	}
+}
+
+func TestWrite_saysWhenTheLockBrokeItsPromise(t *testing.T) {
+	c := comparison()
+	c.Without, c.With = c.With, c.Without
+	page := write(t, c)
+	for _, want := range []string{"the lock broke its promise: 1 of 2 messages went wrong under it", "What went wrong with the lock",
+		"Conversation 0, turn 1 is stale", "Without the lock nothing went wrong this time", "No turn had to wait for another one"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for _, wrong := range []string{"With it every turn", "For example, without the lock", "<svg", "How long turns waited"} {
+		if strings.Contains(page, wrong) {
+			t.Errorf("the page says %q", wrong)
+		}
+	}
+}
+
+func TestWrite_needsNothingElse(t *testing.T) {
+	page := write(t, comparison())
+	if found := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|@import|https?:|\bsrc=|\bon\w+=|url\([^#]`).FindString(page); found != "" {
+		t.Errorf("the page has %q", found)
+	}
+}
+
+func TestWrite_closesWhatItOpens(t *testing.T) {
+	// But for meta, HTML that closes everything is XML, of which there is a strict reader.
+	page := regexp.MustCompile(`<meta[^>]*`).ReplaceAllString(write(t, comparison()), "$0/")
+	d := xml.NewDecoder(strings.NewReader(strings.Replace(page, "<!doctype html>", "", 1)))
+	ids := map[string]bool{}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			for _, a := range start.Attr {
+				if a.Name.Local == "id" && ids[a.Value] {
+					t.Errorf("the ID %s is there twice", a.Value)
+				}
+				ids[a.Value] = ids[a.Value] || a.Name.Local == "id"
+			}
+		}
+	}
+}
+
+func TestWrite_escapes(t *testing.T) {
+	c := comparison()
+	for i := range c.With.Spans {
+		c.With.Spans[i].Instance = `<script>"&`
+	}
+	if page := write(t, c); strings.Contains(page, "<script>") {
+		t.Error("a name became part of the page")
+	}
+}
+
+func TestWaterfall_keepsEverythingInside(t *testing.T) {
+	long := turnOf("t1", "instance-1", 0, 0, 100_000)
+	long = append(long, at("t1-release", "t1", "distlock.release", "instance-1", 100_000, 100_000))
+	scene, ok := report.Clearest(append(long, turnOf("t2", "instance-2", 1, 100_000, 100_000, "t1")...))
+	if !ok {
+		t.Fatal("there is no scene")
+	}
+	w := waterfallOf(scene)
+	for _, l := range w.Lanes {
+		for _, b := range l.Bars {
+			if b.X < 0 || b.Width < narrowest || b.X+b.Width > 1.000001 || b.Top+barHeight > w.Foot {
+				t.Errorf("the bar of %s is at %s, %s wide, %d from the top", b.Name, b.X, b.Width, b.Top)
+			}
+		}
+	}
+	if w.Link.X < 0.4 || w.Link.X > 0.6 || w.Link.From <= w.Link.To || w.Link.From > w.Foot {
+		t.Errorf("the link is %+v", w.Link)
+	}
+}
+
+func TestWaits_showsEveryWait(t *testing.T) {
+	for name, sorted := range map[string][]time.Duration{
+		"one":         {time.Millisecond},
+		"none at all": {0, 0},
+		"far apart":   {0, time.Microsecond, 100 * time.Millisecond, time.Minute},
+		"on an edge":  {time.Second, 2 * time.Second},
+	} {
+		w := waitsOf(sorted)
+		var turns int
+		for _, c := range w.Columns {
+			var n int
+			if _, err := fmt.Sscanf(c.Title[strings.Index(c.Title, ":"):], ": %d of", &n); err != nil {
+				t.Fatal(err)
+			}
+			turns += n
+			if c.X < 0 || c.Width <= 0 || c.X+c.Width > 1 || c.Y < waitsTop || c.Tall <= 0 || c.Y+c.Tall > float64(w.Foot)+0.001 {
+				t.Errorf("%s: a column is %+v", name, c)
+			}
+		}
+		if turns != len(sorted) || len(w.Columns) > 21 {
+			t.Errorf("%s: %d columns show %d turns", name, len(w.Columns), turns)
+		}
+	}
+	if waitsOf(nil) != nil {
+		t.Error("there is a picture of no waits")
+	}
+}
+
+func TestTicks_areRoundAndFew(t *testing.T) {
+	for span, want := range map[time.Duration]string{
+		0:                       "0",
+		95 * time.Millisecond:   "0 20 ms 40 ms 60 ms 80 ms",
+		100 * time.Millisecond:  "0 20 ms 40 ms 60 ms 80 ms",
+		130 * time.Millisecond:  "0 25 ms 50 ms 75 ms 100 ms",
+		3 * time.Second:         "0 500 ms 1000 ms 1500 ms 2000 ms 2500 ms",
+		1100 * time.Microsecond: "0 0.2 ms 0.4 ms 0.6 ms 0.8 ms 1 ms",
+	} {
+		var labels []string
+		for _, tick := range ticks(span, 6) {
+			if tick.Label != "" {
+				labels = append(labels, tick.Label)
+			}
+		}
+		if got := strings.Join(labels, " "); got != want {
+			t.Errorf("%s: %s, want %s", span, got, want)
+		}
+	}
+}
