@@ -1,7 +1,8 @@
 # Every module of the repository, one per line, the root first.
 MODULES := \
 	. \
-	bench
+	bench \
+	examples/agent/browsertest
 
 # The newest releases that run on both supported Go versions.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
@@ -17,7 +18,7 @@ each = @set -e; for module in $(MODULES); do (cd $$module && $(1)); done
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
 deps: ## Make sure the servers that the tests start are installed
@@ -27,12 +28,17 @@ deps: ## Make sure the servers that the tests start are installed
 test: deps ## Run all tests with the race detector, against real servers
 	$(call each,go test -race -count=1 -timeout 10m ./...)
 
+.PHONY: test-browser
+test-browser: ## Look at the page of the example in a real browser
+	@scripts/deps.sh browser
+	cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m ./...
+
 .PHONY: check
 check: ## Check formatting, vet, staticcheck, import directions, go.mod
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
-	$(call each,go vet ./...)
-	$(call each,go run $(STATICCHECK) ./...)
+	$(call each,go vet -tags browser ./...)
+	$(call each,go run $(STATICCHECK) -tags browser ./...)
 	go test ./internal/directions
 	$(call each,go mod tidy -diff)
 

@@ -1,21 +1,47 @@
 #!/bin/sh
-# Makes sure that the servers which the tests start are installed.
+# Makes sure that the programs which the tests start are installed: the servers, or with the argument "browser" the browser.
 #
 # It installs them only where that surprises nobody: as root, with apt-get, on a
 # CI machine or in a container. Elsewhere it names what is missing and fails.
 set -eu
 
-# The program that has to be on PATH, and the Debian package that holds it.
-servers='
+# The programs of which one has to be on PATH, with bars between them, and the Debian packages that hold the first, with
+# commas. A browser without fonts shows no text.
+case ${1:-servers} in
+servers)
+	needed='
 redis-server    redis-server
 redis-sentinel  redis-sentinel
 '
+	brew='redis'
+	;;
+browser)
+	needed='
+chromium|chromium-browser|google-chrome|google-chrome-stable  chromium,fonts-liberation
+'
+	brew='--cask chromium'
+	;;
+*)
+	echo "usage: $0 [servers|browser]" >&2
+	exit 2
+	;;
+esac
 
-# missing COLUMN lists the absent servers: their programs (1) or packages (2).
+# installed PROGRAMS tells whether one of them is on PATH.
+installed() {
+	for name in $(echo "$1" | tr '|' ' '); do
+		if command -v "$name" >/dev/null 2>&1; then
+			return 0
+		fi
+	done
+	return 1
+}
+
+# missing COLUMN lists what is absent: programs (1) or their packages (2).
 missing() {
-	echo "$servers" | while read -r program package; do
-		if [ -n "$program" ] && ! command -v "$program" >/dev/null 2>&1; then
-			if [ "$1" = 1 ]; then echo "$program"; else echo "$package"; fi
+	echo "$needed" | while read -r programs packages; do
+		if [ -n "$programs" ] && ! installed "$programs"; then
+			if [ "$1" = 1 ]; then echo "${programs%%|*}"; else echo "$packages" | tr ',' '\n'; fi
 		fi
 	done | sort -u | xargs
 }
@@ -37,7 +63,7 @@ packages=$(missing 2)
 
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "The tests need these programs, which are not on PATH: $programs" >&2
-	echo "Install them with the system's package manager; with Homebrew: brew install redis" >&2
+	echo "Install them with the system's package manager; with Homebrew: brew install $brew" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ] || ! disposable; then

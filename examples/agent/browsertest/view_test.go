@@ -1,0 +1,207 @@
+//go:build browser
+
+package browsertest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+//go:embed observe.js
+var observe string
+
+// limit is how long the browser may take for a page.
+const limit = 30 * time.Second
+
+// view is a way to look at a page.
+type view struct {
+	width int64
+	media string // screen or print
+	theme string // light or dark
+}
+
+func (v view) String() string { return fmt.Sprintf("%s-%s-%d", v.media, v.theme, v.width) }
+
+var views = []view{
+	{360, "screen", "light"}, {360, "screen", "dark"}, {1280, "screen", "light"}, {1280, "screen", "dark"}, {720, "print", "light"},
+}
+
+type box struct{ X, Y, Width, Height float64 }
+
+// inside allows half a pixel, because boxes are rounded.
+func (b box) inside(outer box) bool {
+	return b.X >= outer.X-0.5 && b.Y >= outer.Y-0.5 && b.X+b.Width <= outer.X+outer.Width+0.5 && b.Y+b.Height <= outer.Y+outer.Height+0.5
+}
+
+// observation is what is seen of a page, in CSS pixels.
+type observation struct {
+	view               view
+	Width, ScrollWidth float64
+	Wide               []string // elements that do not fit into the window
+	Light              bool
+	Language, Title    string
+	Headings           []struct {
+		Level int
+		Text  string
+		Box   box
+	}
+	Tables   []table
+	Pictures []picture
+	Texts    []struct {
+		What     string
+		Contrast float64
+		Box      box
+	}
+	Scripts  int
+	Text     string
+	scripted string // the text where scripts may run
+	requests []string
+	messages []string // of the console
+}
+
+type table struct {
+	ID, Caption string
+	Unscoped    []string
+	Rows        [][]string
+}
+
+type picture struct {
+	ID     string
+	Box    box
+	Labels []string
+	Bars   []struct {
+		Box      box
+		Contrast float64
+	}
+	Texts []struct {
+		Text string
+		Box  box
+	}
+	Links []box
+}
+
+func (o *observation) table(id string) table {
+	for _, t := range o.Tables {
+		if t.ID == id {
+			return t
+		}
+	}
+	return table{ID: id}
+}
+
+func (o *observation) picture(id string) (picture, bool) {
+	for _, p := range o.Pictures {
+		if p.ID == id {
+			return p, true
+		}
+	}
+	return picture{}, false
+}
+
+// browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach nothing but files.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.Flag("headless", "new"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"),
+		chromedp.Flag("disable-component-update", true))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // the sandbox refuses root
+	}
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, _ = chromedp.NewContext(ctx)
+	started := time.AfterFunc(limit, stop)
+	defer started.Stop()
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("no browser: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("the browser did not end well: %v", err)
+		}
+	})
+	return ctx
+}
+
+// look opens a file in a tab of its own, with scripts forbidden, and says what is seen there. Then it opens it again with
+// scripts allowed, to see whether that is the same.
+func look(t *testing.T, browser context.Context, file string, v view) *observation {
+	t.Helper()
+	var mu sync.Mutex
+	o := &observation{view: v}
+	listen := chromedp.WithListener(func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *network.EventRequestWillBeSent:
+			o.requests = append(o.requests, e.Request.URL)
+		case *runtime.EventExceptionThrown:
+			o.messages = append(o.messages, "exception: "+e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			o.messages = append(o.messages, fmt.Sprint("console: ", e.Type))
+		case *log.EventEntryAdded:
+			o.messages = append(o.messages, fmt.Sprint(e.Entry.Level, ": ", e.Entry.Text))
+		}
+	})
+	tab, leave := chromedp.NewContext(browser, listen)
+	defer leave()
+	if err := chromedp.Do(tab); err != nil {
+		t.Fatal(err)
+	}
+	tab, cancel := context.WithTimeout(tab, limit)
+	defer cancel()
+	address := (&url.URL{Scheme: "file", Path: file}).String()
+	open := func(scripts bool) chromedp.Action[chromedp.Void] {
+		return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+				return err
+			}
+			forbidden := emulation.SetScriptExecutionDisabledParams{Value: !scripts}
+			if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, forbidden); err != nil {
+				return err
+			}
+			media := emulation.SetEmulatedMediaParams{Media: v.media, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}}
+			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, media)
+			return err
+		})
+	}
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(v.width, 900), open(false), chromedp.Navigate(address)); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := chromedp.Run(tab, chromedp.Evaluate[observation](observe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripted := seen.Text
+	if seen.Scripts > 0 || v == views[0] { // once is enough for a page that has none
+		if err := chromedp.Do(tab, open(true), chromedp.Navigate(address)); err != nil {
+			t.Fatal(err)
+		}
+		if scripted, err = chromedp.Run(tab, chromedp.Evaluate[string](`document.body.innerText`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	seen.view, seen.scripted, seen.messages = v, scripted, o.messages
+	for _, request := range o.requests {
+		if !strings.EqualFold(request, address) {
+			seen.requests = append(seen.requests, request)
+		}
+	}
+	return &seen
+}
