@@ -114,7 +114,13 @@ func (o *observation) picture(id string) (picture, bool) {
 // browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach nothing but files.
 func browser(t *testing.T) context.Context {
 	t.Helper()
+	temp, err := os.MkdirTemp("", "belugalock-browsertest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.Env("TMPDIR="+temp), // Chromium leaves things there
 		chromedp.Flag("headless", "new"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"),
 		chromedp.Flag("disable-component-update", true))
