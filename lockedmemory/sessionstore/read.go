@@ -247,10 +247,10 @@ func (r *reader) page(req driver.Read) (driver.Page, error) {
 	if r.tenure == nil {
 		return call(r.ctx, r.caller, r.operation, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })
 	}
-	return under(r.ctx, r.caller, r.operation, r.access, r.tenure, func(ctx context.Context, a driver.Access) (driver.Page, error) {
+	return under(r.ctx, r.caller, r.operation, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
-		return r.driver.Read(ctx, req)
+		return func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) }
 	})
 }
 

@@ -131,8 +131,9 @@ func (s *Store[M, D]) write(ctx context.Context, operation, session string, leas
 	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
 	op := newOp()
 	t := s.tenures.of(lease)
-	_, err := under(ctx, &s.caller, operation, driver.Access{Session: session, Lease: lease}, t, func(ctx context.Context, a driver.Access) (driver.Verdict, error) {
-		return do(ctx, driver.Write{Access: a, N: t.next(a.Fence), Op: op})
+	_, err := under(ctx, &s.caller, operation, driver.Access{Session: session, Lease: lease}, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
+		w := driver.Write{Access: a, N: t.next(a.Fence), Op: op}
+		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
 	})
 	return err
 }
@@ -142,13 +143,16 @@ const tries = 5
 
 // under makes a call under a lease, and, if the store refuses its token, asks the lock for a higher one: the store may have
 // seen tokens from before the lock service lost its data. Only the lock's owner is given one.
+//
+// ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
 func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, operation string, a driver.Access, t *tenure,
-	do func(context.Context, driver.Access) (T, error)) (T, error) {
+	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		a := a
 		a.Fence = a.Lease.Fence()
 		a.First = t.first(a.Fence)
-		reply, err := call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx, a) })
+		do := prepare(a)
+		reply, err := call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
 		if err != nil {
 			return reply, err
 		}
