@@ -85,9 +85,12 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.Check(ctx); err != nil { // ended while this step waited
 		return err
 	}
-	work, leave := le.join(ctx)
-	defer leave()
-	return le.verdict(ctx, fn(context.WithValue(work, guardKey{le}, true)))
+	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends == nil || ends != ctx.Done() {
+		joined, leave := le.join(ctx)
+		defer leave()
+		ctx = joined
+	}
+	return le.verdict(ctx, fn(context.WithValue(ctx, guardKey{le}, true)))
 }
 
 type guardKey struct{ lease *Lease }
@@ -102,8 +105,11 @@ func (le *Lease) join(ctx context.Context) (context.Context, func()) {
 	ctx = context.WithValue(withoutWait(ctx), leaseKey{le.locker, le.name.Key}, le)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
 }
+
+// joinedKey finds the Done of a context that ends with the lease: one that still has it need not join again.
+type joinedKey struct{ lease *Lease }
 
 // verdict adds to the error of some work that the lease did not last to its end.
 func (le *Lease) verdict(ctx context.Context, err error) error {

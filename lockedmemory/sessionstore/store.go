@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -24,6 +25,7 @@ type Store[M, D any] struct {
 	key     lockedmemory.KeyFunc
 	codec   Codec[M, D]
 	opts    Options
+	ops     ops
 	tenures tenures
 }
 
@@ -43,7 +45,7 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 	if err != nil {
 		return nil, err
 	}
-	s := &Store[M, D]{driver: d, key: key, codec: codec, opts: o}
+	s := &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}
 	s.instant, _ = d.(driver.Instant)
 	s.caller.punctual, _ = d.(driver.Punctual)
 	return s, nil
@@ -88,7 +90,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 	if err != nil {
 		return false, err
 	}
-	op := newOp()
+	op := s.ops.next()
 	answer, err := call(ctx, &s.caller, "save", func(ctx context.Context, again bool) (instantly, error) {
 		if !again {
 			written, v, err := s.instant.AppendInstantly(ctx, locker, key, op, content)
@@ -129,7 +131,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 // write makes a write at the next place under the lease.
 func (s *Store[M, D]) write(ctx context.Context, operation, session string, lease *distlock.Lease,
 	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
-	op := newOp()
+	op := s.ops.next()
 	t := s.tenures.of(lease)
 	_, err := under(ctx, &s.caller, operation, driver.Access{Session: session, Lease: lease}, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
 		w := driver.Write{Access: a, N: t.next(a.Fence), Op: op}
@@ -257,9 +259,16 @@ func digest(input, output []byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// newOp is the identity of one write.
-func newOp() string {
-	var b [16]byte
+// ops makes the identities of writes.
+type ops struct {
+	prefix string // of this store alone
+	last   atomic.Uint64
+}
+
+func newPrefix() string {
+	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
 	return hex.EncodeToString(b[:])
 }
+
+func (o *ops) next() string { return fmt.Sprintf("%s%016x", o.prefix, o.last.Add(1)) }

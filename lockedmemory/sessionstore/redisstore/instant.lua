@@ -1,51 +1,44 @@
 -- Appends an entry under a lock that is free, without taking it. The token comes from the lock, and is above that of the
--- log's last entry.
+-- log's last entry. A mark that is there stays: who comes next under a lease knows its place.
 --
 -- KEYS  1 the log   2 the lock   3 its counter   4 its line   5 the mark of this op, if it was cancelled
 --       6 the turn ID's key, if there is one
--- ARGV  1 op   2 for how long the log is kept, in ms, or '0'   3 how many entries to keep, or '0'   4 input   5 output
+-- ARGV  1 op   2 for how long the log is kept, in ms, or '0'   3 how many entries to keep   4 input   5 output
 --       and, with a turn ID, 6 the ID   7 digest   8 for how long to remember it, in ms
--- Reply {DONE}, {KNOWN}, {CONFLICT}; {TAKEN}: the lock is not free, or the op was cancelled
+-- Reply {0}: done; {1}: the turn ID is known, with this digest; {2}: with another one;
+--       {3}: the lock is not free, the op was cancelled, or something stands in the way that who takes the lock is told of
 --
 -- Must not be repeated; settle.lua says whether it has happened.
 local log = KEYS[1]
-local fields = {'op', ARGV[1], 'in', ARGV[4], 'out', ARGV[5]}
-if KEYS[6] then
-  local known = redis.call('GET', KEYS[6])
-  if known then
-    return {known == ARGV[7] and KNOWN or CONFLICT}
-  end
-  fields[7], fields[8] = 'id', ARGV[6]
+local known = KEYS[6] and redis.call('GET', KEYS[6])
+if known then
+  return {known == ARGV[7] and 1 or 2}
 end
 local fence = token_instantly(KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 if not fence then
-  return {TAKEN}
+  return {3}
 end
-local last = last_of(log)
-local top = last and tonumber(string.match(last[1], '^%d+')) or 0
-if top >= tonumber(fence) then
-  if top >= 9007199254740991 then
-    return {TAKEN} -- no token is high enough; who takes the lock is told so
+
+local function add()
+  if KEYS[6] then
+    return redis.pcall('XADD', log, 'MAXLEN', '~', ARGV[3], fence .. '-1', 'op', ARGV[1], 'in', ARGV[4], 'out', ARGV[5], 'id', ARGV[6])
+  end
+  return redis.pcall('XADD', log, 'MAXLEN', '~', ARGV[3], fence .. '-1', 'op', ARGV[1], 'in', ARGV[4], 'out', ARGV[5])
+end
+
+local reply = add()
+if reply.err and string.find(reply.err, 'equal or smaller', 1, true) then
+  -- The log has seen a token that the lock does not know of.
+  local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  local top = last and tonumber(string.match(last[1], '^%d+')) or 0
+  if top < tonumber(fence) or top >= 9007199254740991 then
+    return {3} -- the last entry was removed by hand, or is another program's
   end
   fence = string.format('%.0f', top + 1)
+  reply = add()
 end
-local words = {log}
-if ARGV[3] ~= '0' then
-  words[2], words[3], words[4] = 'MAXLEN', '~', ARGV[3]
-end
-words[#words + 1] = fence .. '-1'
-for i = 1, #fields do
-  words[#words + 1] = fields[i]
-end
-local reply = redis.pcall('XADD', unpack(words))
 if reply.err then
-  if string.find(reply.err, 'equal or smaller', 1, true) then
-    return {TAKEN} -- the last entry was removed by hand; who takes the lock finds out
-  end
   return reply
-end
-if last and is_mark(last) then
-  redis.call('XDEL', log, last[1])
 end
 if KEYS[6] then
   redis.call('SET', KEYS[6], ARGV[7], 'PX', ARGV[8])
@@ -53,4 +46,4 @@ end
 if ARGV[2] ~= '0' then
   redis.call('PEXPIRE', log, ARGV[2])
 end
-return {DONE}
+return {0}

@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -44,7 +46,7 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 	return d, nil
 }
 
-// keepMark is for how long the highest token of a session is known beyond the session itself, where the lock cannot be asked.
+// keepMark is for how long the highest token of a session is known beyond the session itself. It matters where the lock cannot be asked.
 const keepMark = 24 * time.Hour
 
 // service is a driver.Driver and a driver.Instant.
@@ -67,14 +69,15 @@ func (s *service) turn(session, id string) string {
 	return s.prefix(session) + "turn:" + hex.EncodeToString(sum[:16])
 }
 
-// access returns what the scripts are given first; see store.lua.
+// access returns what the scripts that work under a lease are given first; see store.lua.
 func (s *service) access(a driver.Access) (keys []string, args []any) {
 	keep := s.settings.IdleTTL + keepMark
-	guard, isLock := s.prefix(a.Session)+"mark", 0
+	mark := s.prefix(a.Session) + "mark"
+	lock, isLock := mark, 0
 	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {
-		guard, isLock = b.Lock, 1
+		lock, isLock = b.Lock, 1
 	}
-	return []string{s.log(a.Session), guard}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(), keep.Milliseconds()}
+	return []string{s.log(a.Session), mark, lock}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(), keep.Milliseconds()}
 }
 
 // room is how many entries a log is left, beside the marks that may be among them; 0: all.
@@ -149,7 +152,7 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 	}
 	log, void := s.log(session), beside.Void(op)
 	keys := []string{log, beside.Lock, beside.Fence, beside.Line, void}
-	args := []any{op, s.settings.IdleTTL.Milliseconds(), s.room(), c.Input, c.Output}
+	args := []any{op, s.settings.IdleTTL.Milliseconds(), cmp.Or(s.room(), math.MaxInt64), c.Input, c.Output}
 	if c.TurnID != "" {
 		keys = append(keys, s.turn(session, c.TurnID))
 		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())

@@ -23,10 +23,10 @@ var (
 	//go:embed settle.lua
 	settleLua string
 
-	showScript    = newScript(showLua)
-	appendScript  = newScript(appendLua)
-	clearScript   = newScript(clearLua)
-	instantScript = newScript(instantLua)
+	showScript    = newScript(redislock.BesideLua + storeLua + showLua)
+	appendScript  = newScript(redislock.BesideLua + storeLua + appendLua)
+	clearScript   = newScript(redislock.BesideLua + storeLua + clearLua)
+	instantScript = newScript(redislock.BesideLua + instantLua)
 	settleScript  = newScript(settleLua)
 )
 
@@ -37,7 +37,6 @@ type script struct {
 }
 
 func newScript(source string) *script {
-	source = redislock.BesideLua + storeLua + source
 	return &script{redis.NewScript(source), source}
 }
 

@@ -8,7 +8,7 @@
 redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
 local entries = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1000)
 for _, entry in ipairs(entries) do
-  if op_of(entry) == ARGV[1] then
+  if entry[2][1] == 'op' and entry[2][2] == ARGV[1] then
     return 1
   end
 end

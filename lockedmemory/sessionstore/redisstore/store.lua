@@ -1,40 +1,32 @@
--- What the scripts of the store have in common; it is put before them, after beside.lua of redislock.
+-- What the scripts that work under a lease have in common; it is put before them, after beside.lua of redislock.
 --
 -- A session is a stream, the log. An entry is {op, in, out, and id if the caller gave a turn ID}. Two other kinds of
--- entries are marks: {mark} at <fence>-0 says that the holder of a token has been here, {clear} that all before it was cleared. The
--- log never ends without the highest place it has seen: Redis itself then refuses what is lower. A mark goes when
--- something follows it.
+-- entries are marks: {mark} at <fence>-0 says that the holder of a token has been here, {clear} that all before it was cleared.
+-- The log never ends without the highest place it has seen: Redis itself then refuses what is lower. A mark goes when the next
+-- holder comes, who knows its place from a key beside the log.
 --
--- The guard is what a log that is not there is judged by: the session's lock, if it is on this Redis, or else a key
--- that keeps the highest token for longer than the log lasts.
+-- KEYS  1 the log   2 the place of the last mark, whose token is the highest one that was shown
+--       3 the session's lock, if it is on this Redis, else again 2
+-- ARGV  1 token   2 '1' if there is a lock   3 for how long the log is kept, in ms, or '0'   4 for how long the last mark's place is
 local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED = 0, 1, 2, 3, 4, 5
+local log, fence = KEYS[1], ARGV[1]
 
-local function is_mark(entry) return entry[2][1] == 'mark' or entry[2][1] == 'clear' end
-
--- last_of is the last entry of the log, or nil.
-local function last_of(log) return redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1] end
-
--- op_of is the operation that wrote an entry.
-local function op_of(entry)
-  return (entry[2][1] == 'op' or entry[2][1] == 'clear') and entry[2][2]
+-- admits judges the token for a log that is not there. It returns nothing, or the refusal.
+local function admits()
+  if ARGV[2] == '1' then
+    return not is_granted(KEYS[3], tonumber(fence)) and {UNOWNED} or nil
+  end
+  local shown = redis.call('GET', KEYS[2])
+  return shown and tonumber(string.match(shown, '^%d+')) > tonumber(fence) and {STALE, shown} or nil
 end
 
--- admits judges a token for a log that is not there: it returns nothing, or the refusal.
-local function admits(guard, is_lock, fence)
-  if is_lock == '1' then
-    return not is_granted(guard, tonumber(fence)) and {UNOWNED} or nil
+-- refused says why the log did not take an entry at fence-n. An earlier copy of the call, known by its op, is no refusal.
+local function refused(n, op)
+  local own = op and redis.call('XRANGE', log, fence .. '-' .. n, fence .. '-' .. n)[1]
+  if own and (own[2][1] == 'op' or own[2][1] == 'clear') and own[2][2] == op then
+    return {DONE}
   end
-  local mark = redis.call('GET', guard)
-  return mark and tonumber(mark) > tonumber(fence) and {STALE, mark .. '-0'} or nil
-end
-
--- refused says why the log did not take an entry at fence-n.
-local function refused(log, fence, n, op)
-  local own = redis.call('XRANGE', log, fence .. '-' .. n, fence .. '-' .. n)[1]
-  if own and op and op_of(own) == op then
-    return {DONE} -- an earlier copy of this call
-  end
-  local last = last_of(log)
+  local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   local top = last and last[1] or '0-0'
   local ms, seq = string.match(top, '^(%d+)-(%d+)$')
   if tonumber(ms) < tonumber(fence) or ms == fence and tonumber(seq) < tonumber(n) then
@@ -50,19 +42,19 @@ local function refused(log, fence, n, op)
   return {ms == fence and TAKEN or STALE, top}
 end
 
--- add puts an entry into the log. It returns nothing, or the refusal.
-local function add(log, guard, is_lock, max, fence, n, op, fields)
+-- add puts an entry into the log, of which max are kept. It returns nothing, or the refusal.
+local function add(n, op, max, ...)
   local words = {log, 'NOMKSTREAM'}
   if max ~= '0' then
     words[3], words[4], words[5] = 'MAXLEN', '~', max
   end
   words[#words + 1] = fence .. '-' .. n
-  for i = 1, #fields do
-    words[#words + 1] = fields[i]
+  for _, word in ipairs({...}) do
+    words[#words + 1] = word
   end
   local reply = redis.pcall('XADD', unpack(words))
   if not reply then
-    local refusal = admits(guard, is_lock, fence)
+    local refusal = admits()
     if refusal then
       return refusal
     end
@@ -72,51 +64,28 @@ local function add(log, guard, is_lock, max, fence, n, op, fields)
     if not string.find(reply.err, 'equal or smaller', 1, true) then
       return reply
     end
-    return refused(log, fence, n, op)
+    return refused(n, op)
   end
 end
 
--- tidy removes the marks that something follows; before is what was last when it came.
-local function tidy(log, before)
-  if not before then
-    return
+-- shown notes the place of the last mark, there or not, and removes the mark before it. Something stands above that by now.
+local function shown(n)
+  local place = fence .. '-' .. n
+  local before = redis.call('SET', KEYS[2], place, 'PX', ARGV[4], 'GET')
+  if before and before ~= place then
+    redis.call('XDEL', log, before)
   end
-  if is_mark(before) then
-    redis.call('XDEL', log, before[1])
-  elseif not string.find(before[1], '-0', 1, true) then
-    redis.call('XDEL', log, string.match(before[1], '^%d+') .. '-0')
-  end
-  local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-  if oldest and is_mark(oldest) and last_of(log)[1] ~= oldest[1] then
-    redis.call('XDEL', log, oldest[1])
-  end
-end
-
--- used notes that the session was used under a token.
-local function used(log, guard, is_lock, fence, idle, keep)
-  if idle ~= '0' then
-    redis.call('PEXPIRE', log, idle)
-  end
-  if is_lock ~= '1' then
-    redis.call('SET', guard, fence, 'PX', keep)
+  if ARGV[3] ~= '0' then
+    redis.call('PEXPIRE', log, ARGV[3])
   end
 end
 
 -- show leaves a mark, so that lower tokens are refused from now on. It returns nothing, or the refusal.
-local function show(log, guard, is_lock, fence, idle, keep)
-  local last = last_of(log)
-  if last then
-    local ms = string.match(last[1], '^%d+')
-    if ms == fence then
-      return
-    elseif tonumber(ms) > tonumber(fence) then
-      return {STALE, last[1]}
-    end
-  end
-  local refusal = add(log, guard, is_lock, '0', fence, '0', nil, {'mark', ''})
-  if refusal then
+local function show()
+  local refusal = add('0', nil, '0', 'mark', '')
+  if not refusal then
+    shown('0')
+  elseif refusal[1] ~= TAKEN then
     return refusal
   end
-  tidy(log, last)
-  used(log, guard, is_lock, fence, idle, keep)
 end
