@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -90,7 +91,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 	if err != nil {
 		return false, err
 	}
-	op := s.ops.next()
+	op, sent := s.ops.next(), time.Now()
 	answer, err := call(ctx, &s.caller, "save", func(ctx context.Context, again bool) (instantly, error) {
 		if !again {
 			written, v, err := s.instant.AppendInstantly(ctx, locker, key, op, content)
@@ -99,7 +100,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 			}
 		}
 		// ⚑ The answer is lost, perhaps not the entry, and a second copy would be a second entry.
-		written, err := s.instant.Settle(ctx, locker, key, op)
+		written, err := s.instant.Settle(ctx, locker, key, op, sent)
 		return instantly{written: written}, err
 	})
 	switch {

@@ -147,8 +147,9 @@ type Instant interface {
 	// stands in line for it, under a token higher than all that were granted before. False without an error: it did not, and never will.
 	// The outcome may be Done, Known or Conflict. An error means that the outcome is unknown.
 	AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c Content) (written bool, v Verdict, err error)
-	// Settle tells, after an error of AppendInstantly, whether it has written, and keeps it from doing so later.
-	Settle(ctx context.Context, locker *distlock.Locker, session, op string) (written bool, err error)
+	// Settle tells, after an error of AppendInstantly, which was called at sent, whether it has written, and keeps it from doing so
+	// later.
+	Settle(ctx context.Context, locker *distlock.Locker, session, op string, sent time.Time) (written bool, err error)
 }
 
 // Punctual is implemented by a Driver that can tell when its calls will be on time. The store then makes a call in the

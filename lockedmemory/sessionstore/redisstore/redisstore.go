@@ -165,13 +165,14 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 }
 
 // Settle implements driver.Instant.
-func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, op string) (bool, error) {
+func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, op string, sent time.Time) (bool, error) {
 	beside, ok := redislock.BesideOf(locker, s.client, session)
 	if !ok {
 		return false, nil
 	}
 	keys := []string{s.log(session), beside.Void(op)}
-	settled, err := settleScript.run(ctx, s.client, keys, op, locker.Options().TTL.Milliseconds()).Int()
+	ago := time.Since(sent) + clockStep
+	settled, err := settleScript.run(ctx, s.client, keys, op, locker.Options().TTL.Milliseconds(), ago.Microseconds()).Int()
 	switch {
 	case err != nil:
 		return false, explain(err)
@@ -180,6 +181,9 @@ func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, 
 	}
 	return settled == 1, nil
 }
+
+// clockStep is by how much the server's clock may have been set forward between a write and the question whether it has happened.
+const clockStep = 10 * time.Second
 
 var errUnsettled = errors.New("redisstore: so much was written since that it cannot be told whether this was")
 

@@ -142,7 +142,7 @@ func named(c driver.Content, id string) driver.Content {
 func settledWrites(h *harness) {
 	a := h.instance(nil, nil)
 	ctx := h.Context()
-	op := newOp()
+	op, sent := newOp(), time.Now()
 	instant, ok := a.driver.(driver.Instant)
 	if !h.Instant {
 		if ok {
@@ -157,12 +157,16 @@ func settledWrites(h *harness) {
 	if err != nil || !written {
 		h.Fatalf("%t, %v", written, err)
 	}
-	a.mustSave(ctx, "in between")
-	if written, err = instant.Settle(ctx, a.locker, h.session, op); err != nil || !written {
+	var between []any
+	for n := range 250 {
+		between = append(between, n)
+	}
+	a.mustSave(ctx, between...)
+	if written, err = instant.Settle(ctx, a.locker, h.session, op, sent); err != nil || !written {
 		h.Errorf("settling what was written: %t, %v", written, err)
 	}
 	op = newOp()
-	if written, err = instant.Settle(ctx, a.locker, h.session, op); err != nil || written {
+	if written, err = instant.Settle(ctx, a.locker, h.session, op, sent); err != nil || written {
 		h.Errorf("settling what was not written: %t, %v", written, err)
 	}
 	if written, _, err = instant.AppendInstantly(ctx, a.locker, h.session, op, content("late")); err != nil || written {
@@ -173,5 +177,5 @@ func settledWrites(h *harness) {
 			h.Errorf("while the lock is held: %t, %v", written, err)
 		}
 	})
-	a.has("written", "in between")
+	a.has(append([]any{"written"}, between...)...)
 }
