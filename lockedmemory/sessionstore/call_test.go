@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -45,22 +47,10 @@ func (d *overdue) answered(ctx context.Context, w driver.Write) error {
 // A call that is made in the caller's goroutine is given up after a few milliseconds, and made again, as the same one.
 func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
 	var d *overdue
-	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) {
+	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
 		d = &overdue{Driver: memstore.NewDriver(s)}
-		return d, nil
-	}, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close(t.Context())
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+		return d
+	})
 	for name, write := range map[string]struct {
 		do   func(ctx context.Context) error
 		want []string
@@ -90,4 +80,63 @@ func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// silent is a driver that writes instantly, and does not answer.
+type silent struct {
+	driver.Driver
+	asked   chan string
+	settled chan string
+}
+
+func (d *silent) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, op string, _ driver.Content) (bool, driver.Verdict, error) {
+	d.asked <- op
+	<-ctx.Done()
+	return false, driver.Verdict{}, ctx.Err()
+}
+
+func (d *silent) Settle(ctx context.Context, _ *distlock.Locker, _, op string, _ time.Time) (bool, error) {
+	d.settled <- op
+	return false, ctx.Err()
+}
+
+// A Save that takes no lock, and whose caller has gone, is kept from taking effect later.
+func TestStore_O_aSaveThatWasCancelledIsSettled(t *testing.T) {
+	d := &silent{asked: make(chan string, 1), settled: make(chan string, 1)}
+	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+		d.Driver = memstore.NewDriver(s)
+		return d
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	saved := make(chan error)
+	go func() { saved <- memory.Save(ctx, "q", "a") }()
+	op := <-d.asked
+	cancel()
+	if err := <-saved; !errors.Is(err, context.Canceled) {
+		t.Errorf("Save: %v", err)
+	}
+	if settled := <-d.settled; settled != op {
+		t.Errorf("settled was %s, want %s", settled, op)
+	}
+}
+
+// memoryOver makes a memory of one session, under a lock in process.
+func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedmemory.LockedMemory[string, string] {
+	t.Helper()
+	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return open(s), nil },
+		lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory
 }

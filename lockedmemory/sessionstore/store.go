@@ -103,6 +103,9 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 		written, err := s.instant.Settle(ctx, locker, key, op, sent)
 		return instantly{written: written}, err
 	})
+	if err != nil && ctx.Err() != nil {
+		go s.settle(ctx, locker, key, op, sent)
+	}
 	switch {
 	case errors.Is(err, ErrUnavailable): // the store's service is the lock's
 		return false, fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
@@ -112,6 +115,17 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 		return false, ErrTurnConflict
 	}
 	return answer.written, nil
+}
+
+// settleTimeout bounds what nobody waits for.
+const settleTimeout = 5 * time.Second
+
+// settle keeps the request of a Save whose caller has gone from taking effect later. ⚑ It has no token from before: if it came after a Clear,
+// the exchange would stand there again.
+func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	_, _ = s.instant.Settle(ctx, locker, key, op, sent) // if it fails too, the caller was told that nobody knows
 }
 
 // instantly is what AppendInstantly answers.
