@@ -140,29 +140,31 @@ var (
 func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) {
 	e.Place = place
 	text := func(i int) string { s, _ := fields[i].(string); return s }
-	if len(fields) == 2 && (text(0) == "mark" || text(0) == "clear") {
+	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "clear" && len(text(1)) == 32) {
 		return e, true
 	}
 	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > lockdriver.MaxFence {
 		e.Err = errFields
 		return e, false
 	}
+	const in, out, id = 1, 2, 4
 	have := 0
 	for i := 2; i < len(fields); i += 2 {
+		this := 0
 		switch value := text(i + 1); text(i) {
 		case "in":
-			e.Input = []byte(value)
-			have |= 1
+			this, e.Input = in, []byte(value)
 		case "out":
-			e.Output = []byte(value)
-			have |= 2
+			this, e.Output = out, []byte(value)
 		case "id":
-			e.TurnID = value
-		default:
+			this, e.TurnID = id, value
+		}
+		if this == 0 || have&this != 0 {
 			return driver.Entry{Place: place, Err: errFields}, false
 		}
+		have |= this
 	}
-	if have != 3 {
+	if have&(in|out) != in|out {
 		return driver.Entry{Place: place, Err: errMissing}, false
 	}
 	return e, false

@@ -1,7 +1,8 @@
 -- What the scripts that work under a lease have in common; it is put before them, after beside.lua of redislock.
 --
 -- A session is a stream, the log. An entry is {op, in, out, and id if the caller gave a turn ID}. Two other kinds of
--- entries are marks: {mark} at <fence>-0 says that the holder of a token has been here, {clear} that all before it was cleared.
+-- entries are marks: {mark = ''} at <fence>-0 says that the holder of a token has been here, {clear = op} that all before it was
+-- cleared.
 -- The log never ends without the highest place it has seen: Redis itself then refuses what is lower. A mark goes when the next
 -- holder comes, who knows its place from a key beside the log.
 --
@@ -16,8 +17,11 @@ local function admits()
   if ARGV[2] == '1' then
     return not is_granted(KEYS[3], tonumber(fence)) and {UNOWNED} or nil
   end
-  local shown = redis.call('GET', KEYS[2])
-  return shown and tonumber(string.match(shown, '^%d+')) > tonumber(fence) and {STALE, shown} or nil
+  local place = redis.call('GET', KEYS[2])
+  if place and not string.find(place, '^%d+%-%d+$') then
+    return redis.error_reply('WRONGTYPE the last mark has no place')
+  end
+  return place and tonumber(string.match(place, '^%d+')) > tonumber(fence) and {STALE, place} or nil
 end
 
 -- refused says why the log did not take an entry at fence-n. An earlier copy of the call, known by its op, is no refusal.
@@ -68,12 +72,24 @@ local function add(n, op, max, ...)
   end
 end
 
+-- remove removes a mark. Marks are known by all they have: what another program has put into the log is left there.
+local function remove(place)
+  local entry = redis.call('XRANGE', log, place, place)[1]
+  local fields = entry and entry[2] or {}
+  if #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'clear' and #fields[2] == 32) then
+    redis.call('XDEL', log, place)
+  end
+end
+
 -- shown notes the place of the last mark, there or not, and removes the mark before it. Something stands above that by now.
 local function shown(n)
   local place = fence .. '-' .. n
-  local before = redis.call('SET', KEYS[2], place, 'PX', ARGV[4], 'GET')
-  if before and before ~= place then
-    redis.call('XDEL', log, before)
+  local before = redis.pcall('GET', KEYS[2])
+  if not before or type(before) == 'string' and string.find(before, '^%d+%-%d+$') then -- or else it is another program's
+    redis.call('SET', KEYS[2], place, 'PX', ARGV[4])
+    if before and before ~= place then
+      remove(before)
+    end
   end
   if ARGV[3] ~= '0' then
     redis.call('PEXPIRE', log, ARGV[3])
