@@ -55,10 +55,11 @@ microbench: deps ## Run the benchmarks of the lock and its backends
 	go test -run '^$$' -bench . ./distlock/... ./lockedmemory
 
 .PHONY: fuzz
-fuzz: ## Look for names, replies and messages that break the drivers, FUZZTIME (1m) each
+fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each
 	go test -run '^$$' -fuzz FuzzKeys -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 	go test -run '^$$' -fuzz FuzzReplies -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 	go test -run '^$$' -fuzz FuzzWakes -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
+	go test -run '^$$' -fuzz FuzzEntries -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/sessionstore/redisstore
 
 .PHONY: hammer
 hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)

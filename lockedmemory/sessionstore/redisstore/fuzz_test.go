@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Whatever stands in a session is the entry of a Save, a mark, or an error that keeps nothing but the place; an entry that is
+// understood says all that there is.
+func FuzzEntries(f *testing.F) {
+	op := strings.Repeat("0f", 16)
+	for i, fields := range [][8]string{
+		{"op", op, "in", "q", "out", "a"}, {"op", op, "in", "q", "out", "a", "id", "x"}, {"op", op, "id", "", "out", "", "in", ""},
+		{"mark", ""}, {"clear", op}, {"mark", "x"}, {"clear", "x"}, {"mark", "", "more", "x"}, {"op", op, "in", "q"}, {"op", op, "in", "q", "in", "q", "out", "a"},
+		{"op", op, "in", "\x00\xff\r\n", "out", "*1\r\n"}, {"in", "q", "out", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "in", "q", "out", "a", "more", "x"},
+	} {
+		length := uint8(8)
+		for length > 0 && fields[length-1] == "" {
+			length--
+		}
+		for _, id := range []string{"1795225289897391-1", "18446744073709551615-18446744073709551615", "9007199254740992-7", "0-0", "1", "-", "01-01", "1--1", "+1-1"} {
+			f.Add(id, fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], length+uint8(i%3), uint8(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, id, a, b, c, d, e, g, h, i string, length, strange uint8) {
+		texts := []string{a, b, c, d, e, g, h, i}
+		texts = texts[:min(int(length), len(texts))]
+		fields := make([]any, len(texts))
+		for n, text := range texts {
+			fields[n] = text
+		}
+		place, ok := parsePlace(id)
+		if again, same := parsePlace(place.String()); ok && (!same || again != place || place.Fence < 0 || place.N < 0) {
+			t.Errorf("%q is the place %+v, and that is %+v", id, place, again)
+		}
+		check(t, place, texts, fields)
+
+		reply := []any{[]any{id, fields}, []any{id, nil}, []any{id, []any{int64(strange), nil}}, []any{id, []any{fields, fields}}}
+		for _, reply := range [][]any{reply, {fields}, {nil}, {id}, {[]any{nil, fields}}, {[]any{id, fields, fields}}, {[]any{int64(1), fields}}} {
+			entries, n, last, err := parseEntries(replied(reply))
+			if understood := ok && len(reply) == 4; (err == nil) != understood && len(fields) != 2 {
+				t.Errorf("%q: %v", reply, err)
+			}
+			if err == nil && (n != len(reply) || last != place || len(entries) > n || len(entries) < n-1) {
+				t.Errorf("%q: %d entries of %d, the last at %s", reply, len(entries), n, last)
+			}
+		}
+
+		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
+			v, err := parseVerdict(replied(reply))
+			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Unowned || v.Mark.Fence < 0 || v.Mark.N < 0) {
+				t.Errorf("%q: %+v", reply, v)
+			}
+		}
+	})
+}
+
+func replied(reply []any) *redis.Cmd {
+	cmd := redis.NewCmd(context.Background())
+	cmd.SetVal(reply)
+	return cmd
+}
+
+func check(t *testing.T, place driver.Place, texts []string, fields []any) {
+	t.Helper()
+	entry, isMark := parseEntry(place, fields)
+	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "clear" && len(texts[1]) == 32)) {
+		t.Errorf("%q is a mark: %t", texts, isMark)
+	}
+	if isMark {
+		return
+	}
+	if entry.Place != place {
+		t.Errorf("%q: its place is %s, not %s", texts, entry.Place, place)
+	}
+	if entry.Err != nil {
+		if entry.Input != nil || entry.Output != nil || entry.TurnID != "" {
+			t.Errorf("%q: %+v with an error", texts, entry)
+		}
+		return
+	}
+	// All that it has been given, whatever the order.
+	said := [][2]string{{"in", string(entry.Input)}, {"out", string(entry.Output)}}
+	if len(texts) == 8 {
+		said = append(said, [2]string{"id", entry.TurnID})
+	}
+	if texts[0] != "op" || len(texts) != 2+2*len(said) || place.Fence > lockdriver.MaxFence {
+		t.Fatalf("%s: %q was understood as %+v", place, texts, entry)
+	}
+	for n := 2; n < len(texts); n += 2 {
+		if !slices.Contains(said, [2]string{texts[n], texts[n+1]}) {
+			t.Errorf("%q was understood as %+v", texts, entry)
+		}
+	}
+}
