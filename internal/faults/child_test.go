@@ -4,18 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
@@ -39,19 +35,22 @@ func TestMain(m *testing.M) {
 type order struct {
 	URL, Key string
 	TTL      time.Duration
-	Store    string // address of the store, see write
+
+	// With these it works on sessions, see serveTurns, of the Redis that it makes clients of.
+	Turns      []turnOrder
+	Addrs      []string
+	MasterName string
 }
 
-// serve is the child: it waits for the lock, says its token, and then does what each line of its input says, without
-// looking at its lease before:
-//
-//	write TEXT    write under the lease's token; answers "written" or "refused"
-//	cause         wait until the lease's context has ended; answers with its cause
-//	release       give the lock back; answers "released", or with the error
+// serve is the child: it waits for the lock, says its token, and gives the lock back when it is told "release", which it
+// answers with "released", or with the error.
 func serve(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
+	}
+	if o.Turns != nil {
+		return serveTurns(o)
 	}
 	ctx := context.Background()
 	l, err := lockurl.Open(ctx, o.URL, &distlock.Options{
@@ -60,26 +59,17 @@ func serve(text string) error {
 	if err != nil {
 		return err
 	}
-	store := newStore(o.Store)
 	lease, err := l.Acquire(ctx, o.Key)
 	if err != nil {
 		return err
 	}
 	fmt.Println(lease.Fence())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		switch word, rest, _ := strings.Cut(lines.Text(), " "); word {
-		case "write":
-			fmt.Println(store.write(ctx, o.Key, lease.Fence(), rest))
-		case "cause":
-			<-lease.Context().Done()
-			fmt.Println(context.Cause(lease.Context()))
-		case "release":
-			if err := lease.Release(ctx); err != nil {
-				fmt.Println(err)
-				continue
-			}
-			fmt.Println("released")
+		if err := lease.Release(ctx); err != nil {
+			fmt.Println(err)
+			continue
 		}
+		fmt.Println("released")
 	}
 	return nil
 }
@@ -169,47 +159,4 @@ func (c *child) answer() string {
 		c.tb.Fatalf("the child has ended: %v", c.out.Err())
 	}
 	return c.out.Text()
-}
-
-// store is one that compares tokens, on a server of its own: what is accepted rests on no lock.
-type store struct{ client *redis.Client }
-
-func newStore(addr string) *store {
-	return &store{redis.NewClient(&redis.Options{Addr: addr})}
-}
-
-// raise shows the store a token, as a Load does, and write writes under one. A token below the highest that was shown
-// is refused.
-var accept = redis.NewScript(`
-	if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then
-		return 0
-	end
-	redis.call('SET', KEYS[1], ARGV[1])
-	if ARGV[2] then
-		redis.call('RPUSH', KEYS[2], ARGV[2])
-	end
-	return 1`)
-
-func (s *store) run(ctx context.Context, key string, fence int64, args ...any) string {
-	accepted, err := accept.Run(ctx, s.client, []string{"mark:" + key, "log:" + key}, append([]any{fence}, args...)...).Int()
-	switch {
-	case err != nil:
-		return err.Error()
-	case accepted == 0:
-		return "refused"
-	}
-	return "written"
-}
-
-func (s *store) write(ctx context.Context, key string, fence int64, text string) string {
-	return s.run(ctx, key, fence, text)
-}
-
-func (s *store) raise(ctx context.Context, key string, fence int64) string {
-	return s.run(ctx, key, fence)
-}
-
-func (s *store) log(ctx context.Context, key string) ([]string, error) {
-	log, err := s.client.LRange(ctx, "log:"+key, 0, -1).Result()
-	return log, errors.Join(err)
 }

@@ -18,6 +18,8 @@ var rows = []struct {
 	{name: "holderKilled", run: holderKilled},
 	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
 	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
+	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared},
+	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired},
 	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "wakeUpLost", run: wakeUpLost},
 	{name: "notificationMissed", run: notificationMissed},
@@ -36,6 +38,8 @@ var rows = []struct {
 	{name: "cancelledAnywhere", run: cancelledAnywhere, alone: true},
 	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, alone: true},
 	{name: "repliesLost", run: repliesLost},
+	{name: "sessionRepliesLost", run: sessionRepliesLost},
+	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
 	{name: "poolUsedUp", run: poolUsedUp},
 	{name: "scriptsFlushed", run: scriptsFlushed},
 	{name: "outOfMemory", run: outOfMemory},
@@ -47,6 +51,9 @@ var rows = []struct {
 	{name: "rightsMissing", run: rightsMissing},
 	{name: "foreignData", run: foreignData},
 	{name: "hostileNames", run: hostileNames},
+	{name: "hostileMessages", run: hostileMessages},
+	{name: "brokenEntries", run: brokenEntries},
+	{name: "foreignSessionData", run: foreignSessionData},
 }
 
 func TestFaults(t *testing.T) {

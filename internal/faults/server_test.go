@@ -15,54 +15,6 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// goesOn checks that the lock on key, which the service has forgotten, goes to the next with a higher token, and that the
-// old holder learns of it within a TTL, and cannot write any more.
-func goesOn(t *testing.T, s *service, old *distlock.Lease, ttl time.Duration) {
-	t.Helper()
-	st := newStore(testservers.StartRedis(t).Addr())
-	defer st.client.Close()
-	start := time.Now()
-	lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: ttl}), old.Key())
-	recovered(t, start, ttl)
-	if lease.Fence() <= old.Fence() {
-		t.Errorf("fence %d after %d", lease.Fence(), old.Fence())
-	}
-	if answer := st.raise(t.Context(), old.Key(), lease.Fence()); answer != "written" {
-		t.Fatalf("the new holder's load: %s", answer)
-	}
-	if answer := st.write(t.Context(), old.Key(), old.Fence(), "stale"); answer != "refused" {
-		t.Errorf("the stale write: %s", answer)
-	}
-	lostWithin(t, old, time.Until(start.Add(ttl)))
-	wants(t, "Extend", old.Extend(t.Context(), ttl), distlock.ErrLost)
-	wants(t, "Release", old.Release(t.Context()), distlock.ErrLost)
-	if err := lease.Err(); err != nil {
-		t.Errorf("the new holder: %v", err)
-	}
-	mustRelease(t, lease)
-}
-
-// A server that comes back without its data grants the lock to the next. Tokens rise by its clock.
-func serverRestartedEmpty(t *testing.T, s *service) {
-	const key, ttl = "serverRestartedEmpty", 4 * time.Second // a node of a Cluster takes no writes for 2 s
-	lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl}), key)
-	s.master(key).Restart()
-	goesOn(t, s, lease, ttl)
-}
-
-// A replica that had not received the lock becomes the master.
-func failoverLosesTheLock(t *testing.T, s *service) {
-	const key, ttl = "failoverLosesTheLock", 3 * time.Second
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
-	mustRelease(t, mustAcquire(t, l, key)) // the counter is replicated, or not: the clock makes up for it
-	old := s.master(key)
-	old.Detach()
-	lease := mustAcquire(t, l, key)
-	old.Kill()
-	s.await(key, old)
-	goesOn(t, s, lease, ttl)
-}
-
 // The Sentinels cannot reach the master any more, and replace it. It lives on, believes to be the master, and answers its
 // clients: they must not go on with it.
 func masterReplacedButAlive(t *testing.T, s *service) {

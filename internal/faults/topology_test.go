@@ -89,6 +89,9 @@ func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 func lineKey(key string) string    { return namespace + ":{" + key + "}:line" }
 func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
 
+// voidKeys are where it marks what was cancelled; a pattern.
+func voidKeys(key string) string { return namespace + ":{" + key + "}:void:*" }
+
 // client makes a client that the test closes; with changes its options.
 func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	options := s.options
@@ -113,11 +116,7 @@ func withoutReplays(o *redis.UniversalOptions) { o.MaxRetries, o.MaxRedirects = 
 // locker makes a silent Locker over a client of the service, that the test closes.
 func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) *distlock.Locker {
 	tb.Helper()
-	opts.Namespace = namespace
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	l, err := redislock.New(client, &opts)
+	l, err := newLocker(client, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -129,6 +128,15 @@ func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) 
 		}
 	})
 	return l
+}
+
+// newLocker makes a silent Locker.
+func newLocker(client redis.UniversalClient, opts distlock.Options) (*distlock.Locker, error) {
+	opts.Namespace = namespace
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return redislock.New(client, &opts)
 }
 
 func mustAcquire(tb testing.TB, l *distlock.Locker, key string) *distlock.Lease {
