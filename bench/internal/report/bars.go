@@ -26,6 +26,12 @@ var Bars = []Bar{
 	{"cross_min_max_share", true, 0.8},
 	{"handoff_vs_rtt", false, 3},
 	{"idle_calls_per_waiter_per_s", false, 0.3},
+	{"save_vs_xadd", false, 1.6},
+	{"turn_save_vs_xadd", false, 1.15},
+	{"turn_id_save_vs_xadd", false, 1.6},
+	{"load_1000_vs_lrange", false, 1.35},
+	{"append_100k_vs_10", false, 1.1},
+	{"turn_append_100k_vs_10", false, 1.1},
 }
 
 // Met reports whether the median of a ratio meets the bar. What is not a number meets none.

@@ -4,7 +4,7 @@ import "time"
 
 // Pace says how often and how long each scenario measures.
 type Pace struct {
-	Serial, Parallel, Local, Cross, Handoff, Idle Rounds
+	Serial, Parallel, Local, Cross, Handoff, Idle, Store Rounds
 }
 
 // Rounds are the rounds of one scenario. What the times mean is said there.
@@ -23,6 +23,7 @@ var Quick = Pace{
 	Cross:    Rounds{N: 3, Window: time.Second, Settle: 250 * time.Millisecond},
 	Handoff:  Rounds{N: 3, Window: 1200 * time.Millisecond, Peers: 600 * time.Millisecond},
 	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: 800 * time.Millisecond, Settle: 2 * time.Second},
+	Store:    Rounds{N: 5, Window: 500 * time.Millisecond},
 }
 
 // Full is the pace for figures that are kept: about five minutes.
@@ -33,4 +34,5 @@ var Full = Pace{
 	Cross:    Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},
 	Handoff:  Rounds{N: 7, Window: 2 * time.Second, Peers: time.Second},
 	Idle:     Rounds{N: 3, Window: 10 * time.Second, Peers: 2 * time.Second, Settle: 2 * time.Second},
+	Store:    Rounds{N: 11, Window: 1500 * time.Millisecond},
 }

@@ -1,4 +1,4 @@
-// Package scenario measures the subjects in six situations. In each of them the subjects take turns in rounds, in another
+// Package scenario measures the subjects in seven situations. In each of them the subjects take turns in rounds, in another
 // order every time, so that they all meet the same machine; a ratio compares figures of the same round, and its median over the
 // rounds is the result.
 package scenario
@@ -24,9 +24,10 @@ type Bench struct {
 	// Progress is told what is going on.
 	Progress func(text string)
 
-	keys     int
-	watchdog *time.Timer
-	faults   map[string]Faults // by subject
+	keys      int
+	longTurns int // of the long session of the scenario store; 0: 100,000
+	watchdog  *time.Timer
+	faults    map[string]Faults // by subject
 }
 
 type scenario struct {
@@ -41,6 +42,7 @@ var all = []scenario{
 	{"cross", (*Bench).cross},
 	{"handoff", (*Bench).handoff},
 	{"idle", (*Bench).idle},
+	{"store", (*Bench).store},
 }
 
 // Names returns the names of the scenarios, in their order.

@@ -28,6 +28,7 @@ var hurried = Pace{
 	Cross:    Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
 	Handoff:  Rounds{N: 1, Window: 100 * time.Millisecond},
 	Idle:     Rounds{N: 1, Window: 300 * time.Millisecond, Settle: 200 * time.Millisecond},
+	Store:    Rounds{N: 1, Window: 10 * time.Millisecond},
 }
 
 func newBench(t *testing.T) *Bench {
@@ -37,7 +38,7 @@ func newBench(t *testing.T) *Bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	return &Bench{Addr: s.Addr, Pace: hurried, Progress: func(text string) { t.Log(text) }}
+	return &Bench{Addr: s.Addr, Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
 }
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
@@ -51,6 +52,8 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			"cross_min_max_share"},
 		"handoff": {"handoff_vs_rtt"},
 		"idle":    {"idle_calls_per_waiter_per_s"},
+		"store": {"save_vs_xadd", "turn_save_vs_xadd", "turn_id_save_vs_xadd", "load_1000_vs_lrange", "append_100k_vs_10",
+			"turn_append_100k_vs_10"},
 	}
 	for _, name := range Names() {
 		outcome, err := b.Run(t.Context(), name)
@@ -58,7 +61,11 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, s := range subject.Contended() {
+		subjects := subject.Contended()
+		if name == "store" {
+			subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
+		}
+		for _, s := range subjects {
 			if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
 				t.Errorf("%s: nothing was measured of %s", name, s)
 			}
@@ -103,7 +110,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
 		}
 	}
-	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle`
+	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store`
 	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

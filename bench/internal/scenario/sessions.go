@@ -1,0 +1,166 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/bench/internal/stats"
+	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// sample does what is measured a few times, and appends how long each took.
+type sample func(ctx context.Context, times []time.Duration) ([]time.Duration, error)
+
+// alternate lets samples take turns for the time of the window, and returns the median of each. The n-th round begins with
+// another one.
+func alternate(ctx context.Context, n int, window time.Duration, samples ...sample) ([]time.Duration, error) {
+	runtime.GC() // nobody pays for what was before
+	taken := make([][]time.Duration, len(samples))
+	for sweep, end := 0, time.Now().Add(window); sweep == 0 || time.Now().Before(end); sweep++ {
+		for i := range samples {
+			i = (i + n + sweep) % len(samples)
+			var err error
+			if taken[i], err = samples[i](ctx, taken[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	medians := make([]time.Duration, len(samples))
+	for i, times := range taken {
+		medians[i] = stats.Quantile(times, 0.5)
+	}
+	return medians, nil
+}
+
+const (
+	questionSize = 200 // bytes, as JSON
+	answerSize   = 300
+	// before is how many Saves a turn has made before those that are measured: more than the first, which shows the
+	// store the token.
+	before = 10
+	// together is how many Loads are made before it is another's turn.
+	together = 4
+)
+
+// exchange returns the n-th question and answer of a session.
+func exchange(n int) (question, answer subject.Message) {
+	say := func(role, words string, size int) subject.Message {
+		m := subject.Message{Role: role, Text: strconv.Itoa(n) + ": "}
+		size -= len(`{"role":"","text":""}`) + len(role) + len(m.Text)
+		m.Text += strings.Repeat(words, size/len(words)+1)[:size]
+		return m
+	}
+	return say("user", "Where is the parcel that I ordered last week, and can it still be sent to my office? ", questionSize),
+		say("assistant", "It has left our depot and comes on Tuesday between nine and eleven. I have told the carrier your new address. ", answerSize)
+}
+
+// kept is a session with the number of exchanges it was given.
+type kept struct {
+	subject.Session
+	n     int
+	named bool // its Saves have turn IDs
+}
+
+// saves makes Saves.
+func (k *kept) saves(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	for range block {
+		question, answer := exchange(k.n)
+		id := "message-" + strconv.Itoa(k.n)
+		began := time.Now()
+		saving := ctx
+		if k.named {
+			saving = lockedmemory.WithTurnID(ctx, id)
+		}
+		if err := k.Save(saving, question, answer); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+		k.n++
+	}
+	return times, nil
+}
+
+// save makes Saves that nobody times.
+func (k *kept) save(ctx context.Context, count int) error {
+	for range count {
+		question, answer := exchange(k.n)
+		if err := k.Save(ctx, question, answer); err != nil {
+			return err
+		}
+		k.n++
+	}
+	return nil
+}
+
+// savesInTurn makes Saves in the course of a turn.
+func (k *kept) savesInTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	err := k.turn(ctx, func(ctx context.Context) (err error) {
+		times, err = k.saves(ctx, times)
+		return err
+	})
+	return times, err
+}
+
+// savesAfterTurn makes Saves outside a turn, soon after one.
+func (k *kept) savesAfterTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	if err := k.turn(ctx, func(context.Context) error { return nil }); err != nil {
+		return nil, err
+	}
+	return k.saves(ctx, times)
+}
+
+// turn runs a turn that makes some Saves and then calls fn.
+func (k *kept) turn(ctx context.Context, fn func(context.Context) error) error {
+	session, ok := k.Session.(subject.TurnTaker)
+	if !ok {
+		return errors.New("the session knows no turns")
+	}
+	return session.Turn(ctx, func(ctx context.Context) error {
+		if err := k.save(ctx, before); err != nil {
+			return err
+		}
+		return fn(ctx)
+	})
+}
+
+// loads makes Loads.
+func (k *kept) loads(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	for range together {
+		began := time.Now()
+		messages, err := k.Load(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+		if err := k.checkThat(messages); err != nil {
+			return nil, err
+		}
+	}
+	return times, nil
+}
+
+// check looks whether the session has what it was given.
+func (k *kept) check(ctx context.Context) error {
+	messages, err := k.Load(ctx, "")
+	if err != nil {
+		return fmt.Errorf("reading what was saved: %w", err)
+	}
+	return k.checkThat(messages)
+}
+
+func (k *kept) checkThat(messages []subject.Message) error {
+	if len(messages) != 2*k.n {
+		return fmt.Errorf("%d Saves were made, and %d messages are there", k.n, len(messages))
+	}
+	question, answer := exchange(k.n - 1)
+	if messages[2*k.n-2] != question || messages[2*k.n-1] != answer {
+		return fmt.Errorf("the last of %d Saves has left other messages: %v", k.n, messages[2*k.n-2:])
+	}
+	return nil
+}
