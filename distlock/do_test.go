@@ -426,3 +426,38 @@ func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
 		}
 	})
 }
+
+// A step ends with the lease, also if its context was freed from the one that the lease's work has.
+func TestGuard_N_endsWithTheLeaseWhateverItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, free := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+			"that of Do":         func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+			"with a deadline":    func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Hour) },
+			"without cancelling": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithoutCancel(ctx), func() {} },
+			"cancelled by another": func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithCancel(context.WithoutCancel(ctx))
+			},
+		} {
+			s := newService()
+			l := s.locker(t, distlock.Options{})
+			err := l.Do(t.Context(), key, func(ctx context.Context) error {
+				lease, _ := l.FromContext(ctx, key)
+				ctx, cancel := free(ctx)
+				defer cancel()
+				return lease.Guard(ctx, func(ctx context.Context) error {
+					s.Inject(cutOff(errors.New("cut off")))
+					start := time.Now()
+					<-ctx.Done()
+					if took := time.Since(start); took > ttl || context.Cause(ctx) != distlock.ErrLost {
+						t.Errorf("%s: ended after %s with %v", name, took, context.Cause(ctx))
+					}
+					return nil
+				})
+			})
+			if !errors.Is(err, distlock.ErrLost) {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.Inject(nil)
+		}
+	})
+}

@@ -56,7 +56,7 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 func (q *lines) joinAlone(a *acquisition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.byKey[a.op.Key] != nil || q.locker.closing.Err() != nil {
+	if q.byKey[a.op.Key] != nil {
 		return false
 	}
 	a.line = q.of(a.op.Key)

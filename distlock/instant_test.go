@@ -179,9 +179,10 @@ func TestDoInstantly_itsContextEndsWithTheCall(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+			start := time.Now()
 			<-kept.Done()
-			if kept.Err() == nil {
-				t.Error("it goes on")
+			if took := time.Since(start); kept.Err() == nil || took > 0 {
+				t.Errorf("it goes on for %s: %v", took, kept.Err())
 			}
 		}
 	})
@@ -216,5 +217,20 @@ func TestDoInstantly_waitsForAnotherProcess(t *testing.T) {
 		if took := time.Since(start); err != nil || !ran || took < 2*time.Second || took > 3*time.Second {
 			t.Errorf("%t, %v after %s", ran, err, took)
 		}
+	})
+}
+
+// Where nobody waits, a lock that is busy is an error at once, and leaves the line to others.
+func TestDoInstantly_withoutWaiting(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		other, l := s.locker(t, distlock.Options{}), s.twin().locker(t, distlock.Options{Wait: -1})
+		holder := mustAcquire(t, other)
+		err := l.DoInstantly(distlock.WithWait(t.Context(), 0), key, func(context.Context) (bool, error) { return false, nil }, notNeeded(t))
+		if !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("busy: %v", err)
+		}
+		time.AfterFunc(time.Second, func() { mustRelease(t, holder) })
+		mustRelease(t, mustAcquire(t, l))
 	})
 }
