@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 type leaseKey struct {
@@ -70,7 +71,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.Check(ctx); err != nil {
 		return err
 	}
-	if inGuard(ctx, le) && ctx.Err() == nil { // ended: the step is over, and this is a goroutine it has left behind
+	if inGuard(ctx, le) && ctx.Err() == nil {
 		return le.verdict(ctx, fn(ctx))
 	}
 	guard := le.token(&le.guard)
@@ -90,14 +91,19 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		defer leave()
 		ctx = joined
 	}
-	return le.verdict(ctx, fn(context.WithValue(ctx, guardKey{le}, true)))
+	within := new(step)
+	defer within.over.Store(true)
+	return le.verdict(ctx, fn(context.WithValue(ctx, guardKey{le}, within)))
 }
 
 type guardKey struct{ lease *Lease }
 
+// step is one that runs, or is over: a goroutine that it has left behind is in no step any more.
+type step struct{ over atomic.Bool }
+
 func inGuard(ctx context.Context, le *Lease) bool {
-	in, _ := ctx.Value(guardKey{le}).(bool)
-	return in
+	within, _ := ctx.Value(guardKey{le}).(*step)
+	return within != nil && !within.over.Load()
 }
 
 // join returns ctx with the lease in it, cancelled also when the lease ends.

@@ -272,13 +272,24 @@ func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
 // A goroutine that a step has left behind is in no step any more, whatever its context says.
 func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
-		var over context.Context
-		_ = lease.Guard(t.Context(), func(ctx context.Context) error { over = ctx; return nil })
-		_ = lease.Guard(t.Context(), func(context.Context) error {
-			if err := lease.Guard(over, ranT(t)); !errors.Is(err, context.Canceled) {
-				t.Errorf("Guard: %v", err)
-			}
+		l := newService().locker(t, distlock.Options{})
+		check := func(ctx context.Context, lease *distlock.Lease) {
+			var over context.Context
+			_ = lease.Guard(ctx, func(ctx context.Context) error { over = ctx; return nil })
+			ran := false
+			_ = lease.Guard(ctx, func(context.Context) error {
+				ctx, cancel := context.WithTimeout(over, time.Second)
+				defer cancel()
+				if err := lease.Guard(ctx, func(context.Context) error { ran = true; return nil }); err == nil || ran {
+					t.Errorf("Guard: %v", err)
+				}
+				return nil
+			})
+		}
+		check(t.Context(), mustAcquire(t, l))
+		_ = l.Do(t.Context(), "another", func(ctx context.Context) error {
+			lease, _ := l.FromContext(ctx, "another")
+			check(ctx, lease)
 			return nil
 		})
 	})
@@ -431,9 +442,13 @@ func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
 func TestGuard_N_endsWithTheLeaseWhateverItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, free := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-			"that of Do":         func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
-			"with a deadline":    func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Hour) },
-			"without cancelling": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithoutCancel(ctx), func() {} },
+			"that of Do": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+			"with a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Hour)
+			},
+			"without cancelling": func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithoutCancel(ctx), func() {}
+			},
 			"cancelled by another": func(ctx context.Context) (context.Context, context.CancelFunc) {
 				return context.WithCancel(context.WithoutCancel(ctx))
 			},
