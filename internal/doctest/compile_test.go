@@ -27,6 +27,8 @@ var given = map[string]string{
 	"memory":   "*lockedmemory.LockedMemory[string, string]",
 	"model":    "func(ctx context.Context, history []string, question string) (string, error)",
 	"question": "string",
+	"session":  "lockedmemory.KeyFunc",
+	"store":    "*sessionstore.Store[string, string]",
 	"tenant":   "string",
 }
 
@@ -45,6 +47,8 @@ var importable = map[string]string{
 	"lockurl":       "github.com/belugalock/belugalock/distlock/lockurl",
 	"redislock":     "github.com/belugalock/belugalock/distlock/redislock",
 	"lockedmemory":  "github.com/belugalock/belugalock/lockedmemory",
+	"sessionstore":  "github.com/belugalock/belugalock/lockedmemory/sessionstore",
+	"redisstore":    "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
 	"tracing":       "github.com/belugalock/belugalock/tracing",
 }
 

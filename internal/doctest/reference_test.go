@@ -1,6 +1,7 @@
 package doctest
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,6 +19,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -94,6 +98,76 @@ func TestGuide_lockedmemoryOptions(t *testing.T) {
 		want = append(want, []string{field.Name, text})
 	}
 	sameRows(t, "### lockedmemory.Options", want)
+}
+
+func TestGuide_sessionstoreOptions(t *testing.T) {
+	var settings storedriver.Settings
+	store, err := newStore(&settings, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inForce := map[string]any{"Namespace": settings.Namespace, "IdleTTL": settings.IdleTTL, "MaxTurns": settings.MaxTurns,
+		"RememberTurns": settings.Remember}
+	var want [][]string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[sessionstore.Options]()) {
+		value, ok := inForce[field.Name]
+		if !ok {
+			value = reflect.Zero(field.Type).Interface()
+		}
+		text := strings.TrimSuffix(shown(reflect.ValueOf(value)), "0m0s")
+		if field.Name == "MaxMessage" {
+			text = "8 MiB" // see below
+		}
+		want = append(want, []string{field.Name, text})
+	}
+	sameRows(t, "### sessionstore.Options", want)
+
+	memory, err := lockedmemory.New(store, inProcess(t, nil), lockedmemory.FixedKey("session"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 8<<20 - len(`""`)
+	if err := memory.Save(t.Context(), strings.Repeat("x", most), ""); err != nil {
+		t.Errorf("8 MiB: %v", err)
+	}
+	if err := memory.Save(t.Context(), strings.Repeat("x", most+1), ""); !errors.Is(err, sessionstore.ErrTooLarge) {
+		t.Errorf("more than 8 MiB: %v", err)
+	}
+}
+
+func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
+	for _, c := range []struct {
+		says            string // in the row of the table
+		field           string
+		allowed, beyond sessionstore.Options
+	}{
+		{"At most 128 bytes", "Namespace", sessionstore.Options{Namespace: strings.Repeat("n", 128)}, sessionstore.Options{Namespace: strings.Repeat("n", 129)}},
+		{"no braces", "Namespace", sessionstore.Options{Namespace: "n"}, sessionstore.Options{Namespace: "n}"}},
+		{"At least 1 s", "IdleTTL", sessionstore.Options{IdleTTL: time.Second}, sessionstore.Options{IdleTTL: 999 * time.Millisecond}},
+		{"At most 256 MiB", "MaxMessage", sessionstore.Options{MaxMessage: 256 << 20}, sessionstore.Options{MaxMessage: 256<<20 + 1}},
+		{"At least 1 s", "RememberTurns", sessionstore.Options{RememberTurns: time.Second}, sessionstore.Options{RememberTurns: 999 * time.Millisecond}},
+	} {
+		rows := readPage(t, "docs/guide.md").table(t, "### sessionstore.Options")
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
+			t.Errorf("the row of %s does not say %q", c.field, c.says)
+		}
+		if _, err := newStore(nil, &c.allowed); err != nil {
+			t.Errorf("%s, %s: %v", c.field, c.says, err)
+		}
+		if _, err := newStore(nil, &c.beyond); err == nil {
+			t.Errorf("%s, %s: more is allowed", c.field, c.says)
+		}
+	}
+}
+
+// newStore is one in memory; settings, if not nil, is where the options in force go.
+func newStore(settings *storedriver.Settings, options *sessionstore.Options) (*sessionstore.Store[string, string], error) {
+	return sessionstore.New(func(s storedriver.Settings) (storedriver.Driver, error) {
+		if settings != nil {
+			*settings = s
+		}
+		return memstore.NewDriver(s), nil
+	}, lockedmemory.FixedKey("session"), sessionstore.JSON[string]{}, options)
 }
 
 func TestGuide_tracingOptions(t *testing.T) {

@@ -1,5 +1,3 @@
-// Package memstore keeps sessions in the memory of one process: for tests, and for services that run as one process and may forget.
-// Its store keeps the promises of package sessionstore among those who share it, and forgets everything with the process.
 package memstore
 
 import (

@@ -1,2 +1,104 @@
-// Package redisstore keeps sessions in Redis: one node, Sentinel or Cluster, by the type of go-redis's client.
+// Package redisstore keeps sessions in Redis 6.2 or newer: on one node, behind Sentinels, or in a Cluster, by the client that go-redis
+// makes for it. What its stores promise is in package sessionstore; this is how.
+//
+// # What stands in Redis
+//
+// For the session with the key K in the store's namespace N ("session" by default), K with '%' and '}' written as %25 and %7D:
+//
+//	N:{K}:log          the session (stream)
+//	N:{K}:turn:<hash>  a turn ID, by 32 hexadecimal digits of its SHA-256: the digest of what was saved under it; expires after
+//	                   Options.RememberTurns
+//	N:{K}:mark         the highest fencing token; only where the lock is kept elsewhere, see below
+//
+// The lock's keys begin with <the Locker's namespace>:{K}: and so all of them are in one slot of a Cluster.
+//
+// An entry of the log stands at <fencing token>-<n>, the n-th write under that lease, and is one of these:
+//
+//	op <32 hexadecimal digits> in <input> out <output> [id <turn ID>]   a Save
+//	mark ""                                                             the holder of this token has been here; n is 0
+//	clear <op>                                                          all before this was cleared
+//
+// A stream takes rising IDs alone. So Redis itself refuses a stale writer, keeps the order, and keeps a pair whole; and a Save that
+// is not the first access under its lease, and has no turn ID, needs no script: it is an XADD.
+//
+// # The states of a session
+//
+//	state     the log                              a token below f   f                      above f
+//	absent    is not there: never was, or expired  the guard decides about any token
+//	shown     ends with a mark at f-0              refused           writes go to f-1, …    shown
+//	written   ends with an entry at f-n            refused           writes go to f-n+1, …  shown, and the entries stay
+//	cleared   is a clear at f-n, and nothing else  refused           writes go to f-n+1, …  shown
+//
+// A lease whose token is refused is asked about: Lease.Refence has the lock grant a higher token to its present owner, and to nobody
+// else. The owner then goes on; anybody else has lost the lease.
+//
+// The guard of a log that is not there tells whether it has forgotten a higher token. Where the lock is on the same Redis, and both go over one client, that is the lock: the token has to be one of those that
+// were granted to its present owner. Leases that were handed on within a process, without a word to Redis, share an owner: of these, the
+// older ones are told from the newer ones by the log alone. With an IdleTTL that is longer than a turn, the log is there as long as it matters.
+//
+// # The scripts
+//
+//	script   what it checks                                             repeated
+//	show     token >= that of the last entry; leaves a mark             the same again
+//	append   the turn ID, if there is one; place above the last entry   the op tells its copy: the same again
+//	clear    place above the last entry                                 the op tells its copy, until a write follows: then refused
+//	instant  the turn ID; nobody has the lock or stands in its line     must not be: sent once, then settled
+//	settle   whether the op is in the log; bars it from then on         the same again
+//
+// Each happens at one moment. A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease by the
+// clock before it. A pipeline, with show in front of the reading, is what the first Load of a turn sends.
+//
+// An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the log,
+// and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save stands in line as any other. If its answer
+// is lost, settle looks for its op among the last 1,000 entries, and leaves a mark beside the lock that bars a late copy for
+// a TTL of the lock. An instant that has not happened is then made under the lock. One that has, and was cleared or trimmed since, is taken for one that
+// has not, unless it has a turn ID.
+//
+// # Rules, and why not the obvious way
+//
+//   - The first access under a lease leaves a mark, also if it only reads. Otherwise a paused older holder could still write while the
+//     new one waits for its model, and the answer would be to a history that is no more. The mark is an entry, because XSETID, which sets a
+//     stream's last ID, lowers it as well.
+//   - The log never ends without the highest place that it has seen: a mark goes only when an entry follows it, and a Clear leaves
+//     one. A stream that is emptied remembers its last ID, but not everywhere, and not when it expires.
+//   - A token is shown before anything is read, in the same pipeline: what is written under a lower one cannot come after what was read.
+//   - A place is given out once, whatever became of its write: a late copy of that must not find another one's place free, or stand there first.
+//   - Every entry carries the identity of its write, the op. go-redis sends requests again by itself; the copy is told "equal or smaller", and the op
+//     tells success from a place that another one has taken.
+//   - The turn ID and its entry are written by one script: a replica or a file that has one of them has the other.
+//   - A turn ID that is known is success also for a lease that is over, or while another process has the session: what was to be
+//     stored has been.
+//   - Tokens are below 2^53, and Lua formats them with %.0f: more digits than 14 do not survive its own way.
+//
+// # One client for lock and store
+//
+// Give [New] the very client that redislock.New was given. Then a Save outside of a turn is one request, and the lock is the guard.
+// It is the client that counts: of another one, even with the same address, it is not known where it leads.
+//
+// With two clients, whether the lock is on another Redis or not, everything else holds, but
+//
+//   - a Save outside of a turn takes the lock, writes, and gives it back;
+//   - the guard is a key of its own, the mark. Every first access, Clear, and Save with a turn ID writes it, and it stays for Options.IdleTTL and 24 hours
+//     from then on. A token from before that is admitted to a session that has expired.
+//
+// Choose one way for all instances: those of one way do not look at the other's guard.
+//
+// # What Redis has to keep
+//
+// Set maxmemory-policy to noeviction: another one may evict sessions, turn IDs and locks. How much of what was acknowledged
+// a restart or a fail-over loses is up to appendfsync and replication; what is lost, is lost with its turn ID and from the end, so order
+// and pairs stay. A session takes one entry for each Save that is kept; trimming to Options.MaxTurns leaves some more, as Redis trims whole blocks of
+// entries, and Load and Search do not show these, but Turns does. It takes a key for each turn ID, for as long as that is remembered, whatever becomes of its Save. A
+// session that was cleared, or only opened under a lease, takes one entry until Options.IdleTTL has passed, by default for ever.
+//
+// # Rights
+//
+// An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +get +set +time +pexpire
+// +exists +xadd +xrange +xrevrange +xdel +xtrim +xinfo|stream; with one client for both, also what package redislock lists for the
+// lock. In a Cluster, go-redis itself also needs +cluster|slots +command.
+//
+// # miniredis
+//
+// Tests of an application can use miniredis. It runs these scripts, and passes the tests of package storetest once its clock is set to run, see Miniredis.ClockTTL; it
+// knows no rights, no replicas and no eviction, and forgets an emptied stream's last ID. It is no evidence about Redis.
 package redisstore
