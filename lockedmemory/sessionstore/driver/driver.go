@@ -1,8 +1,3 @@
-// Package driver is the seam between a session store and the service that keeps the sessions.
-//
-// A backend implements [Driver] and runs storetest.Run against a real instance of its service. The work is divided so that a
-// driver stays small: it keeps entries in the order of their places, and decides atomically, with what the service itself
-// keeps, whether a write may stand. Everything else (codecs, limits, queries, what a refusal means) is the store's.
 package driver
 
 import (

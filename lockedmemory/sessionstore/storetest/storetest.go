@@ -1,10 +1,3 @@
-// Package storetest is the contract of a session store, as tests that every driver runs against a real instance of its service.
-//
-//	func TestConformance(t *testing.T) {
-//		storetest.Run(t, func(tb testing.TB) storetest.Service { … })
-//	}
-//
-// The tests bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced writes.
 package storetest
 
 import (

@@ -1,0 +1,164 @@
+package sessionstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// Text is a message of the examples.
+type Text struct{ ID, Role, Text string }
+
+// open makes a store of one session and puts the lock in front of it. With Redis, it is redisstore.New and redislock.New.
+func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedMemory[Text, Text], closeAll func()) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	session := lockedmemory.FixedKey("session-123")
+	store, err = memstore.New(session, sessionstore.JSON[Text]{TextOf: func(m Text) string { return m.Text }}, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err = lockedmemory.New(store, locker, session, nil)
+	if err != nil {
+		panic(err)
+	}
+	return store, memory, func() { _ = locker.Close(context.Background()) }
+}
+
+// A turn of an agent: from loading the history to saving the answer under the lock. It can be tried again with the same question.
+func Example() {
+	_, memory, closeAll := open()
+	defer closeAll()
+
+	answer := func(ctx context.Context, question Text) error {
+		return memory.Turn(ctx, func(ctx context.Context) error {
+			history, err := memory.Load(ctx, "") // from here on, the store refuses every older lease
+			if err != nil {
+				return err
+			}
+			for _, m := range history {
+				if m.ID == question.ID {
+					fmt.Println("answered before")
+					return nil
+				}
+			}
+			answer := Text{question.ID, "assistant", strings.ToUpper(question.Text)} // the model
+			return memory.Save(lockedmemory.WithTurnID(ctx, question.ID), question, answer)
+		})
+	}
+
+	for _, id := range []string{"message-1", "message-2", "message-2"} {
+		if err := answer(context.Background(), Text{id, "user", "Hello?"}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	history, err := memory.Load(context.Background(), "")
+	fmt.Println(len(history), "messages", err)
+	// Output:
+	// answered before
+	// 4 messages <nil>
+}
+
+// A Save that is repeated under its turn ID is stored once. With other messages, nothing is stored.
+func ExampleStore_Save() {
+	_, memory, closeAll := open()
+	defer closeAll()
+
+	ctx := lockedmemory.WithTurnID(context.Background(), "message-1")
+	question := Text{Role: "user", Text: "How far is the moon?"}
+	fmt.Println(memory.Save(ctx, question, Text{Role: "assistant", Text: "384,400 km."}))
+	fmt.Println(memory.Save(ctx, question, Text{Role: "assistant", Text: "384,400 km."}))
+
+	err := memory.Save(ctx, question, Text{Role: "assistant", Text: "Far."})
+	fmt.Println(errors.Is(err, sessionstore.ErrTurnConflict))
+
+	history, err := memory.Load(ctx, "")
+	fmt.Println(len(history), err)
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+	// 2 <nil>
+}
+
+// A query restricts the history to Saves with a message that has all of its words.
+func ExampleStore_Load() {
+	_, memory, closeAll := open()
+	defer closeAll()
+	ctx := context.Background()
+
+	for _, pair := range [][2]string{{"How far is the moon?", "384,400 km."}, {"And Mars?", "That changes."}, {"Is the Moon round?", "Nearly."}} {
+		if err := memory.Save(ctx, Text{Text: pair[0]}, Text{Text: pair[1]}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	found, err := memory.Load(ctx, "the moon")
+	for _, m := range found {
+		fmt.Println(m.Text)
+	}
+	fmt.Println(err)
+	// Output:
+	// How far is the moon?
+	// 384,400 km.
+	// Is the Moon round?
+	// Nearly.
+	// <nil>
+}
+
+// Turns goes through a history that is too long to be held at once, and tells the turn ID of each Save.
+func ExampleStore_Turns() {
+	store, memory, closeAll := open()
+	defer closeAll()
+	ctx := context.Background()
+
+	for _, id := range []string{"message-1", "message-2"} {
+		if err := memory.Save(lockedmemory.WithTurnID(ctx, id), Text{Text: "Hello?"}, Text{Text: "Hello!"}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	for turn, err := range store.Turns(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			continue // an entry that cannot be read; any other error is the last
+		}
+		fmt.Println(turn.ID, turn.Input.Text, turn.Output.Text)
+	}
+	// Output:
+	// message-1 Hello? Hello!
+	// message-2 Hello? Hello!
+}
+
+// Lines is a codec for messages that are plain text.
+type Lines struct{}
+
+func (Lines) Encode(m string) ([]byte, error) {
+	if strings.Contains(m, "\n") {
+		return nil, errors.New("a message is one line")
+	}
+	return []byte(m + "\n"), nil
+}
+
+func (Lines) Decode(text []byte) (string, error) {
+	m, ok := strings.CutSuffix(string(text), "\n")
+	if !ok || strings.Contains(m, "\n") {
+		return "", errors.New("this is not one line")
+	}
+	return m, nil
+}
+
+func (Lines) Text(m string) string     { return m }
+func (Lines) Document(m string) string { return m }
+
+func ExampleCodec() {
+	store, err := memstore.New(lockedmemory.FixedKey("session-123"), Lines{}, nil)
+	fmt.Printf("%T %v\n", store, err)
+	// Output: *sessionstore.Store[string,string] <nil>
+}

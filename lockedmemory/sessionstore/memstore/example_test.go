@@ -1,0 +1,90 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+func ExampleNew() {
+	ctx := context.Background()
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+
+	session := lockedmemory.FixedKey("session-123")
+	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err := lockedmemory.New(store, locker, session, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(memory.Save(ctx, "Where is my parcel?", "It arrives tomorrow."))
+	fmt.Println(memory.Load(ctx, ""))
+	// Output:
+	// <nil>
+	// [Where is my parcel? It arrives tomorrow.] <nil>
+}
+
+// Two instances over one driver, as two processes over one Redis. The first one is paused for longer than its lease; when it wakes up, and does
+// not look at its lease either, the store refuses its Save.
+func ExampleNewDriver() {
+	ctx := context.Background()
+	locks, sessions := memlock.NewDriver(), memstore.NewDriver(storedriver.Settings{Remember: time.Hour})
+	session := lockedmemory.FixedKey("session-123")
+	instance := func() (*sessionstore.Store[string, string], *distlock.Locker, *lockedmemory.LockedMemory[string, string]) {
+		locker, err := distlock.New(locks, nil)
+		if err != nil {
+			panic(err)
+		}
+		store, err := sessionstore.New(func(storedriver.Settings) (storedriver.Driver, error) { return sessions, nil },
+			session, sessionstore.JSON[string]{}, nil)
+		if err != nil {
+			panic(err)
+		}
+		memory, err := lockedmemory.New(store, locker, session, nil)
+		if err != nil {
+			panic(err)
+		}
+		return store, locker, memory
+	}
+	store, one, first := instance()
+	_, two, second := instance()
+	defer one.Close(ctx)
+	defer two.Close(ctx)
+
+	var paused context.Context
+	err := first.Turn(ctx, func(ctx context.Context) error {
+		paused = context.WithoutCancel(ctx)
+		return nil
+	})
+	fmt.Println(err)
+	err = second.Turn(ctx, func(ctx context.Context) error {
+		_, err := second.Load(ctx, "")
+		if err != nil {
+			return err
+		}
+		late := store.Save(paused, "Hello?", "Hello!")
+		fmt.Println(errors.Is(late, distlock.ErrLost))
+		return second.Save(ctx, "Hello?", "Good morning!")
+	})
+	fmt.Println(err)
+	fmt.Println(second.Load(ctx, ""))
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+	// [Hello? Good morning!] <nil>
+}

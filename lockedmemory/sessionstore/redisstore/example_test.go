@@ -1,0 +1,61 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// A store for many sessions: the lock and the store have the same client, and find the session in the context in the same way.
+func ExampleNew() {
+	server, err := miniredis.Run() // so that the example runs anywhere; a service has a Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	locker, err := redislock.New(client, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(context.Background())
+
+	type sessionKey struct{}
+	session := func(ctx context.Context) (string, error) {
+		id, _ := ctx.Value(sessionKey{}).(string)
+		return id, nil // an empty one is refused
+	}
+	type message struct{ Role, Text string }
+	store, err := redisstore.New(client, session, sessionstore.JSON[message]{}, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err := lockedmemory.New(store, locker, session, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	ctx := context.WithValue(context.Background(), sessionKey{}, "session-123") // of the request
+	err = memory.Turn(ctx, func(ctx context.Context) error {
+		history, err := memory.Load(ctx, "")
+		if err != nil {
+			return err
+		}
+		answer := fmt.Sprintf("I have seen %d messages before.", len(history)) // the model
+		return memory.Save(lockedmemory.WithTurnID(ctx, "message-7"), message{"user", "Hello?"}, message{"assistant", answer})
+	})
+	fmt.Println(err)
+	fmt.Println(memory.Load(ctx, ""))
+	// Output:
+	// <nil>
+	// [{user Hello?} {assistant I have seen 0 messages before.}] <nil>
+}
