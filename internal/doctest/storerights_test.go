@@ -189,7 +189,7 @@ func useStore(t interface {
 			check("Save by another store, the last entry having been removed by hand", other.Save(ctx, "q", "a"))
 			return nil
 		}))
-		_, err = d.(storedriver.Instant).Settle(t.Context(), locker, "session", strings.Repeat("0", 32))
+		_, err = d.(storedriver.Instant).Settle(t.Context(), locker, "session", strings.Repeat("0", 32), time.Now())
 		check("settling a Save", err)
 	}
 }

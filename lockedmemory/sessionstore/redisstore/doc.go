@@ -8,7 +8,8 @@
 //	N:{K}:log          the session (stream)
 //	N:{K}:turn:<hash>  a turn ID, by 32 hexadecimal digits of its SHA-256: the digest of what was saved under it; expires after
 //	                   Options.RememberTurns
-//	N:{K}:mark         the highest fencing token; only where the lock is kept elsewhere, see below
+//	N:{K}:mark         the place of the last mark, see below, and so the highest token that was shown under a lease; expires
+//	                   Options.IdleTTL and 24 hours after the last first access under a lease, Clear, or Save with a turn ID in a turn
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and so all of them are in one slot of a Cluster.
 //
@@ -17,6 +18,8 @@
 //	op <32 hexadecimal digits> in <input> out <output> [id <turn ID>]   a Save
 //	mark ""                                                             the holder of this token has been here; n is 0
 //	clear <op>                                                          all before this was cleared
+//
+// The last two are marks. What is neither a Save nor a mark is another program's: it is reported, and left as it is.
 //
 // A stream takes rising IDs alone. So Redis itself refuses a stale writer, keeps the order, and keeps a pair whole; and a Save that
 // is not the first access under its lease, and has no turn ID, needs no script: it is an XADD.
@@ -32,9 +35,10 @@
 // A lease whose token is refused is asked about: Lease.Refence has the lock grant a higher token to its present owner, and to nobody
 // else. The owner then goes on; anybody else has lost the lease.
 //
-// The guard of a log that is not there tells whether it has forgotten a higher token. Where the lock is on the same Redis, and both go over one client, that is the lock: the token has to be one of those that
-// were granted to its present owner. Leases that were handed on within a process, without a word to Redis, share an owner: of these, the
-// older ones are told from the newer ones by the log alone. With an IdleTTL that is longer than a turn, the log is there as long as it matters.
+// The guard of a log that is not there tells whether it has forgotten a higher token. It is the lock, where that is on the same Redis and both
+// go over one client: the token has to be one of those that were granted to the lock's present owner. Leases that were handed on within a
+// process, without a word to Redis, share an owner: of these, the older ones are told from the newer ones by the log alone. With an IdleTTL
+// that is longer than a turn, the log is there as long as it matters. Elsewhere the guard is the key of the mark.
 //
 // # The scripts
 //
@@ -43,28 +47,31 @@
 //	append   the turn ID, if there is one; place above the last entry   the op tells its copy: the same again
 //	clear    place above the last entry                                 the op tells its copy, until a write follows: then refused
 //	instant  the turn ID; nobody has the lock or stands in its line     must not be: sent once, then settled
-//	settle   whether the op is in the log; bars it from then on         the same again
+//	settle   whether the op is in the log; bars it from then on         the same again, as long as nobody has cleared it
 //
 // Each happens at one moment. A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease by the
 // clock before it. A pipeline, with show in front of the reading, is what the first Load of a turn sends.
 //
-// An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the log,
-// and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save stands in line as any other. If its answer
-// is lost, settle looks for its op among the last 1,000 entries, and leaves a mark beside the lock that bars a late copy for
-// a TTL of the lock. An instant that has not happened is then made under the lock. One that has, and was cleared or trimmed since, is taken for one that
-// has not, unless it has a turn ID.
+// An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the
+// log, and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save
+// stands in line as any other. If its answer is lost, settle looks for its op among the entries that were written since it was sent, up to
+// 10,000 of them, and leaves a key beside the lock that bars a late copy for a TTL of the lock; also when the caller has gone by then. An
+// instant that has not happened is then made under the lock. One that has, and was cleared or trimmed since, is taken for one that has
+// not, unless it has a turn ID.
 //
 // # Rules, and why not the obvious way
 //
 //   - The first access under a lease leaves a mark, also if it only reads. Otherwise a paused older holder could still write while the
 //     new one waits for its model, and the answer would be to a history that is no more. The mark is an entry, because XSETID, which sets a
 //     stream's last ID, lowers it as well.
-//   - The log never ends without the highest place that it has seen: a mark goes only when an entry follows it, and a Clear leaves
+//   - The log never ends without the highest place that it has seen: a mark goes only when the next holder has come, and a Clear leaves
 //     one. A stream that is emptied remembers its last ID, but not everywhere, and not when it expires.
+//   - The next holder finds the mark by a key beside the log. To look at the last entry instead would have every script read a whole Save.
 //   - A token is shown before anything is read, in the same pipeline: what is written under a lower one cannot come after what was read.
-//   - A place is given out once, whatever became of its write: a late copy of that must not find another one's place free, or stand there first.
-//   - Every entry carries the identity of its write, the op. go-redis sends requests again by itself; the copy is told "equal or smaller", and the op
-//     tells success from a place that another one has taken.
+//   - A place is given out once, whatever became of its write: a late copy of that must not stand where another write is to stand.
+//   - Every entry carries the identity of its write, the op. go-redis sends requests again by itself; the copy is told "equal or
+//     smaller", and the op tells success from a place that another one has taken.
+//   - An instant has no token from before, so nothing refuses one that comes late: it is sent once, and settled even if nobody waits for it.
 //   - The turn ID and its entry are written by one script: a replica or a file that has one of them has the other.
 //   - A turn ID that is known is success also for a lease that is over, or while another process has the session: what was to be
 //     stored has been.
@@ -78,18 +85,22 @@
 // With two clients, whether the lock is on another Redis or not, everything else holds, but
 //
 //   - a Save outside of a turn takes the lock, writes, and gives it back;
-//   - the guard is a key of its own, the mark. Every first access, Clear, and Save with a turn ID writes it, and it stays for Options.IdleTTL and 24 hours
-//     from then on. A token from before that is admitted to a session that has expired.
+//   - the guard is the key of the mark. It outlives the session by 24 hours, and an older token is admitted to a session that has expired
+//     when these are over.
 //
-// Choose one way for all instances: those of one way do not look at the other's guard.
+// Choose one way for all instances: a Save of the first way leaves nothing with the guard of the second.
 //
 // # What Redis has to keep
 //
-// Set maxmemory-policy to noeviction: another one may evict sessions, turn IDs and locks. How much of what was acknowledged
-// a restart or a fail-over loses is up to appendfsync and replication; what is lost, is lost with its turn ID and from the end, so order
-// and pairs stay. A session takes one entry for each Save that is kept; trimming to Options.MaxTurns leaves some more, as Redis trims whole blocks of
-// entries, and Load and Search do not show these, but Turns does. It takes a key for each turn ID, for as long as that is remembered, whatever becomes of its Save. A
-// session that was cleared, or only opened under a lease, takes one entry until Options.IdleTTL has passed, by default for ever.
+// Set maxmemory-policy to noeviction: another one may evict sessions, turn IDs and locks. How much of what was acknowledged a restart
+// or a fail-over loses is up to appendfsync and replication; what is lost, is lost with its turn ID and from the end, so order and pairs
+// stay.
+//
+// A session takes one entry for each Save that is kept, and a mark or two. Redis trims whole blocks of entries, so some more than
+// Options.MaxTurns stay; Load and Search do not show these, but Turns does. A turn ID takes a key, for as long as it is remembered, whatever
+// becomes of its Save. A session that was cleared, or only opened under a lease, takes one entry until Options.IdleTTL has passed, by
+// default for ever. The key of the mark goes as said above; a mark in the log whose key has gone before it, as in a session without
+// IdleTTL that nobody opens for a day, stays there, and is counted as a Save when the log is trimmed.
 //
 // # Rights
 //
@@ -99,6 +110,7 @@
 //
 // # miniredis
 //
-// Tests of an application can use miniredis. It runs these scripts, and passes the tests of package storetest once its clock is set to run, see Miniredis.ClockTTL; it
-// knows no rights, no replicas and no eviction, and forgets an emptied stream's last ID. It is no evidence about Redis.
+// Tests of an application can use miniredis. It runs these scripts, and passes the tests of package storetest once its clock is set to
+// run, see Miniredis.ClockTTL; it knows no rights, no replicas and no eviction, and forgets an emptied stream's last ID. It is no
+// evidence about Redis.
 package redisstore
