@@ -2,6 +2,8 @@ package distlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -13,7 +15,8 @@ import (
 // If nobody in this process holds the lock or waits for it, instant is called first: without a lease, under ctx and the
 // Locker's wait, while others of the process wait behind it. It reports whether it has done the work, which it must do only
 // if at that moment nobody holds the lock and nobody stands in the service's line. If it has not, or if somebody in the
-// process is first, DoInstantly goes on as Do does, with fn. An error of instant ends the call and is returned as it is.
+// process is first, DoInstantly goes on as Do does, with fn. An error of instant ends the call and is returned as it is; one that came
+// when the wait was over becomes [ErrUnavailable], and one of a Locker that was closed meanwhile [ErrClosed], with the text of instant's.
 //
 // A ctx that carries the lease joins it, as with Do.
 func (l *Locker) DoInstantly(ctx context.Context, key string, instant func(ctx context.Context) (done bool, err error),
@@ -48,6 +51,14 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 		}
 	}()
 	done, err = instant(ctx)
+	if err != nil && a.ctx.Err() == nil && ctx.Err() != nil {
+		// The caller has cancelled nothing, so the error is not to look as if.
+		if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
+			err = fmt.Errorf("%w: %v", ErrClosed, err)
+		} else {
+			err = unavailable("do instantly", fmt.Errorf("%w: %v", errNoAnswer, err))
+		}
+	}
 	goesOn = !done && err == nil && a.attempts == 0
 	return done, err
 }

@@ -70,11 +70,13 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 			return err
 		}
 		began := false
+		var wrote error
 		underLease := func(ctx context.Context) error {
 			lease, _ := m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
-				return write(m.withLease(ctx, op.Key))
+				wrote = write(m.withLease(ctx, op.Key))
+				return wrote
 			})
 		}
 		var err error
@@ -86,6 +88,8 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
+		case began && errors.Is(wrote, distlock.ErrLost): // the inner memory has noticed, and says what became of the write
+			return err
 		case began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}

@@ -174,8 +174,10 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			return reply, err
 		}
 		switch v := reply.Said(); v.Outcome {
-		case driver.Done, driver.Known:
+		case driver.Done:
 			t.shown(a.Fence)
+			return reply, nil
+		case driver.Known:
 			return reply, nil
 		case driver.Conflict:
 			return reply, ErrTurnConflict

@@ -89,7 +89,7 @@ type Outcome int
 const (
 	// Done: the call took effect, now or before.
 	Done Outcome = iota
-	// Known: the turn ID is known, with the same digest. Nothing was written, but the token was shown.
+	// Known: the turn ID is known, with the same digest. Nothing was written. The token was shown, unless that failed or it was refused.
 	Known
 	// Conflict: the turn ID is known, with another digest. Nothing was written.
 	Conflict

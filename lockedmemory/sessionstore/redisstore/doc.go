@@ -8,8 +8,8 @@
 //	N:{K}:log          the session (stream)
 //	N:{K}:turn:<hash>  a turn ID, by 32 hexadecimal digits of its SHA-256: the digest of what was saved under it; expires after
 //	                   Options.RememberTurns
-//	N:{K}:mark         the place of the last mark, see below, and so the highest token that was shown under a lease; expires
-//	                   Options.IdleTTL and 24 hours after the last first access under a lease, Clear, or Save with a turn ID in a turn
+//	N:{K}:mark         the place of the last mark, see below, and so the highest token that was shown under a lease; with an
+//	                   Options.IdleTTL, expires 24 hours after the log
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and so all of them are in one slot of a Cluster.
 //
@@ -35,10 +35,9 @@
 // A lease whose token is refused is asked about: Lease.Refence has the lock grant a higher token to its present owner, and to nobody
 // else. The owner then goes on; anybody else has lost the lease.
 //
-// The guard of a log that is not there tells whether it has forgotten a higher token. It is the lock, where that is on the same Redis and both
-// go over one client: the token has to be one of those that were granted to the lock's present owner. Leases that were handed on within a
-// process, without a word to Redis, share an owner: of these, the older ones are told from the newer ones by the log alone. With an IdleTTL
-// that is longer than a turn, the log is there as long as it matters. Elsewhere the guard is the key of the mark.
+// The guard of a log that is not there tells whether it has forgotten a higher token. It is the key of the mark, which outlives the log; and
+// the lock, where that is on the same Redis and both go over one client: the token has to be one of those that were granted to the lock's
+// present owner.
 //
 // # The scripts
 //
@@ -85,7 +84,7 @@
 // With two clients, whether the lock is on another Redis or not, everything else holds, but
 //
 //   - a Save outside of a turn takes the lock, writes, and gives it back;
-//   - the guard is the key of the mark. It outlives the session by 24 hours, and an older token is admitted to a session that has expired
+//   - the guard is the key of the mark alone. It outlives the session by 24 hours, and an older token is admitted to a session that has expired
 //     when these are over.
 //
 // Choose one way for all instances: a Save of the first way leaves nothing with the guard of the second.
@@ -99,8 +98,7 @@
 // A session takes one entry for each Save that is kept, and a mark or two. Redis trims whole blocks of entries, so some more than
 // Options.MaxTurns stay; Load and Search do not show these, but Turns does. A turn ID takes a key, for as long as it is remembered, whatever
 // becomes of its Save. A session that was cleared, or only opened under a lease, takes one entry until Options.IdleTTL has passed, by
-// default for ever. The key of the mark goes as said above; a mark in the log whose key has gone before it, as in a session without
-// IdleTTL that nobody opens for a day, stays there, and is counted as a Save when the log is trimmed.
+// default for ever. To remove a session by hand, remove its log and leave the key of the mark: it refuses those who had the session before.
 //
 // # Rights
 //

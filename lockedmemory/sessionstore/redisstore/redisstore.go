@@ -46,7 +46,7 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 	return d, nil
 }
 
-// keepMark is for how long the highest token of a session is known beyond the session itself. It matters where the lock cannot be asked.
+// keepMark is for how long the highest token of a session is known beyond a session that expires.
 const keepMark = 24 * time.Hour
 
 // service is a driver.Driver and a driver.Instant.
@@ -71,7 +71,10 @@ func (s *service) turn(session, id string) string {
 
 // access returns what the scripts that work under a lease are given first; see store.lua.
 func (s *service) access(a driver.Access) (keys []string, args []any) {
-	keep := s.settings.IdleTTL + keepMark
+	var keep time.Duration
+	if s.settings.IdleTTL > 0 {
+		keep = s.settings.IdleTTL + keepMark
+	}
 	mark := s.prefix(a.Session) + "mark"
 	lock, isLock := mark, 0
 	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {

@@ -8,20 +8,21 @@
 --
 -- KEYS  1 the log   2 the place of the last mark, whose token is the highest one that was shown
 --       3 the session's lock, if it is on this Redis, else again 2
--- ARGV  1 token   2 '1' if there is a lock   3 for how long the log is kept, in ms, or '0'   4 for how long the last mark's place is
+-- ARGV  1 token   2 '1' if there is a lock   3 for how long the log is kept, in ms, or '0'   4 for how long the last mark's place is, or '0'
 local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED = 0, 1, 2, 3, 4, 5
 local log, fence = KEYS[1], ARGV[1]
 
--- admits judges the token for a log that is not there. It returns nothing, or the refusal.
+-- admits judges the token for a log that is not there. It returns nothing, or the refusal. ⚑ The lock does not tell the older of its
+-- owner's tokens from the newer ones, which were handed on within a process; the last mark does.
 local function admits()
-  if ARGV[2] == '1' then
-    return not is_granted(KEYS[3], tonumber(fence)) and {UNOWNED} or nil
-  end
   local place = redis.call('GET', KEYS[2])
   if place and not string.find(place, '^%d+%-%d+$') then
     return redis.error_reply('WRONGTYPE the last mark has no place')
   end
-  return place and tonumber(string.match(place, '^%d+')) > tonumber(fence) and {STALE, place} or nil
+  if place and tonumber(string.match(place, '^%d+')) > tonumber(fence) then
+    return {STALE, place}
+  end
+  return ARGV[2] == '1' and not is_granted(KEYS[3], tonumber(fence)) and {UNOWNED} or nil
 end
 
 -- refused says why the log did not take an entry at fence-n. An earlier copy of the call, known by its op, is no refusal.
@@ -86,7 +87,11 @@ local function shown(n)
   local place = fence .. '-' .. n
   local before = redis.pcall('GET', KEYS[2])
   if not before or type(before) == 'string' and string.find(before, '^%d+%-%d+$') then -- or else it is another program's
-    redis.call('SET', KEYS[2], place, 'PX', ARGV[4])
+    if ARGV[4] ~= '0' then
+      redis.call('SET', KEYS[2], place, 'PX', ARGV[4])
+    else
+      redis.call('SET', KEYS[2], place)
+    end
     if before and before ~= place then
       remove(before)
     end

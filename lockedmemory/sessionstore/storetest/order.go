@@ -268,6 +268,36 @@ func refusesAfterExpiry(h *harness) {
 	a.has(3)
 }
 
+// So it is with one whose lease was handed on within the process, under tokens of one grant, and with one that expires while a turn goes on.
+func refusesAfterExpiryWithinATurn(h *harness) {
+	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
+	var (
+		first, second context.Context
+		fence         int64
+		all           sync.WaitGroup
+		begun         = make(chan bool)
+	)
+	all.Go(func() {
+		a.turn(func(ctx context.Context) {
+			lease, _ := lockedmemory.Lease(ctx)
+			first, fence = context.WithoutCancel(ctx), lease.Fence()
+			close(begun)
+			time.Sleep(3 * time.Millisecond) // so that the next one waits here, and is handed the lock
+		})
+	})
+	<-begun
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		second = ctx
+		a.mustSave(ctx, 1)
+		a.awaitEmpty()
+		a.refused("Save of the turn before", a.store.Save(first, question("stale"), answer("stale")), fence, lease.Fence())
+		a.mustSave(second, 2)
+		a.has(2)
+	})
+	all.Wait()
+}
+
 // awaitEmpty waits until the session has expired.
 func (i *instance) awaitEmpty() {
 	i.Helper()

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_storesThatShareALease", storesShareALease},
 		{"S2_refusesOlderLeases", refusesOlderLeases},
 		{"S2_refusesAnOlderLeaseAfterIdleExpiry", refusesAfterExpiry},
+		{"S2_refusesAnOlderLeaseAfterExpiryWithinATurn", refusesAfterExpiryWithinATurn},
 		{"S2_aHolderWithAWornOutTokenGetsAHigherOne", wornOutToken},
 		{"O_turnIDsAreStoredOnce", turnIDs},
 		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},

@@ -1,0 +1,194 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+type exchange = lockedmemory.LockedMemory[string, string]
+
+// session is one over a Redis of its own.
+type session struct {
+	server *testservers.Redis
+	client *redis.Client
+	locker *distlock.Locker
+	store  *sessionstore.Store[string, string]
+	memory *exchange
+}
+
+func newSession(t *testing.T, opts *sessionstore.Options, lockOpts *distlock.Options) *session {
+	s := &session{server: testservers.StartRedis(t)}
+	s.client = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
+	t.Cleanup(func() { _ = s.client.Close() })
+	var err error
+	if s.locker, err = redislock.New(s.client, lockOpts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
+	key := lockedmemory.FixedKey("s")
+	if s.store, err = redisstore.New(s.client, key, sessionstore.JSON[string]{}, opts); err != nil {
+		t.Fatal(err)
+	}
+	if s.memory, err = lockedmemory.New(s.store, s.locker, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// However turns and Saves follow each other, a log keeps a mark or two and no more, and its mark's key is there as long as itself.
+func TestMarks_doNotGather(t *testing.T) {
+	s := newSession(t, &sessionstore.Options{MaxTurns: 150}, nil)
+	ctx := t.Context()
+	for n := range 300 {
+		err := s.memory.Turn(ctx, func(ctx context.Context) error {
+			if _, err := s.memory.Load(ctx, ""); err != nil || n%3 == 0 {
+				return err
+			}
+			return s.memory.Save(ctx, "q", "a")
+		})
+		if n%3 == 1 {
+			err = errors.Join(err, s.memory.Save(ctx, "outside", "a"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := s.client.XRange(ctx, "session:{s}:log", "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := 0
+	for _, e := range entries {
+		if _, ok := e.Values["mark"]; ok {
+			marks++
+		}
+	}
+	if marks > 2 {
+		t.Errorf("%d marks in %d entries", marks, len(entries))
+	}
+	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 300 {
+		t.Errorf("%d messages, %v; want the 150 exchanges that are kept", len(messages), err)
+	}
+	if ttl := s.client.TTL(ctx, "session:{s}:mark").Val(); ttl != -1 {
+		t.Errorf("the key of the mark goes after %s, the log never", ttl)
+	}
+}
+
+// A session that was removed by hand has not forgotten who was there last.
+func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	var old context.Context
+	turn := func(fn func(ctx context.Context) error) {
+		t.Helper()
+		if err := s.memory.Turn(ctx, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn(func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil })
+	turn(func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") })
+	s.client.Del(ctx, "session:{s}:log")
+	var stale *sessionstore.StaleError
+	if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark <= stale.Fence {
+		t.Errorf("a stale Save: %v", err)
+	}
+	if err := s.memory.Save(ctx, "q", "a"); err != nil {
+		t.Error(err)
+	}
+	turn(func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") })
+	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 4 {
+		t.Errorf("%q, %v", messages, err)
+	}
+}
+
+// A turn ID that is known shows the token only if Redis took it.
+func TestSave_S2_ofAKnownTurnShowsTheTokenAgainIfThatHasFailed(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	id := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
+	if err := s.memory.Save(id(ctx), "q", "a"); err != nil {
+		t.Fatal(err)
+	}
+	var old context.Context
+	if err := s.memory.Turn(ctx, func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	err := s.memory.Turn(ctx, func(ctx context.Context) error {
+		// The key of the log has another type for a moment: the token cannot be shown.
+		s.client.Rename(ctx, "session:{s}:log", "session:{s}:away")
+		s.client.Set(ctx, "session:{s}:log", "foreign", 0)
+		_ = s.memory.Save(id(ctx), "q", "a")
+		s.client.Rename(ctx, "session:{s}:away", "session:{s}:log")
+		if _, err := s.memory.Load(ctx, ""); err != nil {
+			return err
+		}
+		if err := s.store.Save(old, "stale", "stale"); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("a stale Save: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A Save that is refused as stale says that nothing was written, and nothing else.
+func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	other, err := redislock.New(s.client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	theirs, err := lockedmemory.New(s.store, other, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.memory.Turn(ctx, func(ctx context.Context) error {
+		s.client.Del(ctx, "distlock:{s}:lock")
+		if err := theirs.Turn(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
+			_, err := theirs.Load(ctx, "")
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		err := s.memory.Save(ctx, "q", "a")
+		if !errors.Is(err, distlock.ErrLost) || !strings.Contains(err.Error(), "nothing was written") || strings.Contains(err.Error(), "may or may not") {
+			t.Errorf("Save: %v", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("Turn: %v", err)
+	}
+}
+
+// ⚑ A Redis that does not answer is unavailable; the caller has cancelled nothing.
+func TestSave_C_whileRedisHangs(t *testing.T) {
+	s := newSession(t, nil, &distlock.Options{Wait: 300 * time.Millisecond})
+	ctx := t.Context()
+	if err := s.memory.Save(ctx, "q", "a"); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Pause()
+	start := time.Now()
+	err := s.memory.Save(ctx, "q", "a")
+	took := time.Since(start)
+	s.server.Resume()
+	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "may or may not") || took > 2*time.Second {
+		t.Errorf("after %s: %v", took, err)
+	}
+}
