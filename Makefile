@@ -51,8 +51,8 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 	cd bench && go run . $(FLAGS)
 
 .PHONY: microbench
-microbench: deps ## Run the benchmarks of the lock and its backends
-	go test -run '^$$' -bench . ./distlock/... ./lockedmemory
+microbench: deps ## Run the benchmarks of the lock, the memory and their backends
+	go test -run '^$$' -bench . ./distlock/... ./lockedmemory/...
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each

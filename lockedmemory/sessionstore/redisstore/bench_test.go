@@ -1,0 +1,115 @@
+package redisstore_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+type message struct{ Role, Text string }
+
+var (
+	question = message{"user", strings.Repeat("Where is my parcel? ", 9)}
+	answer   = message{"assistant", strings.Repeat("It comes on Tuesday. ", 13)}
+)
+
+// newMemory returns a memory of one session, as a program has it: the lock and the store on one Redis, over one client.
+func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
+	b.Helper()
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
+	b.Cleanup(func() { _ = client.Close() })
+	locker, err := redislock.New(client, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = locker.Close(context.Background()) })
+	key := lockedmemory.FixedKey("session")
+	store, err := redisstore.New(client, key, sessionstore.JSON[message]{}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := lockedmemory.New(store, locker, key, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+// inTurn runs f within a turn in which the store has been shown the token.
+func inTurn(b *testing.B, m *lockedmemory.LockedMemory[message, message], f func(ctx context.Context)) {
+	b.Helper()
+	err := m.Turn(context.Background(), func(ctx context.Context) error {
+		if err := m.Save(ctx, question, answer); err != nil {
+			return err
+		}
+		f(ctx)
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func save(ctx context.Context, b *testing.B, m *lockedmemory.LockedMemory[message, message]) {
+	if err := m.Save(ctx, question, answer); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// The client's part of the store: what its calls allocate, and, with -cpuprofile, where they spend their time. How long
+// they take beside bare commands is for bench to say.
+
+func BenchmarkSave(b *testing.B) {
+	m := newMemory(b)
+	save(context.Background(), b, m)
+	b.ReportAllocs()
+	for b.Loop() {
+		save(context.Background(), b, m)
+	}
+}
+
+func BenchmarkTurnSave(b *testing.B) {
+	m := newMemory(b)
+	inTurn(b, m, func(ctx context.Context) {
+		b.ReportAllocs()
+		for b.Loop() {
+			save(ctx, b, m)
+		}
+	})
+}
+
+func BenchmarkTurnSaveID(b *testing.B) {
+	m := newMemory(b)
+	inTurn(b, m, func(ctx context.Context) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			save(lockedmemory.WithTurnID(ctx, "message-"+strconv.Itoa(n)), b, m)
+		}
+	})
+}
+
+func BenchmarkLoad1000(b *testing.B) {
+	m := newMemory(b)
+	inTurn(b, m, func(ctx context.Context) {
+		for range 999 {
+			save(ctx, b, m)
+		}
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		if messages, err := m.Load(context.Background(), ""); err != nil || len(messages) != 2000 {
+			b.Fatal(len(messages), err)
+		}
+	}
+}
