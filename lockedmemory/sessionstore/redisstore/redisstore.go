@@ -99,7 +99,11 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 		}
 	}
 	keys, args := s.access(a.Access)
-	args = append(args, a.N, a.Op, s.room(), a.Input, a.Output)
+	first := 0
+	if a.First {
+		first = 1
+	}
+	args = append(args, a.N, a.Op, s.room(), a.Input, a.Output, first)
 	if a.TurnID != "" {
 		keys = append(keys, s.turn(a.Session, a.TurnID))
 		args = append(args, a.TurnID, a.Digest, s.settings.Remember.Milliseconds())
