@@ -90,6 +90,8 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		joined, leave := le.join(ctx)
 		defer leave()
 		ctx = joined
+	} else {
+		ctx = withoutWait(ctx)
 	}
 	within := new(step)
 	defer within.over.Store(true)

@@ -66,35 +66,47 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 			op.Unlocked = true
 			return turn.step(ctx, write)
 		}
-		if err := m.outside(ctx, op); err != nil {
-			return err
-		}
 		began := false
 		var wrote error
-		underLease := func(ctx context.Context) error {
-			lease, _ := m.locker.FromContext(ctx, op.Key)
+		under := func(ctx context.Context, lease *distlock.Lease) error {
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
-				wrote = write(m.withLease(ctx, op.Key))
+				wrote = write(context.WithValue(ctx, leaseKey{}, lease))
 				return wrote
 			})
 		}
+		acquired := func(ctx context.Context) error {
+			lease, _ := m.locker.FromContext(ctx, op.Key)
+			return under(ctx, lease)
+		}
 		var err error
-		if instant == nil {
-			err = m.locker.Do(ctx, op.Key, underLease)
+		if lease, ok := m.locker.FromContext(ctx, op.Key); ok {
+			err = under(ctx, lease)
+		} else if err = m.outside(ctx, op); err != nil {
+			return err
+		} else if instant == nil {
+			err = m.locker.Do(ctx, op.Key, acquired)
 		} else {
-			err = m.locker.DoInstantly(ctx, op.Key, func(ctx context.Context) (bool, error) { return instant(ctx, op.Key) }, underLease)
+			err = m.locker.DoInstantly(ctx, op.Key, func(ctx context.Context) (bool, error) { return instant(ctx, op.Key) }, acquired)
 		}
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
-		case began && errors.Is(wrote, distlock.ErrLost): // the inner memory has noticed, and says what became of the write
+		case began && isUnwritten(wrote):
 			return err
 		case began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}
 		return err
 	})
+}
+
+// unwritten is implemented by the error of an inner memory that has refused a write, and knows that nothing of it is there.
+type unwritten interface{ Unwritten() bool }
+
+func isUnwritten(err error) bool {
+	var e unwritten
+	return errors.As(err, &e) && e.Unwritten()
 }
 
 // observed finds the session and reports the operation.

@@ -51,6 +51,9 @@ func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
 
 func (e *StaleError) Unwrap() error { return e.Cause }
 
+// Unwritten says to package lockedmemory that nothing was written.
+func (e *StaleError) Unwritten() bool { return true }
+
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
 // [ErrBroken].
 type EntryError struct {
