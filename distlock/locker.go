@@ -234,6 +234,12 @@ func (l *Locker) name(key string) driver.Name {
 	return driver.Name{Namespace: l.opts.Namespace, Key: key}
 }
 
+// Background runs f in a goroutine that Close waits for: for what a store has to clean up after a call. The context of f goes on
+// for a moment after the Locker was closed; f has to end with it. A Locker that has been closed may not run f at all.
+func (l *Locker) Background(f func(ctx context.Context)) {
+	l.background(func() { f(l.cleaner.trying) })
+}
+
 // background runs f in a goroutine that Close waits for.
 func (l *Locker) background(f func()) {
 	if !l.begin() {

@@ -72,6 +72,8 @@ type LockedMemory[M, D any] struct {
 	locker *distlock.Locker
 	key    KeyFunc
 	opts   Options
+
+	instant instantSaver[M] // the inner memory, if it is one
 }
 
 // New puts locker in front of inner; key says which session a call belongs to. Operations of the memory are
@@ -89,6 +91,9 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
 	if opts != nil {
 		m.opts = *opts
+	}
+	if saver, ok := any(inner).(instantSaver[M]); ok && saver.Itself() == any(inner) {
+		m.instant = saver
 	}
 	fenced, ok := any(inner).(Fenced)
 	switch {
@@ -125,6 +130,8 @@ func isNil(v any) bool {
 // instantSaver is implemented by an inner memory that may keep its data where locker keeps its locks. It saves under the lock on key in the
 // one step in which it finds that free, or reports that it has not and will not.
 type instantSaver[M any] interface {
+	// Itself returns the memory that saves so. One that embeds it is another memory, and has a Save of its own.
+	Itself() any
 	SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error)
 }
 
@@ -137,9 +144,9 @@ type instantSaver[M any] interface {
 // lock that could not be released after a successful Save is no failure of Save.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	var instant func(ctx context.Context, key string) (bool, error)
-	if saver, ok := m.inner.(instantSaver[M]); ok {
+	if m.instant != nil {
 		instant = func(ctx context.Context, key string) (bool, error) {
-			return saver.SaveInstantly(ctx, m.locker, key, input, output)
+			return m.instant.SaveInstantly(ctx, m.locker, key, input, output)
 		}
 	}
 	return m.step(ctx, OpSave, instant, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })

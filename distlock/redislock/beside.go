@@ -48,6 +48,13 @@ func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string)
 	}
 }
 
+// Explain adds to an error of the client what to do about it, and says of what kind it is, see driver.ErrTemporary. Its text begins with
+// the name of the package that made the call. A Cluster whose nodes change their parts is looked at anew.
+func Explain(client redis.UniversalClient, name string, err error) error {
+	lookAnew(client, err)
+	return explain(err, topologyOf(client), name)
+}
+
 // Void is the key that marks an operation, by 32 hexadecimal digits, as cancelled.
 func (b Beside) Void(operation string) string { return b.void.void(operation) }
 

@@ -25,6 +25,9 @@ local function token_instantly(lock, fence, line, void)
   if now > last then
     return string.format('%.0f', now)
   end
+  if last >= 9007199254740991 then -- driver.MaxFence
+    return nil
+  end
   redis.call('SET', fence, s .. ':' .. us .. ':' .. string.format('%.0f', last + 1 - since) .. rest, 'KEEPTTL')
   return string.format('%.0f', last + 1)
 end

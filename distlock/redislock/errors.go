@@ -20,14 +20,14 @@ func foreign(cause error) error {
 // failed turns an error of the client into the driver's. A Cluster whose nodes change their parts is looked at anew:
 // go-redis does that by itself only when a node answers that it has moved, and otherwise after seconds.
 func (s *service) failed(err error) error {
-	if !isReply(err) || isTemporary(err) {
-		for _, client := range []redis.UniversalClient{s.client, s.own} {
-			if c, ok := client.(*redis.ClusterClient); ok && !errors.Is(err, redis.ErrPoolTimeout) {
-				c.ReloadState(context.Background())
-			}
-		}
+	lookAnew(s.own, err)
+	return Explain(s.client, "redislock", err)
+}
+
+func lookAnew(client redis.UniversalClient, err error) {
+	if c, ok := client.(*redis.ClusterClient); ok && (!isReply(err) || isTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
+		c.ReloadState(context.Background())
 	}
-	return explain(err, s.topology())
 }
 
 // topology is what the caller's client is made for.
@@ -39,8 +39,10 @@ const (
 	cluster
 )
 
-func (s *service) topology() topology {
-	switch c := s.client.(type) {
+func (s *service) topology() topology { return topologyOf(s.client) }
+
+func topologyOf(client redis.UniversalClient) topology {
+	switch c := client.(type) {
 	case *redis.ClusterClient:
 		return cluster
 	case *redis.Client:
@@ -69,8 +71,9 @@ func isTemporary(err error) bool {
 	return false
 }
 
-// explain adds to an error of Redis what to do about it, and of what kind it is. No text names a key.
-func explain(err error, on topology) error {
+// explain adds to an error of Redis what to do about it, and of what kind it is. No text names a key. Its text begins with the name of
+// the package that called Redis.
+func explain(err error, on topology, name string) error {
 	kind, advice := driver.ErrRefused, ""
 	switch {
 	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
@@ -80,7 +83,7 @@ func explain(err error, on topology) error {
 	case says(err, "NOAUTH"), says(err, "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		advice = "check the user and password that the client was given"
 	case says(err, "NOPERM"), says(err, "The user executing the script can't"):
-		advice = "the ACL user lacks a right, the package documentation of redislock lists what is needed"
+		advice = "the ACL user lacks a right, the package documentation of " + name + " lists what is needed"
 	case says(err, "OOM"):
 		advice = "Redis is out of memory: raise maxmemory or free some; leases that are held are still renewed and released"
 	case on != cluster && (says(err, "MOVED") || says(err, "ASK")):
@@ -99,7 +102,7 @@ func explain(err error, on topology) error {
 	if advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
-	return &serverError{kind, fmt.Errorf("redislock: %w", err)}
+	return &serverError{kind, fmt.Errorf("%s: %w", name, err)}
 }
 
 // serverError is an error of a known kind, which is not part of its text.

@@ -68,7 +68,7 @@ func TestExplain_kinds(t *testing.T) {
 		}},
 	} {
 		for _, err := range c.errs {
-			got := explain(err, oneNode)
+			got := explain(err, oneNode, "redislock")
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
@@ -80,7 +80,7 @@ func TestExplain_kinds(t *testing.T) {
 		}
 	}
 	for _, err := range []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")} {
-		if got := explain(err, cluster); !errors.Is(got, driver.ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
+		if got := explain(err, cluster, "redislock"); !errors.Is(got, driver.ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
 			t.Errorf("in a Cluster: %v", got)
 		}
 	}
@@ -90,7 +90,7 @@ func TestExplain_kinds(t *testing.T) {
 func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
 	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
-		if err := explain(refused, on); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
+		if err := explain(refused, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%d: %v", on, err)
 		}
 	}

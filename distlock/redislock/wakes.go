@@ -135,7 +135,7 @@ func (w *wakes) refuse(s *subscription, err error) {
 	if w.current != s {
 		return
 	}
-	w.current, w.refused, w.until = nil, explain(err, oneNode), time.Now().Add(w.refusedFor)
+	w.current, w.refused, w.until = nil, explain(err, oneNode, "redislock"), time.Now().Add(w.refusedFor)
 	for owner, to := range w.waiting {
 		close(to)
 		delete(w.waiting, owner)

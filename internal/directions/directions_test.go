@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"internal/hurry":                       {},
 	"lockedmemory":                         {"distlock", "distlock/driver"},
 	"lockedmemory/sessionstore/driver":     {"distlock"},
-	"lockedmemory/sessionstore":            {"distlock", "internal/hurry", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "internal/hurry", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},

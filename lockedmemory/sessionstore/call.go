@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/hurry"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -70,6 +72,27 @@ func call[T any](ctx context.Context, c *caller, operation string, f func(ctx co
 	return a.value, failed(ctx, operation, a.err)
 }
 
+// isTemporary reports whether a service that is there has turned a call away for now.
+func isTemporary(err error) bool { return errors.Is(err, lockdriver.ErrTemporary) }
+
+// retry makes a call again, for some time or until ctx ends, while its error is one that may pass.
+func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) error {
+	start := time.Now()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := f()
+		if err == nil || !passes(err) || time.Since(start)+pause > limit {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
 // failed is the error of a call.
 func failed(ctx context.Context, operation string, err error) error {
 	switch {
@@ -80,7 +103,11 @@ func failed(ctx context.Context, operation string, err error) error {
 		if cause := context.Cause(ctx); !errors.Is(cause, ended) {
 			ended = fmt.Errorf("%w: %w", cause, ended)
 		}
-		return fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, ended)
+		err = fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, ended)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // which says something about the service, too
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return err
 	}
-	return fmt.Errorf("%w: %s: %w", ErrUnavailable, operation, err)
+	return fmt.Errorf("%w: %s: a write may or may not have happened: %w", ErrUnavailable, operation, err)
 }

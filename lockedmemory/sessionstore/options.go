@@ -29,6 +29,8 @@ type Options struct {
 
 const (
 	maxMaxMessage = 256 << 20
+	maxMaxTurns   = 1_000_000_000
+	maxTime       = 10 * 365 * 24 * time.Hour
 	maxNamespace  = 128
 	maxTurnID     = 512
 )
@@ -52,16 +54,16 @@ func (opts *Options) withDefaults() (o Options, err error) {
 		strings.ContainsFunc(o.Namespace, unicode.IsControl):
 		return o, invalidOption("Namespace is %q, but must be at most %d bytes of UTF-8 without control characters and braces",
 			o.Namespace, maxNamespace)
-	case o.IdleTTL != 0 && (o.IdleTTL < time.Second || o.IdleTTL%time.Millisecond != 0):
-		return o, invalidOption("IdleTTL is %s, but must be at least 1s, in whole milliseconds, or 0 to keep sessions for ever", o.IdleTTL)
-	case o.MaxTurns < 0:
-		return o, invalidOption("MaxTurns is %d, but must be positive, or 0 to keep all", o.MaxTurns)
+	case o.IdleTTL != 0 && (o.IdleTTL < time.Second || o.IdleTTL > maxTime || o.IdleTTL%time.Millisecond != 0):
+		return o, invalidOption("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep sessions for ever", o.IdleTTL, maxTime)
+	case o.MaxTurns < 0 || o.MaxTurns > maxMaxTurns:
+		return o, invalidOption("MaxTurns is %d, but must be from 1 to %d, or 0 to keep all", o.MaxTurns, maxMaxTurns)
 	case o.Window < 0:
 		return o, invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)
 	case o.MaxMessage < 1 || o.MaxMessage > maxMaxMessage:
 		return o, invalidOption("MaxMessage is %d bytes, but must be from 1 to %d", o.MaxMessage, maxMaxMessage)
-	case o.RememberTurns < time.Second || o.RememberTurns%time.Millisecond != 0:
-		return o, invalidOption("RememberTurns is %s, but must be at least 1s, in whole milliseconds", o.RememberTurns)
+	case o.RememberTurns < time.Second || o.RememberTurns > maxTime || o.RememberTurns%time.Millisecond != 0:
+		return o, invalidOption("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds", o.RememberTurns, maxTime)
 	}
 	return o, nil
 }

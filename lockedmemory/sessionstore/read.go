@@ -243,6 +243,14 @@ func (s *Store[M, D]) reader(ctx context.Context, operation string) (*reader, er
 }
 
 func (r *reader) page(req driver.Read) (driver.Page, error) {
+	page, err := r.read(req)
+	if page.Oldest != (driver.Place{}) {
+		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Place.Compare(page.Oldest) < 0 })
+	}
+	return page, err
+}
+
+func (r *reader) read(req driver.Read) (driver.Page, error) {
 	req.Session = r.access.Session
 	if r.tenure == nil {
 		return call(r.ctx, r.caller, r.operation, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })

@@ -78,6 +78,9 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	})
 }
 
+// Itself is for package lockedmemory, see SaveInstantly.
+func (s *Store[M, D]) Itself() any { return s }
+
 // SaveInstantly is Save under the session's lock in one exchange with the service, if that keeps both and the lock is free. It
 // is for package lockedmemory, which calls it for a Save outside a turn.
 func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error) {
@@ -103,8 +106,8 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 		written, err := s.instant.Settle(ctx, locker, key, op, sent)
 		return instantly{written: written}, err
 	})
-	if err != nil && ctx.Err() != nil {
-		go s.settle(ctx, locker, key, op, sent)
+	if err != nil {
+		locker.Background(func(ctx context.Context) { s.settle(ctx, locker, key, op, sent) })
 	}
 	switch {
 	case errors.Is(err, ErrUnavailable): // the store's service is the lock's
@@ -117,15 +120,13 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 	return answer.written, nil
 }
 
-// settleTimeout bounds what nobody waits for.
-const settleTimeout = 5 * time.Second
-
-// settle keeps the request of a Save whose caller has gone from taking effect later. ⚑ It has no token from before: if it came after a Clear,
-// the exchange would stand there again.
+// settle keeps the request of a Save of which nobody knows what became from taking effect later. ⚑ It has no token from before: if it
+// came after a Clear, the exchange would stand there again.
 func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	_, _ = s.instant.Settle(ctx, locker, key, op, sent) // if it fails too, the caller was told that nobody knows
+	retry(ctx, locker.Options().TTL, func(error) bool { return true }, func() error {
+		_, err := s.instant.Settle(ctx, locker, key, op, sent)
+		return err
+	})
 }
 
 // instantly is what AppendInstantly answers.

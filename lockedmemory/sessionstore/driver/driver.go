@@ -120,7 +120,7 @@ type Page struct {
 	// Last is where to go on, for After or Before. Zero: there is no more.
 	Last Place
 	// Oldest is the place of the first entry that the session has, or of what Clear left, or zero if that is not known. It is
-	// known for a Read with After or Before.
+	// known for a Read with After or Before, at the same moment as the entries or later; what is older is history no more.
 	Oldest Place
 }
 

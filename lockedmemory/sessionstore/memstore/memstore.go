@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -164,8 +165,12 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	each := s.at(r.Session, now)
 	var page driver.Page
+	if r.Access == nil && s.sessions[r.Session] == nil { // who only reads leaves nothing
+		page.Oldest = driver.Place{Fence: math.MaxInt64}
+		return page, nil
+	}
+	each := s.at(r.Session, now)
 	if r.Access != nil {
 		if page.Verdict = each.show(r.Access.Fence, now); page.Outcome != driver.Done {
 			return page, nil

@@ -15,6 +15,11 @@ import (
 const marks = 3
 
 func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	page, err := s.read(ctx, r)
+	return page, s.explain(err)
+}
+
+func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	log := s.log(r.Session)
 	from, to := "-", "+"
 	if r.After != (driver.Place{}) {
@@ -45,11 +50,11 @@ func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			shown = command(ctx, words(keys, args))
 			_ = pipe.Process(ctx, shown)
 		}
-		if looks {
+		_ = pipe.Process(ctx, entries)
+		if looks { // after the entries: of what was cleared in between, all is older than this
 			oldest = redis.NewCmd(ctx, "xrange", log, "-", "+", "count", 1)
 			_ = pipe.Process(ctx, oldest)
 		}
-		_ = pipe.Process(ctx, entries)
 		_, _ = pipe.Exec(ctx) // each command has its own error
 		if shows {
 			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
@@ -75,7 +80,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) 
 func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {
-		return driver.Place{}, explain(err)
+		return driver.Place{}, err
 	}
 	if len(items) == 0 {
 		return driver.Place{Fence: math.MaxInt64}, nil
@@ -110,7 +115,7 @@ func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
 func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Place, err error) {
 	items, err := cmd.Slice()
 	if err != nil {
-		return nil, 0, last, explain(err)
+		return nil, 0, last, err
 	}
 	entries = make([]driver.Entry, 0, len(items))
 	for _, item := range items {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -108,7 +109,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 		keys = append(keys, s.turn(a.Session, a.TurnID))
 		args = append(args, a.TurnID, a.Digest, s.settings.Remember.Milliseconds())
 	}
-	return parseVerdict(appendScript.run(ctx, s.client, keys, args...))
+	return s.verdict(appendScript.run(ctx, s.client, keys, args...))
 }
 
 // add appends by XADD alone. It has not if the log is not there, or has refused the place: because a higher one was there before, or
@@ -136,7 +137,7 @@ func (s *service) add(ctx context.Context, a driver.Append) (done bool, err erro
 	case errors.Is(err, redis.Nil), isSmaller(err):
 		return false, nil
 	default:
-		return false, explain(err)
+		return false, s.explain(err)
 	}
 }
 
@@ -147,7 +148,7 @@ func isSmaller(err error) bool {
 
 func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	keys, args := s.access(w.Access)
-	return parseVerdict(clearScript.run(ctx, s.client, keys, append(args, w.N, w.Op)...))
+	return s.verdict(clearScript.run(ctx, s.client, keys, append(args, w.N, w.Op)...))
 }
 
 // AppendInstantly implements driver.Instant.
@@ -164,8 +165,8 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 		keys = append(keys, s.turn(session, c.TurnID))
 		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
 	}
-	v, err := parseVerdict(instantScript.once(ctx, s.client, keys, args...))
-	if isReply(err) { // it was turned away; if for a reason that lasts, who takes the lock is told
+	v, err := s.verdict(instantScript.once(ctx, s.client, keys, args...))
+	if errors.Is(err, lockdriver.ErrTemporary) { // and so it was not run; who takes the lock waits until it can
 		return false, v, nil
 	}
 	return err == nil && v.Outcome != driver.Taken, v, err
@@ -178,16 +179,20 @@ func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, 
 		return false, nil
 	}
 	keys := []string{s.log(session), beside.Void(op)}
-	ago := time.Since(sent) + clockStep
-	settled, err := settleScript.run(ctx, s.client, keys, op, locker.Options().TTL.Milliseconds(), ago.Microseconds()).Int()
+	// The monotonic clock may stand still while the machine is suspended.
+	ago := max(time.Since(sent), time.Now().Round(0).Sub(sent.Round(0))) + clockStep
+	settled, err := settleScript.run(ctx, s.client, keys, op, barFor.Milliseconds(), ago.Microseconds()).Int()
 	switch {
 	case err != nil:
-		return false, explain(err)
+		return false, s.explain(err)
 	case settled == 2:
 		return false, errUnsettled
 	}
 	return settled == 1, nil
 }
+
+// barFor is for how long a late copy of a write that was settled is refused. No connection holds one back for as long.
+const barFor = time.Hour
 
 // clockStep is by how much the server's clock may have been set forward between a write and the question whether it has happened.
 const clockStep = 10 * time.Second
@@ -197,12 +202,17 @@ var errUnsettled = errors.New("redisstore: so much was written since that it can
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
 func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
 
+func (s *service) verdict(cmd *redis.Cmd) (driver.Verdict, error) {
+	v, err := parseVerdict(cmd)
+	return v, s.explain(err)
+}
+
 // parseVerdict reads what the scripts reply.
 func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 	var v driver.Verdict
 	words, err := cmd.Slice()
 	if err != nil {
-		return v, explain(err)
+		return v, err
 	}
 	if len(words) == 0 || len(words) > 2 {
 		return v, errReply
@@ -240,20 +250,13 @@ func isReply(err error) bool {
 }
 
 // explain adds to an error of Redis what to do about it. No text names a key.
-func explain(err error) error {
-	advice := ""
-	switch {
-	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		advice = "data of another program stands where the session should be: choose another Namespace, or remove the Redis key"
-	case redis.HasErrorPrefix(err, "OOM"):
-		advice = "Redis is out of memory: raise maxmemory or free some"
-	case redis.HasErrorPrefix(err, "NOPERM"):
-		advice = "the ACL user lacks a right, the package documentation of redisstore lists what is needed"
-	case redis.HasErrorPrefix(err, "READONLY"):
-		advice = "this node is a replica, or became one in a fail-over: the client needs the address of the master"
+func (s *service) explain(err error) error {
+	if err == nil || errors.Is(err, errReply) {
+		return err
 	}
-	if advice == "" {
-		return fmt.Errorf("redisstore: %w", err)
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return fmt.Errorf("redisstore: %w (data of another program stands where the session should be: choose another Namespace, "+
+			"or remove the Redis key)", err)
 	}
-	return fmt.Errorf("redisstore: %w (%s)", err, advice)
+	return redislock.Explain(s.client, "redisstore", err)
 }
