@@ -123,8 +123,10 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 // settle keeps the request of a Save of which nobody knows what became from taking effect later. ⚑ It has no token from before: if it
 // came after a Clear, the exchange would stand there again.
 func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
-	retry(ctx, locker.Options().TTL, func(error) bool { return true }, func() error {
-		_, err := s.instant.Settle(ctx, locker, key, op, sent)
+	_ = retry(ctx, locker.Options().TTL, func(error) bool { return true }, func() error {
+		_, err := call(ctx, &s.caller, "save", func(ctx context.Context, _ bool) (bool, error) {
+			return s.instant.Settle(ctx, locker, key, op, sent)
+		})
 		return err
 	})
 }
@@ -170,7 +172,11 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		a.Fence = a.Lease.Fence()
 		a.First = t.first(a.Fence)
 		do := prepare(a)
-		reply, err := call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
+		var reply T
+		err := retry(ctx, a.Lease.Locker().Options().TTL, isTemporary, func() (err error) {
+			reply, err = call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
+			return err
+		})
 		if err != nil {
 			return reply, err
 		}

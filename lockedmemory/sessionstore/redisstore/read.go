@@ -40,7 +40,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	for _, whole := range []bool{false, true} {
 		entries := redis.NewCmd(ctx, name, log, first, second, "count", limit)
 		var shown, oldest *redis.Cmd
-		pipe := s.client.Pipeline()
+		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
 			words := showScript.byHash
@@ -48,14 +48,14 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 				words = showScript.whole
 			}
 			shown = command(ctx, words(keys, args))
-			_ = pipe.Process(ctx, shown)
+			cmds = append(cmds, shown)
 		}
-		_ = pipe.Process(ctx, entries)
+		cmds = append(cmds, entries)
 		if looks { // after the entries: of what was cleared in between, all is older than this
 			oldest = redis.NewCmd(ctx, "xrange", log, "-", "+", "count", 1)
-			_ = pipe.Process(ctx, oldest)
+			cmds = append(cmds, oldest)
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		inOrder(ctx, s.client, log, cmds...)
 		if shows {
 			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
 				continue

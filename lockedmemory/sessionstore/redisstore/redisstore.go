@@ -123,14 +123,11 @@ func (s *service) add(ctx context.Context, a driver.Append) (done bool, err erro
 	}
 	args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
 	cmd := redis.NewStringCmd(ctx, args...)
-	if s.settings.IdleTTL == 0 {
-		_ = s.client.Process(ctx, cmd)
-	} else {
-		pipe := s.client.Pipeline()
-		_ = pipe.Process(ctx, cmd)
-		pipe.PExpire(ctx, log, s.settings.IdleTTL)
-		_, _ = pipe.Exec(ctx)
+	cmds := []redis.Cmder{cmd}
+	if s.settings.IdleTTL > 0 {
+		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
 	}
+	inOrder(ctx, s.client, log, cmds...)
 	switch err := cmd.Err(); {
 	case err == nil:
 		return true, nil

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,6 +39,40 @@ type script struct {
 
 func newScript(source string) *script {
 	return &script{redis.NewScript(source), source}
+}
+
+// inOrder sends commands on the keys of one session, in one exchange if that can be; each has its own error. They may be sent more
+// than once.
+func inOrder(ctx context.Context, client redis.UniversalClient, key string, cmds ...redis.Cmder) {
+	if len(cmds) > 1 && pipelined(ctx, client, key, cmds) {
+		return
+	}
+	for _, cmd := range cmds {
+		_ = client.Process(ctx, cmd)
+	}
+}
+
+// pipelined reports whether the commands were answered by the node that they were sent to. A pipeline over all nodes of a Cluster
+// will not do: while a slot is being moved, go-redis lets two of them answer a command at the same time.
+func pipelined(ctx context.Context, client redis.UniversalClient, key string, cmds []redis.Cmder) bool {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		node, err := c.MasterForKey(ctx, key)
+		if err != nil {
+			return false
+		}
+		client = node
+	}
+	pipe := client.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	_, _ = pipe.Exec(ctx)
+	return !slices.ContainsFunc(cmds, isElsewhere)
+}
+
+// isElsewhere reports whether a node of a Cluster has said that another one is to be asked.
+func isElsewhere(cmd redis.Cmder) bool {
+	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN"}, func(code string) bool { return redis.HasErrorPrefix(cmd.Err(), code) })
 }
 
 // run may send the script more than once.

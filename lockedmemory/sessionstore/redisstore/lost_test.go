@@ -1,0 +1,456 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+type rig struct {
+	client *redis.Client
+	locker *distlock.Locker
+	store  *sessionstore.Store[string, string]
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func newRig(t *testing.T, key string, o redis.Options, lo distlock.Options, so *sessionstore.Options) *rig {
+	t.Helper()
+	client := redis.NewClient(&o)
+	t.Cleanup(func() { _ = client.Close() })
+	locker, err := redislock.New(client, &lo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	})
+	store, err := redisstore.New(client, lockedmemory.FixedKey(key), sessionstore.JSON[string]{}, so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey(key), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{client, locker, store, memory}
+}
+
+func (r *rig) history(t *testing.T) []string {
+	t.Helper()
+	m, err := r.store.Load(context.Background(), "")
+	if err != nil {
+		t.Errorf("Load: %v", err)
+	}
+	return m
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ⚑ A Redis that does not answer is unavailable. Nobody has cancelled anything, so no error says so.
+func TestStore_C_aRedisThatHangsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for name, with := range map[string]struct {
+		wait    time.Duration
+		timeout time.Duration
+		ctxOn   bool
+	}{
+		"default wait":          {0, 0, false},
+		"wait 500ms":            {500 * time.Millisecond, 0, false},
+		"wait 500ms, ctx on":    {500 * time.Millisecond, 0, true},
+		"deadline of ctx 500ms": {0, 500 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testservers.StartRedis(t)
+			r := newRig(t, "s", redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: with.ctxOn}, distlock.Options{Wait: with.wait}, nil)
+			must(t, r.memory.Save(t.Context(), "q", "a"))
+			server.Pause()
+			defer server.Resume()
+			limited := func() (context.Context, context.CancelFunc) {
+				if with.timeout > 0 {
+					return context.WithTimeout(t.Context(), with.timeout)
+				}
+				return context.WithCancel(t.Context())
+			}
+			ctx, cancel := limited()
+			err := r.locker.Do(ctx, "s", func(context.Context) error { return nil })
+			cancel()
+			if !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("Do: %v", err)
+			}
+			ctx, cancel = limited()
+			defer cancel()
+			err = r.memory.Save(ctx, "q2", "a2")
+			if !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("Save: not ErrUnavailable: %v", err)
+			}
+			if ctx.Err() == nil && errors.Is(err, context.Canceled) {
+				t.Errorf("Save: context.Canceled, but nobody has cancelled: %v", err)
+			}
+		})
+	}
+}
+
+// A copy of a Save outside a turn that arrives after its Save was made otherwise, and after more than a TTL, is refused.
+func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, clear := range []bool{false, true} {
+		t.Run(fmt.Sprint("clear=", clear), func(t *testing.T) {
+			t.Parallel()
+			server := testservers.StartRedis(t)
+			proxy := faultnet.New(t, server.Addr())
+			r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ReadTimeout: 300 * time.Millisecond}, distlock.Options{TTL: time.Second}, nil)
+			must(t, r.memory.Save(t.Context(), "before", "re: before"))
+			held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
+			if err := r.memory.Save(t.Context(), "late", "re: late"); err != nil {
+				t.Fatal("Save:", err)
+			}
+			want := []string{"before", "re: before", "late", "re: late"}
+			if got := r.history(t); !slices.Equal(got, want) {
+				t.Fatalf("acknowledged: %q", got)
+			}
+			if clear {
+				must(t, r.memory.Clear(t.Context()))
+				want = []string{}
+			}
+			time.Sleep(1200 * time.Millisecond)
+			held.Release()
+			time.Sleep(100 * time.Millisecond)
+			if got := r.history(t); !slices.Equal(got, want) {
+				t.Errorf("the history is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A Save of which nobody could say what became of it is kept from coming late as soon as Redis answers again.
+func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1}, distlock.Options{}, nil)
+	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	must(t, r.memory.Save(t.Context(), "before", "re: before"))
+	void := proxy.HoldRequests(faultnet.First(1, func(b []byte) bool {
+		return bytes.Contains(b, []byte("void:")) && !bytes.Contains(b, []byte("re: late"))
+	}))
+	late := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
+	err := r.memory.Save(t.Context(), "late", "re: late")
+	t.Log("Save:", err)
+	if !errors.Is(err, sessionstore.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	void.Wait(1)
+	time.Sleep(2 * time.Second) // the network is well again but for the late packet
+	keys, _ := server.Do("KEYS", "*void*")
+	t.Logf("void marks after 2s: %q", keys)
+	must(t, other.memory.Clear(t.Context()))
+	late.Release()
+	time.Sleep(100 * time.Millisecond)
+	if got := other.history(t); len(got) != 0 {
+		t.Errorf("after the Clear there is %q", got)
+	}
+}
+
+type redacting struct {
+	*sessionstore.Store[string, string]
+}
+
+func (r redacting) Save(ctx context.Context, in, out string) error {
+	return r.Store.Save(ctx, strings.ReplaceAll(in, "secret", "***"), strings.ReplaceAll(out, "secret", "***"))
+}
+
+// A memory that embeds a store has a Save of its own, outside turns too.
+func TestStore_anEmbeddedOneKeepsTheSaveOfTheOther(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	memory, err := lockedmemory.New(redacting{r.store}, r.locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	must(t, memory.Save(t.Context(), "secret", "secret"))
+	if got := r.history(t); !slices.Equal(got, []string{"***", "***"}) {
+		t.Errorf("stored was %q: Save of the wrapper was not called", got)
+	}
+}
+
+// A turn ID that is known is success, but a token that Redis did not take was not shown.
+func TestStore_S2_aKnownTurnShowsNothingIfRedisIsFull(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	old := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	next := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
+	must(t, old.memory.Save(named(t.Context()), "q", "a"))
+	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
+		stale := context.WithoutCancel(ctx)
+		old.client.Del(ctx, "distlock:{s}:lock") // its lease is over, it does not know yet
+		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error {
+			must(t, next.client.ConfigSet(ctx, "maxmemory", "1").Err())
+			if err := next.memory.Save(named(ctx), "q", "a"); err != nil {
+				t.Errorf("the repeated Save: %v", err)
+			}
+			must(t, next.client.ConfigSet(ctx, "maxmemory", "0").Err())
+			before, err := next.memory.Load(ctx, "")
+			must(t, err)
+			if err := old.store.Save(stale, "stale", "stale"); err == nil {
+				t.Errorf("a stale Save was accepted after the next holder had loaded %q: %q", before, next.history(t))
+			}
+			return nil
+		}))
+		return nil
+	})
+	t.Log("Turn:", err)
+}
+
+// splitting is a connection that calls between the first and the second XRANGE of a pipeline.
+type splitting struct {
+	net.Conn
+	between *atomic.Pointer[func()]
+}
+
+func (s splitting) Write(b []byte) (int, error) {
+	word := []byte("xrange")
+	i := bytes.Index(b, word)
+	if f := s.between.Load(); f != nil && i >= 0 {
+		if j := bytes.Index(b[i+6:], word); j >= 0 {
+			at := bytes.LastIndexByte(b[:i+6+j], '*')
+			n, err := s.Conn.Write(b[:at])
+			if err != nil {
+				return n, err
+			}
+			(*f)()
+			m, err := s.Conn.Write(b[at:])
+			return n + m, err
+		}
+	}
+	return s.Conn.Write(b)
+}
+
+// What a Clear removes while a Load reads is not shown together with what was saved after it.
+func TestLoad_O_showsOneMoment(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	var between atomic.Pointer[func()]
+	r := newRig(t, "s", redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return splitting{c, &between}, err
+	}}, distlock.Options{}, nil)
+	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		for i := range 2100 {
+			if err := r.memory.Save(ctx, fmt.Sprint(i), ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	var once sync.Once
+	f := func() {
+		once.Do(func() {
+			time.Sleep(20 * time.Millisecond)
+			must(t, other.memory.Clear(t.Context()))
+			must(t, other.memory.Save(t.Context(), "after", "Clear"))
+		})
+	}
+	between.Store(&f)
+	got := r.history(t)
+	if n := len(got); n > 2 && slices.Contains(got, "after") {
+		t.Errorf("%d messages from before the Clear, and %q after them", n-2, got[n-2:])
+	}
+}
+
+// Where tokens are used up, nothing is written that nobody can read.
+func TestSave_doesNotPass2To53(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	must(t, r.client.Set(t.Context(), "distlock:{s}:fence", "9007199254:740991:0::"+strings.Repeat("a", 32)+"!", time.Hour).Err())
+	if err := r.memory.Save(t.Context(), "q", "a"); err != nil {
+		t.Log("refused, as Turn would be: ", err)
+		return
+	}
+	if got, err := r.store.Load(t.Context(), ""); err != nil {
+		t.Errorf("acknowledged, but Load: %q, %v", got, err)
+	}
+}
+
+// An error that comes after the entry was written does not lead to another entry.
+func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, &sessionstore.Options{IdleTTL: time.Hour})
+	err := r.memory.Save(t.Context(), "q", "a")
+	t.Log("Save:", err)
+	if got := r.history(t); len(got) > 2 {
+		t.Errorf("one Save is there more than once: %q", got)
+	}
+}
+
+// A stale lease to which a known turn was confirmed is refused with whatever comes next.
+func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	old := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	next := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
+	must(t, old.memory.Save(named(t.Context()), "q", "a"))
+	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
+		old.client.Del(ctx, "distlock:{s}:lock")
+		must(t, next.memory.Save(t.Context(), "q2", "a2"))
+		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error { _, err := next.memory.Load(ctx, ""); return err }))
+		if err := old.memory.Save(named(ctx), "q", "a"); err != nil {
+			t.Log("Save:", err)
+		}
+		if got, err := old.memory.Load(ctx, ""); err == nil {
+			t.Errorf("the first Load under the stale lease was not refused: %q", got)
+		}
+		return nil
+	})
+	t.Log("Turn:", err)
+}
+
+// Three clients save in all ways at once, give up at any time, and lose answers: what was acknowledged is there once, and nothing twice.
+func TestStore_O_underAStorm(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	var n atomic.Int64
+	proxy.DropReplies(func(b []byte) bool { return bytes.Contains(b, []byte("{s}:")) && n.Add(1)%13 == 0 })
+	var mu sync.Mutex
+	acked, unknown := map[string]int{}, map[string]bool{}
+	var wg sync.WaitGroup
+	end := time.Now().Add(5 * time.Second)
+	for p := range 3 {
+		r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: p == 0, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 3 * time.Millisecond},
+			distlock.Options{Wait: -1, TTL: time.Second}, nil)
+		for g := range 3 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for i := 0; time.Now().Before(end); i++ {
+					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+					if i%11 == 0 {
+						time.AfterFunc(time.Duration(i%7)*time.Millisecond, cancel)
+					}
+					note := func(name string, err error) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							acked[name]++
+						} else {
+							unknown[name] = true
+						}
+						return nil
+					}
+					name := fmt.Sprintf("%d-%d-%d", p, g, i)
+					switch i % 4 {
+					case 0, 1:
+						_ = note(name, r.memory.Save(ctx, name, ""))
+					case 2:
+						for range 3 {
+							if r.memory.Save(lockedmemory.WithTurnID(ctx, name), name, "") == nil {
+								_ = note(name, nil)
+								break
+							}
+							_ = note(name, errors.New(""))
+						}
+					default:
+						_ = r.memory.Turn(ctx, func(ctx context.Context) error {
+							if i%8 == 3 {
+								_, _ = r.memory.Load(ctx, "")
+							}
+							_ = note(name+"a", r.memory.Save(ctx, name+"a", ""))
+							return note(name+"b", r.memory.Save(lockedmemory.WithTurnID(ctx, name+"b"), name+"b", ""))
+						})
+					}
+					cancel()
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	count := map[string]int{}
+	for i, m := range other.history(t) {
+		if i%2 == 0 {
+			count[m]++
+		}
+	}
+	for name := range acked {
+		if count[name] != 1 {
+			t.Errorf("acknowledged %s is there %d times", name, count[name])
+		}
+	}
+	for name, c := range count {
+		if c > 1 || !unknown[name] && acked[name] == 0 {
+			t.Errorf("%s is there %d times", name, c)
+		}
+	}
+	t.Logf("%d acknowledged, %d unknown, %d there", len(acked), len(unknown), len(count))
+}
+
+// While a slot of a Cluster is on the move, its master turns scripts away. A turn whose lock is held waits for the end of that.
+func TestStore_sitsOutASlotOnTheMove(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.StartCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	locker, err := redislock.New(client, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
+	must(t, err)
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	must(t, memory.Save(t.Context(), "before", ""))
+	for name, do := range map[string]func(ctx context.Context) error{
+		"Save with a turn ID": func(ctx context.Context) error { return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a") },
+		"Load":                func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err },
+		"Save":                func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
+	} {
+		err := memory.Turn(t.Context(), func(ctx context.Context) error {
+			finish := cluster.BeginMove("session:{s}:log", "session:{s}:log")
+			defer finish()
+			timer := time.AfterFunc(time.Second, finish)
+			defer timer.Stop()
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			start := time.Now()
+			if err := do(ctx); err != nil {
+				t.Errorf("%s: after %s of 20 s: %v", name, time.Since(start).Round(time.Millisecond), err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: Turn: %v", name, err)
+		}
+	}
+}
