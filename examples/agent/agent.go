@@ -4,32 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
+	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/tracing"
 )
+
+// Memory is what Beluga's memory.Memory is with its own messages and documents.
+type Memory = lockedmemory.Memory[history.Message, history.Message]
 
 type agent struct {
 	config
 	name   string
-	client redis.UniversalClient
-	locker *distlock.Locker
+	list   func(session int) Memory                                     // without the lock
+	memory *lockedmemory.LockedMemory[history.Message, history.Message] // with it
 	tracer trace.Tracer
 }
 
 // runAgent is what an instance does, in a process of its own.
-func runAgent(ctx context.Context, number int, cfg config) (err error) {
+func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan balancer.Delivery) (err error) {
 	name := fmt.Sprint("instance-", number)
 	end := context.WithoutCancel(ctx)
 	provider, err := spans.NewProvider(ctx, os.Stdout, name, cfg.Locked)
@@ -41,9 +47,18 @@ func runAgent(ctx context.Context, number int, cfg config) (err error) {
 	if err != nil {
 		return err
 	}
-	locker, err := lockurl.Open(ctx, cfg.Redis, &distlock.Options{
+	client, err := connect(ctx, cfg.Redis)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if cfg.Chaos {
+		slog.SetDefault(slog.New(slog.DiscardHandler)) // that a lock was lost is what chaos is for
+	}
+	// The lock and the store share a client: the store then knows that the lock is on its own Redis.
+	locker, err := redislock.New(client, &distlock.Options{
 		Namespace: cfg.Run,
-		TTL:       5 * time.Second, // how long others wait for what a dead instance held; a living one renews it
+		TTL:       cfg.TTL,
 		Holder:    name,
 		Observer:  observer,
 	})
@@ -51,52 +66,53 @@ func runAgent(ctx context.Context, number int, cfg config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close(end)) }()
-	client, err := connect(ctx, cfg.Redis)
+	store, err := cfg.openStore(client)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	a := agent{cfg, name, client, locker, provider.Tracer("examples/agent")}
-	for n := range cfg.Turns * cfg.Sessions {
-		turn, session := n/cfg.Sessions, n%cfg.Sessions
-		// Every fifth message reaches the next instance, too, as after a retry by a load balancer.
-		if turn%cfg.Instances == number-1 || turn%5 == 0 && (turn+1)%cfg.Instances == number-1 {
-			if err := a.answer(ctx, session, turn); err != nil {
-				return err
-			}
+	memory, err := lockedmemory.New(history.Far{Store: store}, locker, conversation, nil)
+	if err != nil {
+		return err
+	}
+	list := func(session int) Memory { return history.NewList(client, cfg.listKey(session)) }
+	a := agent{cfg, name, list, memory, provider.Tracer("examples/agent")}
+	for d := range deliveries {
+		// A turn that has lost its lock is none: its message will be delivered again.
+		if err := a.answer(ctx, d); err != nil && !errors.Is(err, distlock.ErrLost) {
+			return err
 		}
 	}
 	return nil
 }
 
 // answer deals with one message of a user.
-func (a *agent) answer(ctx context.Context, session, turn int) (err error) {
-	ctx, end := spans.StartTurn(ctx, a.tracer, session, turn)
+func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
+	ctx, end := spans.StartTurn(hitch.With(ctx, d.Hitch), a.tracer, d.Session, d.Message)
 	defer func() { end(err) }()
-	store := history.New(a.client, a.historyKey(session))
-	question := history.Message{Role: "user", Turn: turn, Instance: a.name, Text: "question"}
+	question := history.Message{Role: "user", Turn: d.Message, Instance: a.name, Text: "question"}
 	if !a.Locked {
-		return a.turn(ctx, store, question)
-	}
-	memory, err := lockedmemory.New(store, a.locker, lockedmemory.FixedKey(fmt.Sprint("conversation-", session)), nil)
-	if err != nil {
-		return err
+		return a.turn(ctx, a.list(d.Session), question)
 	}
 	// The whole turn needs the lock. Around Save alone it would keep question and answer together, but two instances could
 	// still load the same history, and each would answer without knowing of the other.
-	return memory.Turn(ctx, func(ctx context.Context) error { return a.turn(ctx, memory, question) })
+	return a.memory.Turn(withConversation(ctx, d.Session), func(ctx context.Context) error {
+		// The ID of the message is that of the turn. A message keeps it however often it is delivered, and is stored once.
+		err := a.turn(lockedmemory.WithTurnID(ctx, fmt.Sprint("message-", d.Message)), a.memory, question)
+		if errors.Is(err, sessionstore.ErrTurnConflict) {
+			return nil // it was delivered before, and has its answer
+		}
+		return err
+	})
 }
-
-// Memory is what Beluga's memory.Memory is with its own messages and documents.
-type Memory = lockedmemory.Memory[history.Message, history.Document]
 
 // turn is the same with and without the lock.
 func (a *agent) turn(ctx context.Context, memory Memory, question history.Message) error {
 	loading, span := a.tracer.Start(ctx, "load")
 	seen, err := memory.Load(loading, "")
 	span.End()
-	if err != nil || slices.ContainsFunc(seen, func(m history.Message) bool { return m.Turn == question.Turn }) {
-		return err // nil if there is nothing to do: the message was delivered twice, and has its answer
+	answered := func(m history.Message) bool { return m.Turn == question.Turn }
+	if err != nil || !a.Locked && slices.ContainsFunc(seen, answered) {
+		return err // nil if it was delivered before: a list knows no turn IDs, and one has to look
 	}
 	answer, err := a.model(ctx, seen, question)
 	if err != nil {
@@ -109,6 +125,7 @@ func (a *agent) turn(ctx context.Context, memory Memory, question history.Messag
 func (a *agent) model(ctx context.Context, seen []history.Message, question history.Message) (history.Message, error) {
 	ctx, span := a.tracer.Start(ctx, "model")
 	defer span.End()
+	hitch.At(ctx, hitch.Model)
 	select {
 	case <-time.After(time.Duration(10+rand.IntN(31)) * time.Millisecond):
 		return history.Message{Role: "assistant", Turn: question.Turn, Instance: a.name, Seen: len(seen), Text: "answer"}, nil

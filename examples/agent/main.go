@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
@@ -35,12 +37,9 @@ var usage string
 type config struct {
 	Redis, Run                 string
 	Instances, Sessions, Turns int
-	Locked                     bool
-	Report                     string // the file of the page, if there shall be one
-}
-
-func (c config) historyKey(session int) string {
-	return fmt.Sprintf("%s:history:%d:locked=%t", c.Run, session, c.Locked)
+	Locked, Chaos              bool
+	TTL                        time.Duration // how long others wait for what a dead instance held; a living one renews it
+	Report                     string        // the file of the page, if there shall be one
 }
 
 func main() {
@@ -71,6 +70,7 @@ func parse(args []string) (cfg config, err error) {
 	flags.IntVar(&cfg.Instances, "instances", 4, "")
 	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
 	flags.IntVar(&cfg.Turns, "turns", 120, "")
+	flags.BoolVar(&cfg.Chaos, "chaos", false, "")
 	otlp := flags.String("otlp", "", "")
 	flags.Func("report", "", func(path string) error {
 		cfg.Report = path
@@ -85,16 +85,20 @@ func parse(args []string) (cfg config, err error) {
 		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
 	case cfg.Instances < 1 || cfg.Instances > 64 || cfg.Sessions < 1 || cfg.Turns < 1:
 		return cfg, errors.New("-instances must be 1 to 64, -sessions and -turns at least 1")
+	case cfg.Chaos && cfg.Instances < 2:
+		return cfg, errors.New("-chaos needs two -instances at least: others go on where one was killed or paused")
+	case cfg.Chaos && !instances.CanPause:
+		return cfg, fmt.Errorf("-chaos cannot work here: it pauses processes by SIGSTOP, which %s does not have", runtime.GOOS)
 	case *otlp != "" && (err != nil || endpoint.Host == "" || !strings.HasPrefix(endpoint.Scheme, "http")):
 		return cfg, fmt.Errorf("-otlp is %q, but must be a URL such as http://localhost:4318", *otlp)
 	case strings.HasPrefix(cfg.Redis, "mem:"):
 		return cfg, errors.New("-lock mem:// cannot work: its locks live in one process, and this program starts several")
 	case cfg.Redis != "":
-		locker, err := lockurl.Open(context.Background(), cfg.Redis, nil) // checks the URL, but does not connect yet
+		client, err := lockurl.NewRedisClient(cfg.Redis) // checks the URL, but does not connect yet
 		if err != nil {
 			return cfg, fmt.Errorf("-lock: %w", err)
 		}
-		defer locker.Close(context.Background())
+		defer client.Close()
 	}
 	if *otlp != "" { // for the instances, which inherit it
 		err = os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.JoinPath("v1/traces").String())
@@ -104,7 +108,14 @@ func parse(args []string) (cfg config, err error) {
 
 // compare has all messages answered, without and with the lock. It fails if the lock broke its promise.
 func compare(ctx context.Context, cfg config) (err error) {
-	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Embedded: cfg.Redis == "", Began: time.Now()}
+	cfg.TTL = 5 * time.Second
+	var chaos balancer.Chaos
+	if cfg.Chaos {
+		cfg.TTL = time.Second
+		chaos = balancer.Chaos{Strikes: 10, Pause: cfg.TTL * 3 / 2}
+	}
+	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL,
+		Embedded: cfg.Redis == "", Began: time.Now()}
 	if both.Embedded {
 		server, err := miniredis.Run()
 		if err != nil {
@@ -121,11 +132,11 @@ func compare(ctx context.Context, cfg config) (err error) {
 	}
 	defer client.Close()
 	defer func() { err = errors.Join(err, removeKeys(context.WithoutCancel(ctx), client, cfg.Run)) }()
-	if both.Without, err = run(ctx, cfg, client); err != nil {
+	if both.Without, err = run(ctx, cfg, client, balancer.Chaos{}); err != nil {
 		return err
 	}
 	cfg.Locked = true
-	if both.With, err = run(ctx, cfg, client); err != nil {
+	if both.With, err = run(ctx, cfg, client, chaos); err != nil {
 		return err
 	}
 	err = both.Print(os.Stdout)
@@ -136,20 +147,19 @@ func compare(ctx context.Context, cfg config) (err error) {
 }
 
 // run has all messages answered by instances, and judges what then stands in Redis.
-func run(ctx context.Context, cfg config, client redis.UniversalClient) (*report.Result, error) {
-	title := map[bool]string{false: "without lock", true: "with lock"}[cfg.Locked]
-	answered := report.Progress(title, cfg.Sessions*(cfg.Turns+(cfg.Turns+4)/5))
+func run(ctx context.Context, cfg config, client redis.UniversalClient, chaos balancer.Chaos) (*report.Result, error) {
+	plan := balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos}
+	progress := report.Progress(plan.Deliveries(), cfg.Locked, cfg.Chaos)
 	r, start := &report.Result{}, time.Now()
-	err := instances.Run(ctx, cfg.Instances, cfg, func(s spans.Span) {
+	var err error
+	r.Tally, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
 		r.Spans = append(r.Spans, s)
-		if s.Name == spans.Turn {
-			answered()
-		}
+		progress(s.Name == spans.Turn && s.Error == "", so)
 	})
 	r.Took = time.Since(start)
 	for session := 0; session < cfg.Sessions && err == nil; session++ {
 		var messages []history.Message
-		messages, err = history.New(client, cfg.historyKey(session)).Load(ctx, "")
+		messages, err = cfg.load(ctx, client, session)
 		r.Judge(session, messages, cfg.Turns)
 	}
 	return r, err

@@ -117,7 +117,7 @@ func checkReport(t *testing.T, got outcome, messages int) {
 		t.Error("without the lock nothing went wrong")
 	}
 	for _, want := range []string{
-		"wait for the lock, median", "lockedmemory.turn", "distlock.acquire", "load ", "model ", "lockedmemory.save",
+		"stale writes refused", "wait for the lock, median", "lockedmemory.turn", "distlock.acquire", "load ", "model ", "lockedmemory.save",
 		"distlock.release", "░",
 	} {
 		if !strings.Contains(got.stdout, want) {
@@ -181,7 +181,8 @@ func TestAgent_usage(t *testing.T) {
 		want string
 	}{
 		"help":                 {[]string{"-h"}, 0, "-otlp http://localhost:4318"},
-		"unknown flag":         {[]string{"-chaos"}, 2, "flag provided but not defined: -chaos"},
+		"unknown flag":         {[]string{"-order"}, 2, "flag provided but not defined: -order"},
+		"chaos for one":        {[]string{"-chaos", "-instances", "1"}, 2, "-chaos needs two -instances at least"},
 		"an argument":          {[]string{"redis://localhost"}, 2, `"redis://localhost" is not a flag`},
 		"not a number":         {[]string{"-turns", "many"}, 2, `invalid value "many" for flag -turns`},
 		"no instance":          {[]string{"-instances", "0"}, 2, "-instances must be 1 to 64"},
@@ -212,7 +213,7 @@ func TestAgent_usage(t *testing.T) {
 
 func TestAgent_helpNamesEveryFlag(t *testing.T) {
 	t.Parallel()
-	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-otlp ENDPOINT", "-report FILE", "(default 120)", "Exit codes"} {
+	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-chaos ", "-otlp ENDPOINT", "-report FILE", "(default 120)", "Exit codes"} {
 		if !strings.Contains(usage, flag) {
 			t.Errorf("the help does not say %q", flag)
 		}

@@ -9,10 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -22,51 +20,68 @@ const variable = "BELUGALOCK_EXAMPLE_INSTANCE"
 // grace is how long an instance that is told to stop may take.
 const grace = 3 * time.Second
 
-// Serve does nothing in the process that a user has started. In an instance it runs work, with the instance's number, from
-// 1, and the config that Run was given, and ends the process: with exit code 1 and a text on stderr if work failed. The
-// context of work ends when the program that started the instance has ended, or does not need the instance any more.
-func Serve[C any](work func(ctx context.Context, number int, cfg C) error) {
-	number, err := strconv.Atoi(os.Getenv(variable))
-	if err != nil {
-		return
-	}
-	// Ctrl-C in a terminal reaches every process. Whether an instance should stop is for the program to say.
-	signal.Ignore(os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancel(context.Background())
-	var cfg C
-	err = json.NewDecoder(os.Stdin).Decode(&cfg)
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends when the program does, however that ends
-		cancel()
-	}()
-	if err == nil {
-		err = work(ctx, number, cfg)
-	}
-	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "instance-%d: %v\n", number, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+// Instance is one process. What it is told with the methods reaches it if it has not ended; they are for the functions of Orders.
+type Instance[T any] struct {
+	Number int // from 1
+	stdin  io.Writer
+	cmd    *exec.Cmd
+	killed bool
 }
 
-// Run starts n instances with cfg, and returns when all have ended. It calls line for every JSON value that one of them
-// has written to stdout, by one goroutine at a time. The first instance that fails ends the others, as ctx does; what has
-// not ended three seconds later is killed.
-func Run[C, L any](ctx context.Context, n int, cfg C, line func(L)) error {
+// Give gives the instance a task. It takes one at a time.
+func (i *Instance[T]) Give(task T) { i.tell(task) }
+
+// Dismiss tells the instance that there will be no more tasks.
+func (i *Instance[T]) Dismiss() { i.tell(nil) }
+
+func (i *Instance[T]) tell(task any) { _ = json.NewEncoder(i.stdin).Encode(task) } // should it have ended, Run tells why
+
+// Kill ends the instance where it is. Another one takes its place.
+func (i *Instance[T]) Kill() error {
+	i.killed = true
+	return i.cmd.Process.Kill()
+}
+
+// Pause stops the instance where it is, for a while.
+func (i *Instance[T]) Pause(d time.Duration) error {
+	time.AfterFunc(d, func() { _ = resume(i.cmd.Process) })
+	return stop(i.cmd.Process)
+}
+
+// Orders say what becomes of instances. The functions are called by one goroutine at a time.
+type Orders[T, L any] struct {
+	Begun  func(*Instance[T])          // an instance has started
+	Line   func(*Instance[T], L) error // it has written a JSON value to stdout; an error ends all instances
+	Killed func(*Instance[T])          // it was killed, and all its lines were read
+	Pauses bool                        // instances may be paused
+}
+
+// Run starts n instances with cfg, and returns when all have ended. The first one that fails, and was not killed by order, ends the others, as ctx
+// does; what has not ended three seconds later is killed.
+func Run[C, T, L any](ctx context.Context, n int, cfg C, orders Orders[T, L]) error {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for i := range n {
+	for number := range n {
 		all.Go(func() {
-			err := start(ctx, i+1, cfg, func(l L) {
+			for killed := true; killed; {
+				i := &Instance[T]{Number: number + 1}
+				err := start(ctx, i, cfg, orders, func(call func() error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if err := call(); err != nil {
+						cancel(err)
+					}
+				})
 				mu.Lock()
-				defer mu.Unlock()
-				line(l)
-			})
-			if err != nil {
-				cancel(fmt.Errorf("instance-%d: %w", i+1, err))
+				if killed = i.killed && ctx.Err() == nil; killed {
+					orders.Killed(i)
+				} else if err != nil {
+					cancel(fmt.Errorf("instance-%d: %w", i.Number, err))
+				}
+				mu.Unlock()
 			}
 		})
 	}
@@ -78,14 +93,17 @@ func Run[C, L any](ctx context.Context, n int, cfg C, line func(L)) error {
 }
 
 // start runs one instance to its end.
-func start[C, L any](ctx context.Context, number int, cfg C, line func(L)) error {
+func start[C, T, L any](ctx context.Context, i *Instance[T], cfg C, orders Orders[T, L], call func(func() error)) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(number))
+	cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(i.Number))
 	cmd.Stderr = os.Stderr
+	if orders.Pauses {
+		prepare(cmd)
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -94,18 +112,26 @@ func start[C, L any](ctx context.Context, number int, cfg C, line func(L)) error
 	if err != nil {
 		return err
 	}
-	cmd.Cancel = stdin.Close
+	cmd.Cancel = func() error {
+		_ = resume(cmd.Process)
+		return stdin.Close()
+	}
 	cmd.WaitDelay = grace
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	_ = json.NewEncoder(stdin).Encode(cfg) // should it have ended already, Wait says why
+	i.stdin, i.cmd = stdin, cmd
+	i.tell(cfg)
+	call(func() error {
+		orders.Begun(i)
+		return nil
+	})
 	for lines := json.NewDecoder(stdout); ; {
 		var l L
 		if err := lines.Decode(&l); err != nil {
 			return wait(cmd, err)
 		}
-		line(l)
+		call(func() error { return orders.Line(i, l) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
@@ -42,6 +43,7 @@ func comparison() *report.Comparison {
 	c.Without.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
 	c.With.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
 	c.With.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
+	c.With.Spans = append(c.With.Spans, spans.Span{Name: "lockedmemory.save", Error: "stale", Refused: true})
 	return c
 }
 
@@ -61,6 +63,8 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 		`1 conversations of 2 messages, answered by 2 instances`,
 		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td></tr>`,
 		`<tr><th scope="row">stale <small>answered without seeing all that stands before</small></th><td class="bad">1</td><td>0</td></tr>`,
+		`<th scope="col">without lock</th><th scope="col">with lock</th>`,
+		`<tr><th scope="row">stale writes refused <small>the store knew a later holder</small></th><td>none</td><td>1</td></tr>`,
 		`<tr><th scope="row">wait for the lock, longest</th><td>none</td><td>50.0 ms</td></tr>`,
 		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>2.0 s</td></tr>`,
 		`<tr><th scope="row">90 % waited at most</th><td>50.0 ms</td></tr>`,
@@ -79,6 +83,28 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(page)
+	}
+}
+
+func TestWrite_saysWhatChaosDid(t *testing.T) {
+	c := comparison()
+	if page := write(t, c); strings.Contains(page, "haos") || strings.Contains(page, "killed") {
+		t.Error("the page speaks of chaos that was not")
+	}
+	c.Chaos, c.TTL = balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, time.Second
+	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 4}
+	page := write(t, c)
+	for _, want := range []string{
+		`<dt>Chaos</dt>`, `<span class="run">with lock, chaos</span>`, `<th scope="col">with lock, chaos</th>`,
+		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>none</td><td>2</td></tr>`,
+		`<tr><th scope="row">instances paused <small>for 1.5 s, the lock lasts 1.0 s</small></th><td>none</td><td>1</td></tr>`,
+		`<tr><th scope="row">messages delivered again <small>their turn was cut off, or failed</small></th><td>none</td><td>4</td></tr>`,
+		`No instance was killed or paused in that run.`, `<p>That holds although 2 instances were killed and 1 paused`,
+		`-turns 2 -chaos -report FILE`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %s", want)
+		}
 	}
 }
 

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/internal/integrity"
 )
 
 // Comparison is a run without and one with the lock.
 type Comparison struct {
 	Instances, Sessions, Turns int
-	Embedded                   bool // Redis was embedded in the program
+	Embedded                   bool           // Redis was embedded in the program
+	Chaos                      balancer.Chaos // of the run with the lock; the other one is left alone
+	TTL                        time.Duration  // of the lock
 	Began                      time.Time
 	Without, With              *Result
 }
@@ -59,6 +62,30 @@ func (c *Comparison) Messages() Row {
 	return Row{Name: "messages of users", Without: fmt.Sprint(c.Without.Messages), With: fmt.Sprint(c.With.Messages)}
 }
 
+// Columns are the names of the two runs.
+func (c *Comparison) Columns() (without, with string) {
+	if c.Chaos.Strikes > 0 {
+		return "without lock", "with lock, chaos"
+	}
+	return "without lock", "with lock"
+}
+
+// Events are the rows about what happened besides.
+func (c *Comparison) Events() (rows []Row) {
+	if c.Chaos.Strikes > 0 {
+		rows = []Row{
+			{Name: "instances killed", Meaning: "in the middle of a turn", With: fmt.Sprint(c.With.Tally.Kills)},
+			{Name: "instances paused", Meaning: fmt.Sprintf("for %s, the lock lasts %s", seconds(c.Chaos.Pause), seconds(c.TTL)), With: fmt.Sprint(c.With.Tally.Pauses)},
+			{Name: "messages delivered again", Meaning: "their turn was cut off, or failed", With: fmt.Sprint(c.With.Tally.Again)},
+		}
+	}
+	rows = append(rows, Row{Name: "stale writes refused", Meaning: "the store knew a later holder", With: fmt.Sprint(c.With.Refused())})
+	for i := range rows {
+		rows[i].Without = "none"
+	}
+	return rows
+}
+
 // Times are the rows about how long it took.
 func (c *Comparison) Times() (rows []Row) {
 	if waits := c.With.Waits(); len(waits) > 0 {
@@ -70,18 +97,32 @@ func (c *Comparison) Times() (rows []Row) {
 
 // WithoutLock says what the run without the lock shows.
 func (c *Comparison) WithoutLock() string {
+	calm := ""
+	if c.Chaos.Strikes > 0 {
+		calm = " No instance was killed or paused in that run."
+	}
 	damaged := c.Without.Count()
 	if damaged == 0 {
-		return "Without the lock nothing went wrong this time: the instances hardly met. Try more of them, or fewer conversations."
+		return "Without the lock nothing went wrong this time: the instances hardly met. Try more of them, or fewer conversations." + calm
 	}
 	return fmt.Sprintf("Without the lock %d of %d messages went wrong: instances loaded the same history, answered without knowing of "+
-		"each other, and wrote between each other's messages.", damaged, c.Without.Messages)
+		"each other, and wrote between each other's messages.", damaged, c.Without.Messages) + calm
 }
 
 // WithLock says what the run with the lock shows, if that was as it should be.
 func (c *Comparison) WithLock() string {
 	return "With it every turn (load, model, save) had its conversation to itself: each answer follows its question and saw all " +
 		"that stands before. A lock around save alone would not prevent stale answers."
+}
+
+// UnderChaos says what chaos adds to that. It is empty if there was none.
+func (c *Comparison) UnderChaos() string {
+	if c.Chaos.Strikes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("That holds although %d instances were killed and %d paused in the middle of a turn, until their lock had expired and others "+
+		"went on. What a paused one still had on its way, the store refused. Every message was delivered until an instance had dealt with it, "+
+		"and by its turn ID the store knew it again.", c.With.Tally.Kills, c.With.Tally.Pauses)
 }
 
 // Err is an error if the lock broke its promise.

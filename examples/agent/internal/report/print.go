@@ -18,9 +18,10 @@ func (c *Comparison) Print(w io.Writer) error {
 	t.SetStyle(table.StyleRounded)
 	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}})
 	t.SetTitle("%s", c.Title())
-	t.AppendRow(table.Row{"", "without lock", "with lock"})
+	without, with := c.Columns()
+	t.AppendRow(table.Row{"", without, with})
 	t.AppendSeparator()
-	for i, rows := range [][]Row{append([]Row{c.Messages()}, c.Damage()...), c.Times()} {
+	for i, rows := range [][]Row{append([]Row{c.Messages()}, c.Damage()...), c.Events(), c.Times()} {
 		if i > 0 {
 			t.AppendSeparator()
 		}
@@ -35,7 +36,7 @@ func (c *Comparison) Print(w io.Writer) error {
 		}
 		return err
 	}
-	fmt.Fprintf(w, "%s\n", paragraph(c.WithLock()))
+	fmt.Fprint(w, paragraph(c.WithLock()), paragraph(c.UnderChaos()), "\n")
 	waterfall(w, c.With.Spans)
 	return nil
 }

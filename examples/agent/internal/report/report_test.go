@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
@@ -100,6 +101,29 @@ func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	}
 }
 
+func TestPrint_saysWhatChaosDid(t *testing.T) {
+	var out strings.Builder
+	c := Comparison{Without: damaged(4), With: damaged(0), Chaos: balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, TTL: time.Second}
+	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 3}
+	c.With.Spans = []spans.Span{{Name: "lockedmemory.save", Refused: true}, {Name: "lockedmemory.save"}}
+	if err := c.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		" without lock │ with lock, chaos │\n",
+		"│ instances killed: in the middle of a turn                   │         none │                2 │\n",
+		"│ instances paused: for 1.5 s, the lock lasts 1.0 s           │         none │                1 │\n",
+		"│ messages delivered again: their turn was cut off, or failed │         none │                3 │\n",
+		"│ stale writes refused: the store knew a later holder         │         none │                1 │\n",
+		" No instance was killed",
+		"\nThat holds although 2 instances were killed and 1 paused in the middle",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 func TestFindings_areTheFirstOfEachKind(t *testing.T) {
 	if got := damaged(4).Findings(2); len(got) != 2 || got[0].Session != 0 || got[1].Session != 1 {
 		t.Errorf("the findings are %v", got)
@@ -156,6 +180,14 @@ instance-2
 `
 	if out.String() != want {
 		t.Errorf("the picture is\n%s\nwant\n%s", &out, want)
+	}
+}
+
+func TestWaterfall_leavesOutTurnsThatLostTheLock(t *testing.T) {
+	lost := turnOf("t1", "instance-1", 0, 2, 60)
+	lost[1].Error = "the store has seen a later holder"
+	if _, ok := Clearest(append(lost, turnOf("t2", "instance-2", 10, 30, 120, "t1")...)); ok {
+		t.Error("the picture shows one")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/internal/integrity"
@@ -16,15 +17,17 @@ type Result struct {
 	Reports  []integrity.Report // what is wrong with each conversation
 	Took     time.Duration
 	Spans    []spans.Span
+	Tally    balancer.Tally
 }
 
 // Judge adds what became of a conversation: of the user's messages 0 to turns-1, by what is stored in the end, and by the
-// spans of the instances. It is for a run that has ended well, so that every message has been dealt with.
+// spans of the instances. It is for a run that has ended well: every message was delivered until an instance had reported that it is dealt
+// with, so that it must be stored, whatever became of earlier tries.
 func (r *Result) Judge(session int, messages []history.Message, turns int) {
 	var attempts []integrity.Attempt
 	for _, s := range r.Spans {
 		if s.Name == spans.Turn && s.Session == session {
-			attempts = append(attempts, integrity.Attempt{Turn: s.Message, Writer: s.Instance, Acknowledged: !s.Failed,
+			attempts = append(attempts, integrity.Attempt{Turn: s.Message, Writer: s.Instance, Acknowledged: s.Error == "",
 				Begun: s.Start.UnixNano(), Ended: s.End.UnixNano()})
 		}
 	}
@@ -46,6 +49,16 @@ func (r *Result) Judge(session int, messages []history.Message, turns int) {
 func (r *Result) Count(kinds ...integrity.Kind) (n int) {
 	for _, report := range r.Reports {
 		n += len(report.Turns(kinds...))
+	}
+	return n
+}
+
+// Refused returns how many stale writes the store refused.
+func (r *Result) Refused() (n int) {
+	for _, s := range r.Spans {
+		if s.Refused {
+			n++
+		}
 	}
 	return n
 }

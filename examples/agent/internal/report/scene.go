@@ -27,11 +27,11 @@ func Clearest(finished []spans.Span) (scene Scene, ok bool) {
 		turns[s.ID] = append(turns[s.ID], s)
 		turns[s.Parent] = append(turns[s.Parent], s)
 	}
-	// Turns whose message had been answered already have not saved, and would make a poor picture.
+	// Turns that have stored nothing would make a poor picture: their message had been answered already, or they lost the lock.
 	acquires, ends := map[string]spans.Span{}, map[string]time.Time{}
 	for id, turn := range turns {
 		acquire, save := named(turn, distlock.OpAcquire), named(turn, lockedmemory.OpSave)
-		if acquire != nil && save != nil {
+		if acquire != nil && save != nil && save.Error == "" {
 			acquires[id], ends[id] = *acquire, save.End
 		}
 	}

@@ -30,13 +30,17 @@ const (
 	messageKey = attribute.Key("agent.message")
 )
 
+// refusedKey is an attribute of a span in which the store refused a stale write.
+const refusedKey = attribute.Key("agent.refused")
+
 // Span is a finished span, as a line of JSON carries it.
 type Span struct {
 	ID, Parent, Name, Instance string
 	Start, End                 time.Time
 	Links                      []string // IDs of other spans
 	Session, Message           int      // of a Turn
-	Failed                     bool
+	Error                      string   // why it failed; empty if it did not
+	Refused                    bool     // the store refused a stale write
 }
 
 // StartTurn begins the span of a turn. The function that it returns ends it, and keeps the error.
@@ -49,6 +53,9 @@ func StartTurn(ctx context.Context, tracer trace.Tracer, session, message int) (
 		span.End()
 	}
 }
+
+// Refused notes in the current span that the store refused a stale write.
+func Refused(ctx context.Context) { trace.SpanFromContext(ctx).SetAttributes(refusedKey.Bool(true)) }
 
 // Provider is a tracer provider whose Shutdown also returns what was wrong with the collector in the meantime.
 type Provider struct {
@@ -91,7 +98,10 @@ type exporter struct {
 func (e exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
 	for _, s := range spans {
 		line := Span{ID: s.SpanContext().SpanID().String(), Parent: s.Parent().SpanID().String(), Name: s.Name(),
-			Instance: e.instance, Start: s.StartTime(), End: s.EndTime(), Failed: s.Status().Code == codes.Error}
+			Instance: e.instance, Start: s.StartTime(), End: s.EndTime()}
+		if s.Status().Code == codes.Error {
+			line.Error = cmp.Or(s.Status().Description, "an error without a text")
+		}
 		for _, link := range s.Links() {
 			line.Links = append(line.Links, link.SpanContext.SpanID().String())
 		}
@@ -101,6 +111,8 @@ func (e exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) 
 				line.Session = int(about.Value.AsInt64())
 			case messageKey:
 				line.Message = int(about.Value.AsInt64())
+			case refusedKey:
+				line.Refused = about.Value.AsBool()
 			}
 		}
 		if err := json.NewEncoder(e.lines).Encode(line); err != nil {

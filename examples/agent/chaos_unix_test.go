@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// with returns the number in a row of the table that has one for the run with the lock alone.
+func (o outcome) with(t *testing.T, title string) int {
+	t.Helper()
+	m := regexp.MustCompile(`│ ` + regexp.QuoteMeta(title) + `[^│]*│ *none │ *(\d+) │`).FindStringSubmatch(o.stdout)
+	if m == nil {
+		t.Fatalf("the table has no row %q", title)
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// checkChaos is what every good run with chaos shows.
+func checkChaos(t *testing.T, got outcome, messages int) {
+	t.Helper()
+	checkReport(t, got, messages)
+	killed, paused, again := got.with(t, "instances killed"), got.with(t, "instances paused"), got.with(t, "messages delivered again")
+	if killed != 5 || paused != 5 || again < killed {
+		t.Errorf("%d were killed, %d paused, and %d messages delivered again", killed, paused, again)
+	}
+	if refused := got.with(t, "stale writes refused"); refused == 0 || refused > paused {
+		t.Errorf("the store refused %d stale writes of %d paused instances", refused, paused)
+	}
+	if !strings.Contains(got.stderr, "with lock, chaos: ") || strings.Contains(got.stderr, "WARN") {
+		t.Errorf("stderr is\n%s", got.stderr)
+	}
+}
+
+func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "r.html")
+	checkChaos(t, finish(t, program(t, "-chaos", "-turns", "50", "-report", path)), 3*50)
+	if page, err := os.ReadFile(path); err != nil || !strings.Contains(string(page), "instances killed") {
+		t.Errorf("the page does not speak of it; error %v", err)
+	}
+}
+
+func TestAgent_S2_chaosDoesNoDamageOnARealRedis(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	checkChaos(t, finish(t, program(t, "-chaos", "-lock", server.URL(), "-turns", "40")), 3*40)
+	if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
+		t.Errorf("keys are left: %q, error %v", keys, err)
+	}
+}
+
+func TestAgent_S2_chaosDoesNoDamageOnASentinel(t *testing.T) {
+	t.Parallel()
+	s := testservers.StartSentinel(t)
+	checkChaos(t, finish(t, program(t, "-chaos", "-lock", s.URL(), "-turns", "40")), 3*40)
+}
+
+func TestAgent_S2_chaosDoesNoDamageOnACluster(t *testing.T) {
+	t.Parallel()
+	c := testservers.StartCluster(t)
+	checkChaos(t, finish(t, program(t, "-chaos", "-lock", c.URL(), "-turns", "40")), 3*40)
+}

@@ -1,0 +1,204 @@
+// Package balancer plays the load balancer in front of the instances, and the chaos among them: it delivers every message of a user until an
+// instance has reported that it is dealt with, and kills and pauses instances in the middle of turns.
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
+	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+)
+
+// often is how often a message is delivered at most.
+const often = 25
+
+// Plan says what is to be delivered: messages 0 to Turns-1 of each session.
+type Plan struct {
+	Instances, Sessions, Turns int
+	Chaos
+}
+
+// Chaos says what befalls instances in the middle of turns.
+type Chaos struct {
+	Strikes int           // how often one is struck: killed and paused in turns
+	Pause   time.Duration // for how long
+}
+
+// Deliveries is how many there are at least. Every fifth message is delivered twice, as after a retry.
+func (p Plan) Deliveries() int { return p.Sessions * (p.Turns + (p.Turns+4)/5) }
+
+// Delivery is a message on its way to an instance.
+type Delivery struct {
+	Session, Message int
+	Hitch            hitch.Place // where its turn takes longer, if anywhere
+	Tries            int         // how often it was delivered before
+}
+
+// Tally is what has happened besides.
+type Tally struct {
+	Kills, Pauses int
+	Again         int // deliveries of messages whose turn had failed, or had no end because its instance was killed
+}
+
+// Run has instances with cfg deal with all messages. Line is told every span, and the tally so far.
+func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally)) (Tally, error) {
+	b := &balancer{Plan: plan, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
+	for n := range plan.Turns * plan.Sessions {
+		turn, session := n/plan.Sessions, n%plan.Sessions
+		b.enqueue(turn, Delivery{Session: session, Message: turn})
+		if twice(turn) {
+			b.enqueue(turn+1, Delivery{Session: session, Message: turn})
+		}
+	}
+	for i := range plan.Strikes {
+		s := strike{kill: i%2 == 0, place: hitch.Write}
+		if s.kill {
+			s.place = []hitch.Place{hitch.Answer, hitch.Model, hitch.Write}[i/2%3]
+		}
+		b.strikes = append(b.strikes, s)
+	}
+	err := instances.Run(ctx, plan.Instances, cfg, instances.Orders[Delivery, spans.Span]{
+		Begun:  b.begun,
+		Killed: b.killed,
+		Line: func(i *instance, s spans.Span) error {
+			defer func() { line(s, b.tally) }()
+			switch s.Name {
+			case hitch.Span:
+				return b.strike(i)
+			case spans.Turn:
+				return b.ended(i, s.Error)
+			}
+			return nil
+		},
+		Pauses: plan.Strikes > 0,
+	})
+	return b.tally, err
+}
+
+// twice tells which messages reach two instances, as after a retry.
+func twice(message int) bool { return message%5 == 0 }
+
+type instance = instances.Instance[Delivery]
+
+type balancer struct {
+	Plan
+	open    int // deliveries that have not been dealt with
+	posts   []post
+	strikes []strike // that have not begun
+	tally   Tally
+}
+
+// post is where an instance works; one that was killed leaves it to another.
+type post struct {
+	instance *instance // nil if there is none just now
+	queue    []Delivery
+	at       *Delivery // what the instance deals with
+	struck   *strike   // what will befall it
+}
+
+// strike is what befalls an instance, and where.
+type strike struct {
+	kill  bool
+	place hitch.Place
+}
+
+func (b *balancer) post(number int) *post { return &b.posts[number%len(b.posts)] }
+
+func (b *balancer) enqueue(number int, d Delivery) {
+	p := b.post(number)
+	p.queue = append(p.queue, d)
+}
+
+func (b *balancer) of(i *instance) *post { return b.post(i.Number - 1) }
+
+func (b *balancer) begun(i *instance) {
+	b.of(i).instance = i
+	b.next(b.of(i))
+}
+
+// next gives the instance of a post something to do, if there is anything.
+func (b *balancer) next(p *post) {
+	switch {
+	case p.instance == nil || p.at != nil:
+	case b.open == 0:
+		p.instance.Dismiss()
+	case len(p.queue) > 0:
+		d := p.queue[0]
+		p.at, p.queue = &d, p.queue[1:]
+		b.aim(p)
+		p.instance.Give(*p.at)
+	}
+}
+
+// aim chooses whether the turn that begins is struck. The strikes are spread over the first four fifths of the messages, so that others
+// are there who want the conversation. A message that two instances have spoils a pause: the other one may answer it meanwhile, and then
+// there is nothing stale to refuse.
+func (b *balancer) aim(p *post) {
+	p.struck, p.at.Hitch = nil, ""
+	done, begun := b.Deliveries()-b.open, b.Strikes-len(b.strikes)
+	if len(b.strikes) == 0 || !b.strikes[0].kill && twice(p.at.Message) || done*5*b.Strikes < b.Deliveries()*4*begun {
+		return
+	}
+	p.struck, b.strikes = &b.strikes[0], b.strikes[1:]
+	p.at.Hitch = p.struck.place
+}
+
+// strike kills or pauses an instance that has reached the place for it.
+func (b *balancer) strike(i *instance) error {
+	p := b.of(i)
+	s := p.struck
+	if p.struck = nil; s.kill {
+		b.tally.Kills++
+		return i.Kill()
+	}
+	b.tally.Pauses++
+	return i.Pause(b.Pause)
+}
+
+// ended is the end of a turn that was reported.
+func (b *balancer) ended(i *instance, failure string) error {
+	p := b.of(i)
+	d := b.leave(p)
+	if failure == "" {
+		b.open--
+	} else if d.Tries == often {
+		return fmt.Errorf("a message was delivered %d times, and its last turn ended with: %s", d.Tries+1, failure)
+	} else {
+		b.again(i, *d)
+	}
+	for i := range b.posts { // if this was the last one, all are dismissed
+		b.next(&b.posts[i])
+	}
+	return nil
+}
+
+// leave is the end of what a post is at.
+func (b *balancer) leave(p *post) (d *Delivery) {
+	if p.struck != nil { // the turn did not come that far
+		b.strikes = slices.Insert(b.strikes, 0, *p.struck)
+	}
+	d, p.at, p.struck = p.at, nil, nil
+	return d
+}
+
+// killed is the end of an instance, and of its turn, about which nothing more will be known.
+func (b *balancer) killed(i *instance) {
+	p := b.of(i)
+	p.instance = nil
+	if d := b.leave(p); d != nil {
+		b.again(i, *d)
+	}
+}
+
+// again delivers a message to another instance than i, as the next one there.
+func (b *balancer) again(i *instance, d Delivery) {
+	b.tally.Again++
+	d.Tries++
+	p := b.post(i.Number) // the next one: numbers count from 1, posts from 0
+	p.queue = slices.Insert(p.queue, 0, d)
+	b.next(p)
+}
