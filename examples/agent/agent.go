@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
+	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -47,7 +48,7 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	if err != nil {
 		return err
 	}
-	client, err := connect(ctx, cfg.Redis)
+	client, err := scratch.Connect(ctx, cfg.Redis)
 	if err != nil {
 		return err
 	}
@@ -56,12 +57,7 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 		slog.SetDefault(slog.New(slog.DiscardHandler)) // that a lock was lost is what chaos is for
 	}
 	// The lock and the store share a client: the store then knows that the lock is on its own Redis.
-	locker, err := redislock.New(client, &distlock.Options{
-		Namespace: cfg.Run,
-		TTL:       cfg.TTL,
-		Holder:    name,
-		Observer:  observer,
-	})
+	locker, err := redislock.New(client, &distlock.Options{Namespace: cfg.Run, TTL: cfg.TTL, Holder: name, Observer: observer})
 	if err != nil {
 		return err
 	}

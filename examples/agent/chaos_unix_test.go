@@ -58,12 +58,6 @@ func TestAgent_S2_chaosDoesNoDamageOnARealRedis(t *testing.T) {
 	}
 }
 
-func TestAgent_S2_chaosDoesNoDamageOnASentinel(t *testing.T) {
-	t.Parallel()
-	s := testservers.StartSentinel(t)
-	checkChaos(t, finish(t, program(t, "-chaos", "-lock", s.URL(), "-turns", "40")), 3*40)
-}
-
 func TestAgent_S2_chaosDoesNoDamageOnACluster(t *testing.T) {
 	t.Parallel()
 	c := testservers.StartCluster(t)

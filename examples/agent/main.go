@@ -27,6 +27,7 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
+	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
 
@@ -126,12 +127,12 @@ func compare(ctx context.Context, cfg config) (err error) {
 		cfg.Redis = "redis://" + server.Addr()
 	}
 	cfg.Run = "agent-" + rand.Text()
-	client, err := connect(ctx, cfg.Redis)
+	client, err := scratch.Connect(ctx, cfg.Redis)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	defer func() { err = errors.Join(err, removeKeys(context.WithoutCancel(ctx), client, cfg.Run)) }()
+	defer func() { err = errors.Join(err, scratch.Remove(context.WithoutCancel(ctx), client, cfg.Run)) }()
 	if both.Without, err = run(ctx, cfg, client, balancer.Chaos{}); err != nil {
 		return err
 	}

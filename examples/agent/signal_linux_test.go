@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,8 +14,14 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// living returns the processes of a process group, without those that have ended and wait to be reaped.
-func living(t *testing.T, group int) (pids []string) {
+// process is what /proc tells of one.
+type process struct {
+	pid, state    string
+	parent, group int
+}
+
+// processes returns all that have not ended; one that only waits to be reaped has.
+func processes(t *testing.T) (all []process) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -25,14 +32,42 @@ func living(t *testing.T, group int) (pids []string) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		var state string
-		var parent, pgrp int
+		p := process{pid: filepath.Base(filepath.Dir(file))}
 		fields := string(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if _, err := fmt.Sscan(fields, &state, &parent, &pgrp); err == nil && pgrp == group && state != "Z" && state != "X" {
-			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		if _, err := fmt.Sscan(fields, &p.state, &p.parent, &p.group); err == nil && p.state != "Z" && p.state != "X" {
+			all = append(all, p)
 		}
 	}
-	return pids
+	return all
+}
+
+// living returns the processes of a process group.
+func living(t *testing.T, group int) []process {
+	t.Helper()
+	return slices.DeleteFunc(processes(t), func(p process) bool { return p.group != group })
+}
+
+func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, "-chaos", "-turns", "50")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that who inherits the instances does not look after their process groups
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var instances []process
+	within(t, 40*time.Second, "an instance is paused", func() bool {
+		instances = slices.DeleteFunc(processes(t), func(p process) bool { return p.parent != cmd.Process.Pid })
+		return slices.ContainsFunc(instances, func(p process) bool { return p.state == "T" })
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	within(t, 3*time.Second, "every instance has ended", func() bool {
+		return !slices.ContainsFunc(processes(t), func(p process) bool {
+			return slices.ContainsFunc(instances, func(i process) bool { return i.pid == p.pid && i.group == p.group })
+		})
+	})
 }
 
 func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
