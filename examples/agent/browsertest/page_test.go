@@ -28,6 +28,9 @@ func TestPage(t *testing.T) {
 	t.Run("isWhatTheTerminalSaysIfNobodyWaited", func(t *testing.T) {
 		isWhatTheTerminalSays(t, chromium, example(t, "-turns", "5", "-sessions", "1", "-instances", "1"))
 	})
+	t.Run("isWhatTheTerminalSaysUnderChaos", func(t *testing.T) {
+		isWhatTheTerminalSays(t, chromium, example(t, "-turns", "20", "-sessions", "2", "-chaos"))
+	})
 	t.Run("isFoundBrokenIfItIs", func(t *testing.T) { everyCheckFinds(t, chromium, waited) })
 }
 
