@@ -36,10 +36,14 @@ func ticks(span time.Duration, most int) (marks []tick) {
 	return marks
 }
 
-// label writes a round time in milliseconds.
+// label writes a round time, as short as it can be.
 func label(d time.Duration) string {
-	if d == 0 {
+	unit, name := time.Millisecond, " ms"
+	switch {
+	case d == 0:
 		return "0"
+	case d >= time.Second:
+		unit, name = time.Second, " s"
 	}
-	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
+	return strconv.FormatFloat(float64(d)/float64(unit), 'f', -1, 64) + name
 }

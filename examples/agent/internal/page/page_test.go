@@ -220,7 +220,7 @@ func TestTicks_areRoundAndFew(t *testing.T) {
 		95 * time.Millisecond:   "0 20 ms 40 ms 60 ms 80 ms",
 		100 * time.Millisecond:  "0 20 ms 40 ms 60 ms 80 ms",
 		130 * time.Millisecond:  "0 25 ms 50 ms 75 ms 100 ms",
-		3 * time.Second:         "0 500 ms 1000 ms 1500 ms 2000 ms 2500 ms",
+		3 * time.Second:         "0 500 ms 1 s 1.5 s 2 s 2.5 s",
 		1100 * time.Microsecond: "0 0.2 ms 0.4 ms 0.6 ms 0.8 ms 1 ms",
 	} {
 		var labels []string

@@ -112,8 +112,8 @@ func (c *Comparison) WithoutLock() string {
 // WithLock says what the run with the lock shows, if that was as it should be.
 func (c *Comparison) WithLock() string {
 	return "With it every turn (load, model, save) had its conversation to itself: each answer follows its question and saw all " +
-		"that stands before. A lock around save alone would not prevent stale answers. A message that was delivered twice, the store " +
-		"has known by its turn ID."
+		"that stands before. A lock around save alone would not prevent stale answers. By its turn ID the store knew a message " +
+		"that was delivered twice."
 }
 
 // UnderChaos says what chaos adds to that. It is empty if there was none.
@@ -121,8 +121,9 @@ func (c *Comparison) UnderChaos() string {
 	if c.Chaos.Strikes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("That holds although %d instances were killed and %d paused in the middle of a turn, until their lock had expired and others "+
-		"went on. What a paused one still had on its way, the store refused. Every message was delivered until an instance had dealt with it.", c.With.Tally.Kills, c.With.Tally.Pauses)
+	return fmt.Sprintf("That holds although %d instances were killed and %d paused in the middle of a turn, for so long that their lock expired. "+
+		"What a paused one still had on its way, the store refused if another one had been there meanwhile. Every message was delivered "+
+		"until an instance had dealt with it.", c.With.Tally.Kills, c.With.Tally.Pauses)
 }
 
 // Err is an error if the lock broke its promise.
