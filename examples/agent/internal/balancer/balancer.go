@@ -143,8 +143,9 @@ func (b *balancer) aim(p *post) {
 	if len(b.strikes) == 0 || !b.strikes[0].kill && twice(p.at.Message) || done*5*b.Strikes < b.Deliveries()*4*begun {
 		return
 	}
-	p.struck, b.strikes = &b.strikes[0], b.strikes[1:]
-	p.at.Hitch = p.struck.place
+	s := b.strikes[0]
+	p.struck, b.strikes = &s, b.strikes[1:]
+	p.at.Hitch = s.place
 }
 
 // strike kills or pauses an instance that has reached the place for it.
