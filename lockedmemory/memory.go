@@ -142,6 +142,9 @@ type instantSaver[M any] interface {
 // Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the inner Save; or with
 // distlock.ErrLost if the lease was lost while the inner Save ran: the write may or may not have happened. A
 // lock that could not be released after a successful Save is no failure of Save.
+//
+// An inner memory that keeps its data where the locks are, as a session store may, saves outside a turn in one step with finding the
+// lock free. Then distlock.ErrUnavailable, as the error says, leaves open whether it has.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	var instant func(ctx context.Context, key string) (bool, error)
 	if m.instant != nil {
