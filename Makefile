@@ -65,6 +65,10 @@ fuzz: ## Look for names, replies, messages and entries that break the drivers, F
 hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)
 	HAMMER=8x64x$(or $(MINUTES),5)m go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run TestHammer ./internal/hammer
 
+.PHONY: chaos
+chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURNS, FLAGS="-server '--appendonly yes'"
+	go test -count=1 -v -timeout 20m -run 'TestChaos$$' ./internal/chaos -args -on $(or $(ON),node) -turns $(or $(TURNS),20000) $(FLAGS)
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
 	$(call each,go run $(GOVULNCHECK) ./...)

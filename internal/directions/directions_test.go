@@ -36,8 +36,10 @@ var allowed = map[string][]string{
 	"internal/loopback":                    {},
 	"internal/directions":                  {},
 	"internal/doctest":                     {},
+	"internal/chaos":                       {},
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
+	"internal/integrity":                   {},
 	"internal/watch":                       {"go.uber.org/goleak"},
 	"internal/integrity":                   {},
 }
@@ -52,7 +54,7 @@ var testOnly = []string{
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
 	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/faults", "internal/hammer",
+	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer",
 }
 
 type listed struct {

@@ -1,0 +1,195 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// service is a running Redis of some topology.
+type service struct {
+	tb         testing.TB
+	addrs      []string
+	masterName string
+	cluster    bool
+	master     func(key string) *testservers.Redis
+	replicas   func(master *testservers.Redis) []*testservers.Redis // that may take over; none: the master itself comes back
+	await      func(key string, old *testservers.Redis) *testservers.Redis
+}
+
+var topologies = map[string]func(testing.TB, ...string) *service{
+	"node": func(tb testing.TB, args ...string) *service {
+		server := testservers.StartRedis(tb, args...)
+		return &service{
+			tb: tb, addrs: []string{server.Addr()},
+			master:   func(string) *testservers.Redis { return server },
+			replicas: func(*testservers.Redis) []*testservers.Redis { return nil },
+		}
+	},
+	"sentinel": func(tb testing.TB, args ...string) *service {
+		s := testservers.StartSentinel(tb, args...)
+		return &service{
+			tb: tb, addrs: s.Addrs(), masterName: s.MasterName(),
+			master: func(string) *testservers.Redis { return s.Master() },
+			replicas: func(master *testservers.Redis) (others []*testservers.Redis) {
+				for _, node := range s.Nodes() {
+					if node != master {
+						others = append(others, node)
+					}
+				}
+				return others
+			},
+			await: func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
+		}
+	},
+	"cluster": func(tb testing.TB, args ...string) *service {
+		c := testservers.StartCluster(tb, args...)
+		return &service{
+			tb: tb, addrs: c.Addrs(), cluster: true,
+			master:   c.MasterOf,
+			replicas: func(master *testservers.Redis) []*testservers.Redis { return []*testservers.Redis{c.ReplicaOf(master)} },
+			await:    c.AwaitMaster,
+		}
+	},
+}
+
+// logOf is where Redis keeps a session.
+func logOf(session string) string { return "session:" + redislock.HashTag(session) + "log" }
+
+// place is that of an entry.
+type place struct{ fence, n int64 }
+
+func (p place) behind(q place) bool { return p.fence > q.fence || p.fence == q.fence && p.n > q.n }
+
+// failover is one in which a master died.
+type failover struct {
+	killed int64            // when it was dead
+	last   map[string]place // of the sessions that it had: the last entry of each at the replica that was promoted
+	took   time.Duration    // until there was another master, or the same one again
+}
+
+// failOver kills the master of a session, waits for another one, and has the dead one come back as a replica. With cut, the master
+// first loses its replicas, for so long. Without replicas the master comes back, with the data that it has on disk, and
+// what runs around it is to stand still while that is looked at.
+func (s *service) failOver(session string, sessions []string, cut time.Duration, still func(bool)) failover {
+	s.tb.Helper()
+	key := logOf(session)
+	master := s.master(key)
+	replicas := s.replicas(master)
+	if cut > 0 && len(replicas) > 0 {
+		master.Detach()
+		time.Sleep(cut)
+	}
+	if len(replicas) == 0 {
+		still(true)
+		master.Kill()
+		f := failover{killed: now()}
+		start := time.Now()
+		master.Restart()
+		f.last = s.lastOf(master, sessions)
+		f.took = time.Since(start)
+		still(false)
+		return f
+	}
+	master.Kill()
+	start := time.Now()
+	f := failover{killed: now()}
+	lasts := make(map[*testservers.Redis]map[string]place)
+	for _, replica := range replicas {
+		s.awaitField(replica, "master_link_status", "down")
+		lasts[replica] = s.lastOf(replica, sessions)
+		if role := s.field(replica, "role"); role != "slave" {
+			s.tb.Errorf("%s was asked for its last entries too late: its role is %s", replica.Addr(), role)
+		}
+	}
+	promoted := s.await(key, master)
+	f.last, f.took = lasts[promoted], time.Since(start)
+	if f.last == nil {
+		s.tb.Errorf("%s was promoted, and not asked before", promoted.Addr())
+	}
+	master.Restart()
+	s.awaitField(master, "master_link_status", "up")
+	return f
+}
+
+// lastOf asks one node for the last entries of sessions. Those of other masters are left out.
+func (s *service) lastOf(node *testservers.Redis, sessions []string) map[string]place {
+	s.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: node.Addr()})
+	defer client.Close()
+	conn := client.Conn()
+	defer conn.Close()
+	if s.cluster {
+		if err := conn.ReadOnly(ctx).Err(); err != nil {
+			s.tb.Errorf("%s: %v", node.Addr(), err)
+		}
+	}
+	cmds := make(map[string]*redis.XMessageSliceCmd)
+	_, _ = conn.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
+		for _, session := range sessions {
+			cmds[session] = pipe.XRevRangeN(ctx, logOf(session), "+", "-", 1)
+		}
+		return nil
+	})
+	last := make(map[string]place)
+	for session, cmd := range cmds {
+		entries, err := cmd.Result()
+		switch {
+		case redis.HasErrorPrefix(err, "MOVED"):
+			continue
+		case err != nil:
+			s.tb.Errorf("the last entry of %s at %s: %v", session, node.Addr(), err)
+		}
+		last[session] = place{}
+		if len(entries) > 0 {
+			p, err := placeOf(entries[0].ID)
+			if err != nil {
+				s.tb.Error(err)
+			}
+			last[session] = p
+		}
+	}
+	return last
+}
+
+func placeOf(id string) (p place, err error) {
+	ms, seq, _ := strings.Cut(id, "-")
+	if p.fence, err = strconv.ParseInt(ms, 10, 64); err == nil {
+		p.n, err = strconv.ParseInt(seq, 10, 64)
+	}
+	if err != nil {
+		err = fmt.Errorf("%q is no entry's ID: %w", id, err)
+	}
+	return p, err
+}
+
+// field is one of INFO replication.
+func (s *service) field(node *testservers.Redis, name string) string {
+	info, _ := node.Do("INFO", "replication")
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (s *service) awaitField(node *testservers.Redis, name, want string) {
+	s.tb.Helper()
+	for deadline := time.Now().Add(30 * time.Second); s.field(node, name) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.tb.Errorf("%s of %s is not %s within 30s", name, node.Addr(), want)
+			return
+		}
+	}
+}
