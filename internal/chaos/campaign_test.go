@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -41,6 +42,7 @@ type campaign struct {
 	tally     tally
 	findings  []finding
 	start     int64
+	hangingUp sync.WaitGroup
 }
 
 // slot is the place of an instance, which another run takes when one has died.
@@ -84,6 +86,9 @@ func (c *campaign) run() {
 		select {
 		case s := <-c.in:
 			c.hear(s)
+			for range len(c.in) { // the rest can wait
+				c.hear(<-c.in)
+			}
 		case f, ok := <-c.failing:
 			c.failing = nil
 			if !ok {
@@ -104,6 +109,7 @@ func (c *campaign) run() {
 		c.keepAnswering()
 		c.issue()
 		c.failOver()
+		c.hangUp()
 	}
 }
 
@@ -125,8 +131,11 @@ func (c *campaign) issue() {
 	for _, s := range c.shuffled() {
 		for s.unanswered < depth && c.mayIssue(s) {
 			u := &unit{session: s, turn: s.given, kind: aTurn, name: fmt.Sprintf("%s/%d", s.name, s.given)}
-			if s.notes {
+			switch {
+			case s.notes:
 				c.note(u)
+			case rand.N(5) == 0:
+				u.name = "" // and so it is never handed out again
 			}
 			if c.deliver(u, first) == nil {
 				return
@@ -147,12 +156,12 @@ func (c *campaign) issue() {
 // mayIssue keeps the campaign from running ahead of its strikes, and the notes from running ahead of the campaign.
 func (c *campaign) mayIssue(s *session) bool {
 	if s.notes {
-		return s.given*c.plan.sessions < c.issued && c.issued < c.plan.turns
-	}
-	if c.issued >= c.plan.turns {
-		return len(c.strikes) > 0
+		return s.stopped == nil && s.given*c.plan.sessions < c.issued && c.issued < c.plan.turns
 	}
 	aimed := c.aimed()
+	if c.issued >= c.plan.turns {
+		return len(c.strikes) > 0 && aimed < c.atOnce()
+	}
 	return aimed < c.atOnce() || c.issued <= c.dueAt(c.struck+aimed+1)
 }
 
@@ -168,7 +177,7 @@ func (c *campaign) note(u *unit) {
 	default:
 		u.kind = aSave
 		if n < 15 {
-			u.name = "" // and so it is never handed out again
+			u.name = ""
 		}
 	}
 }
@@ -225,7 +234,7 @@ func (c *campaign) deliver(u *unit, why reason) *attempt {
 }
 
 // slow is how long a model thinks if a stopped holder of its session is to write meanwhile.
-const slow = 100 * time.Millisecond
+const slow = 300 * time.Millisecond
 
 // hush is for how long an instance may say nothing before its message is handed to another.
 func (c *campaign) hush() time.Duration { return c.plan.ttl + rand.N(c.plan.ttl) }
@@ -283,6 +292,9 @@ func (c *campaign) hear(s said) {
 		c.past = append(c.past, pastWrite{a, *r})
 	case done:
 		a.done = r
+		if a.acknowledged() && (a.Kind == aClear || a.Kind == aTurnClear) {
+			a.of.session.holds = append(a.of.session.holds, hold{a, r.Fence, r.Wrote, r.Time})
+		}
 		c.ended(a)
 	}
 }
@@ -311,11 +323,16 @@ func (c *campaign) ended(a *attempt) {
 	}
 	switch {
 	case u.answered:
-	case a.acknowledged() || u.name == "":
+	case a.acknowledged() || u.name == "" || c.hopeless(u):
 		u.answered = true
 		u.session.unanswered--
-		if u.kind == aTurn {
+		switch {
+		case u.kind != aTurn:
+		case a.acknowledged():
 			c.tally.answered++
+		default:
+			c.issued-- // another one takes its place
+			c.tally.givenUp++
 		}
 		if u.name != "" && rand.N(50) == 0 {
 			u.again = time.Now().Add(rand.N(3 * time.Second))
@@ -325,4 +342,13 @@ func (c *campaign) ended(a *attempt) {
 	case u.open == 0:
 		u.retry = time.Now().Add(rand.N(50 * time.Millisecond))
 	}
+}
+
+// hopeless reports whether a message is given up: an instance has said that it can never be answered, or too many have tried.
+func (c *campaign) hopeless(u *unit) bool {
+	const most = 50
+	if len(u.attempts) >= most {
+		c.blame(failure, "%s: turn %d was tried %d times, and not answered%s", u.session.name, u.turn, most, c.story(u.session, u.turn))
+	}
+	return len(u.attempts) >= most || slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.outcome() == wrong && a.done != nil })
 }

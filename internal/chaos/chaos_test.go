@@ -119,10 +119,12 @@ func (c *campaign) summary(v *verdict, took time.Duration) string {
 	row("on", "%s %s", p.on, strings.Join(p.server, " "))
 	row("answered", "%d turns of %d sessions by %d instances in %s, %.0f a second", n.answered, p.sessions, p.instances, took.Round(100*time.Millisecond),
 		float64(n.answered)/took.Seconds())
+	row("given up, without a turn ID", "%d turns", n.givenUp)
 	row("notes", "%d acknowledged, %d Clears, in %d sessions", v.notes.saves, v.notes.clears, len(c.sessions)-p.sessions)
 	row("killed", "%s", list(n.kills))
 	row("stopped for longer than the TTL", "%s", list(n.pauses))
 	row("masters killed", "%d; none for %s at most", len(c.failovers), round(n.failovers))
+	row("all connections to Redis cut", "%d times", n.hangUps)
 	row("handed out", "%s", list(n.handed))
 	row("attempts", "%s", list(n.endings))
 	row("Saves repeated in place", "%d", n.repeated)

@@ -179,7 +179,7 @@ func (c *campaign) inOrderOfLeases(s *session, stored []message) {
 		if m.Fence == 0 || m.Role != integrity.Answer {
 			continue
 		}
-		if m.Fence <= last {
+		if m.Fence < last {
 			c.blame(integrity.OutOfOrder, "%s: turn %d, at %d, was saved under token %d, behind one that was saved under %d", s.name, m.Turn, i, m.Fence, last)
 		}
 		last = m.Fence

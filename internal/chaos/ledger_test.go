@@ -12,13 +12,14 @@ type session struct {
 	unanswered int
 	given      int    // messages, so far
 	holds      []hold // in the order in which they were reported
+	stopped    *child // that has a note here, and is to write behind a Clear
 }
 
-// hold is a lease of a session under which somebody has loaded, and so shown its token to the store.
+// hold is a lease of a session under which somebody has loaded, or cleared, and so shown its token to the store.
 type hold struct {
 	by          *attempt
 	fence       int64
-	began, time int64 // of the turn; when the Load had returned
+	began, time int64 // of the turn; when the Load, or the Clear, had returned
 }
 
 // unit is one message of a user, whatever it takes to get it answered.
@@ -86,11 +87,13 @@ type recovery struct {
 // tally counts what a campaign does.
 type tally struct {
 	answered  int
+	givenUp   int
 	handed    map[reason]int
 	kills     map[moment]int
 	pauses    map[moment]int
 	endings   map[ending]int
 	repeated  int
+	hangUps   int // of all connections to Redis
 	checked   int // writes after a pause that the decorator let not through
 	crashes   int
 	recovered []time.Duration // of those who were struck alone

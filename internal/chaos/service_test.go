@@ -20,6 +20,7 @@ type service struct {
 	addrs      []string
 	masterName string
 	cluster    bool
+	nodes      func() []*testservers.Redis
 	master     func(key string) *testservers.Redis
 	replicas   func(master *testservers.Redis) []*testservers.Redis // that may take over; none: the master itself comes back
 	await      func(key string, old *testservers.Redis) *testservers.Redis
@@ -30,6 +31,7 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 		server := testservers.StartRedis(tb, args...)
 		return &service{
 			tb: tb, addrs: []string{server.Addr()},
+			nodes:    func() []*testservers.Redis { return []*testservers.Redis{server} },
 			master:   func(string) *testservers.Redis { return server },
 			replicas: func(*testservers.Redis) []*testservers.Redis { return nil },
 		}
@@ -38,6 +40,7 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 		s := testservers.StartSentinel(tb, args...)
 		return &service{
 			tb: tb, addrs: s.Addrs(), masterName: s.MasterName(),
+			nodes:  s.Nodes,
 			master: func(string) *testservers.Redis { return s.Master() },
 			replicas: func(master *testservers.Redis) (others []*testservers.Redis) {
 				for _, node := range s.Nodes() {
@@ -54,6 +57,7 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 		c := testservers.StartCluster(tb, args...)
 		return &service{
 			tb: tb, addrs: c.Addrs(), cluster: true,
+			nodes:    c.Nodes,
 			master:   c.MasterOf,
 			replicas: func(master *testservers.Redis) []*testservers.Redis { return []*testservers.Redis{c.ReplicaOf(master)} },
 			await:    c.AwaitMaster,
@@ -118,6 +122,13 @@ func (s *service) failOver(session string, sessions []string, cut time.Duration,
 	master.Restart()
 	s.awaitField(master, "master_link_status", "up")
 	return f
+}
+
+// hangUp closes the connections of all clients, with the answers that are on their way.
+func (s *service) hangUp() {
+	for _, node := range s.nodes() {
+		_, _ = node.Do("CLIENT", "KILL", "TYPE", "normal") // it may be dead
+	}
 }
 
 // lastOf asks one node for the last entries of sessions. Those of other masters are left out.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -46,10 +47,7 @@ func (c *campaign) aim(a *attempt) {
 		return
 	}
 	next := c.strikes[0]
-	if (a.Kind == aSave || a.Kind == aClear) && next.At != aroundSave {
-		return
-	}
-	if a.Limit < time.Second {
+	if (a.Kind == aSave || a.Kind == aClear) && next.At != aroundSave || a.Limit < time.Second {
 		return
 	}
 	c.strikes = c.strikes[1:]
@@ -74,7 +72,11 @@ func (c *campaign) strike(a *attempt) {
 		a.by.stop()
 		a.by.stopped = time.Now()
 		c.tally.pauses[a.Strike.At]++
-		if rand.N(2) == 0 {
+		switch s := a.of.session; {
+		case s.notes && s.stopped == nil:
+			s.stopped = a.by
+			a.rival = c.clearBehind(s)
+		case a.Name != "" && rand.N(2) == 0:
 			a.rival = c.deliver(a.of, onPause)
 		}
 	} else {
@@ -153,13 +155,31 @@ func (c *campaign) wake() {
 		}
 		s.child.stopped = time.Time{}
 		s.child.cont()
+		if a.of.session.stopped == s.child {
+			a.of.session.stopped = nil
+		}
 	}
+}
+
+// clearBehind has a session cleared whose holder was stopped.
+func (c *campaign) clearBehind(s *session) *attempt {
+	u := &unit{session: s, turn: s.given, kind: aClear, name: fmt.Sprintf("%s/%d", s.name, s.given)}
+	a := c.deliver(u, onPause)
+	if a != nil {
+		s.given++
+		s.unanswered++
+		c.units, c.all = append(c.units, u), append(c.all, u)
+	}
+	return a
 }
 
 // overtaken reports whether somebody else has loaded since an instance was stopped.
 func (a *attempt) overtaken(since int64) bool {
 	if a.rival != nil && a.rival.ended == 0 {
 		return a.rival.loaded != nil
+	}
+	if a.of.session.notes && a.rival != nil && !a.rival.of.answered {
+		return false
 	}
 	for _, h := range slices.Backward(a.of.session.holds) {
 		if h.by != a && h.time > since {
@@ -218,6 +238,15 @@ func (c *campaign) stand(s stillness) {
 	close(s.done)
 }
 
+// hangUp closes all connections to Redis, as often as there are two strikes.
+func (c *campaign) hangUp() {
+	if c.frozen || c.tally.answered < (c.tally.hangUps+1)*c.plan.turns/max(1, c.plan.strikes/2) {
+		return
+	}
+	c.tally.hangUps++
+	c.hangingUp.Go(c.service.hangUp)
+}
+
 // failOver begins a fail-over if one is due.
 func (c *campaign) failOver() {
 	n := len(c.failovers)
@@ -245,6 +274,7 @@ func (c *campaign) failOver() {
 
 // end ends all instances, at once if the test has failed.
 func (c *campaign) end() {
+	c.hangingUp.Wait()
 	left := 0
 	for _, s := range c.slots {
 		if s.child != nil {

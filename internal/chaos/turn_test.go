@@ -282,7 +282,10 @@ func (w *work) pastAll(ctx context.Context, seen int, token int64) error {
 	}
 	w.Wrote = now()
 	question, answer := w.exchange(seen, token)
-	return w.store.Save(lockedmemory.WithTurnID(ctx, w.task.Name), question, answer)
+	if w.task.Name != "" {
+		ctx = lockedmemory.WithTurnID(ctx, w.task.Name)
+	}
+	return w.store.Save(ctx, question, answer)
 }
 
 // failed says how a task has failed.
