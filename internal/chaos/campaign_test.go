@@ -15,6 +15,7 @@ type plan struct {
 	instances, sessions, turns, strikes, failovers int
 	ttl, cut, limit                                time.Duration
 	server                                         []string
+	asMaster                                       bool
 	broken                                         string
 }
 
@@ -250,7 +251,7 @@ func (c *campaign) keepAnswering() {
 			}
 		case u.answered:
 			return u.open == 0
-		case u.retry.IsZero() || now.Before(u.retry):
+		case u.retry.IsZero() || now.Before(u.retry) || u.session.stopped != nil && !u.behind:
 		case u.open == 0:
 			why := afterFail
 			if u.attempts[len(u.attempts)-1].died {

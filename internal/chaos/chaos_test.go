@@ -23,6 +23,7 @@ var (
 	struck    = flag.Int("strikes", 100, "so many kills and pauses")
 	failovers = flag.Int("failovers", -1, "so many masters die; default: 4 with sentinel and cluster, none on a node, which then comes back with what it has on disk")
 	cut       = flag.Duration("cut", 0, "for so long, a master has no replicas before it dies")
+	asMaster  = flag.Bool("as-master", false, "a dead master comes back as the master that it was, and empty, until it is told; with sentinel")
 	server    = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
 )
 
@@ -47,7 +48,7 @@ func TestChaos(t *testing.T) {
 	if *on != "" {
 		p = plan{
 			on: *on, instances: *instances, sessions: *talks, turns: *turns, strikes: *struck, failovers: *failovers,
-			ttl: time.Second, cut: *cut, limit: 15 * time.Minute, server: strings.Fields(*server),
+			ttl: time.Second, cut: *cut, asMaster: *asMaster, limit: 15 * time.Minute, server: strings.Fields(*server),
 		}
 		if topologies[p.on] == nil {
 			t.Fatalf("-on is %q, but must be node, sentinel or cluster", p.on)
@@ -141,6 +142,9 @@ func (c *campaign) summary(v *verdict, took time.Duration) string {
 	if len(c.failovers) > 0 {
 		row("forgotten by the server", "%d turns, the first %s before the master was dead; %d more were stored again; %d notes",
 			v.forgotten, round(v.oldest), v.restored, v.notes.forgotten)
+		if p.asMaster {
+			row("taken by a master that was none any more", "%d turns", v.strayed)
+		}
 		row("outlived what the server forgot", "%d answers, %d writes past all checks", v.outlived, v.past.outlived)
 	}
 	counts := c.counts()

@@ -34,6 +34,7 @@ type verdict struct {
 	forgotten int           // turns that the server forgot, and that nobody has handed out again since
 	restored  int           // turns that it forgot, and that were stored again
 	oldest    time.Duration // before the master had died, the first of those was acknowledged
+	strayed   int           // turns that a master took that was none any more
 	outlived  int           // answers from a history that the server forgot
 	past      struct{ refused, loadedOnly, unopposed, outlived, unknown int }
 	notes     notesVerdict
@@ -52,6 +53,30 @@ func (c *campaign) forgot(session string, fence, asked int64) *failover {
 		}
 	}
 	return nil
+}
+
+// strayed reports whether an attempt has worked on a master that came back empty, and was none any more: it has found fewer messages than
+// the new one had kept.
+func (c *campaign) strayed(s *session, a *attempt, stored []message) bool {
+	if a.loaded == nil {
+		return false
+	}
+	for _, f := range c.failovers {
+		last, ok := f.last[s.name]
+		if !ok || a.loaded.Asked < f.back || a.loaded.Asked > f.over {
+			continue
+		}
+		kept := 0
+		for _, m := range stored {
+			if !(place{m.Fence, 1}).behind(last) {
+				kept++
+			}
+		}
+		if a.loaded.Count < kept {
+			return true
+		}
+	}
+	return false
 }
 
 // judge reads all sessions.
@@ -118,7 +143,7 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 		messages[i] = integrity.Message{Turn: m.Turn, Role: m.Role, Writer: ledger, Write: m.Write, Seen: m.Seen}
 		if m.Role == integrity.Answer {
 			standing[m.Turn], writes[m.Write] = true, true
-			if m.Seen != i-1 && c.hasOutlived(s, m) {
+			if m.Seen != i-1 && c.hasOutlived(s, m, stored) {
 				v.outlived++
 				messages[i].Seen = i - 1
 			}
@@ -129,7 +154,7 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 
 	var attempts []integrity.Attempt
 	for _, u := range units {
-		forgotten := false
+		forgotten, strayed := false, false
 		for _, a := range u.attempts {
 			if a.outcome() == unknown {
 				if writes[fmt.Sprint(a.ID)] {
@@ -149,6 +174,10 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 					continue
 				}
 			}
+			if a.acknowledged() && !writes[a.done.Write] && c.strayed(s, a, stored) {
+				strayed = true
+				continue
+			}
 			attempts = append(attempts, integrity.Attempt{
 				Turn: u.turn, Writer: ledger, Acknowledged: a.acknowledged(), Begun: a.begun, Ended: a.ended,
 			})
@@ -158,18 +187,20 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 			v.restored++
 		case forgotten:
 			v.forgotten++
+		case strayed && !standing[u.turn]:
+			v.strayed++
 		}
 	}
 	return integrity.Judge(messages, attempts)
 }
 
 // hasOutlived reports whether an answer comes from a history that a master has taken with it.
-func (c *campaign) hasOutlived(s *session, m message) bool {
+func (c *campaign) hasOutlived(s *session, m message, stored []message) bool {
 	id, err := strconv.Atoi(m.Write)
 	if err != nil || id < 0 || id >= len(c.attempts) || c.attempts[id].loaded == nil {
 		return false
 	}
-	return c.forgot(s.name, m.Fence, c.attempts[id].loaded.Asked) != nil
+	return c.forgot(s.name, m.Fence, c.attempts[id].loaded.Asked) != nil || c.strayed(s, c.attempts[id], stored)
 }
 
 // inOrderOfLeases checks that what was saved in turns stands in the order of their tokens.

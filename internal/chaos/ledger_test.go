@@ -32,6 +32,7 @@ type unit struct {
 	open     int
 	answered bool // or given up
 	retry    time.Time
+	behind   bool      // clears behind a holder that was stopped; nobody else works on the session then
 	again    time.Time // when it is handed out once more although it was answered; zero: not
 }
 

@@ -96,7 +96,7 @@ func (c *campaign) clearedBy(v *verdict, s *session, a *attempt) []cleared {
 	case a.acknowledged() && a.done.Fence == 0:
 		// It was found to be done: as if it had not been tried.
 		return nil
-	case a.acknowledged() && c.forgot(s.name, a.done.Fence, a.done.Asked) == nil:
+	case a.acknowledged() && c.forgot(s.name, a.done.Fence, a.done.Asked) == nil && !c.mayHaveStrayed(s, a):
 		v.notes.clears++
 		return []cleared{{a.begun, a.ended, a.done.Fence}}
 	case a.outcome() == undone || a.outcome() == held || a.outcome() == refused:
@@ -108,6 +108,9 @@ func (c *campaign) clearedBy(v *verdict, s *session, a *attempt) []cleared {
 // mayHaveForgotten reports whether the server may have forgotten what an attempt has saved. Of a Save outside of a turn nobody knows the
 // place.
 func (c *campaign) mayHaveForgotten(s *session, a *attempt) bool {
+	if c.mayHaveStrayed(s, a) {
+		return true
+	}
 	if a.done.Fence != 0 {
 		return c.forgot(s.name, a.done.Fence, a.done.Asked) != nil
 	}
@@ -118,6 +121,14 @@ func (c *campaign) mayHaveForgotten(s *session, a *attempt) bool {
 		}
 	}
 	return false
+}
+
+// mayHaveStrayed reports whether an attempt may have worked on a master that came back empty, and was none any more.
+func (c *campaign) mayHaveStrayed(s *session, a *attempt) bool {
+	return slices.ContainsFunc(c.failovers, func(f failover) bool {
+		_, ok := f.last[s.name]
+		return ok && f.back <= a.done.Asked && a.done.Asked <= f.over
+	})
 }
 
 // goneBefore checks that what was acknowledged before a Clear does not stand there.

@@ -89,6 +89,7 @@ type report struct {
 	Asked int64 `json:",omitempty"` // when the Load was sent; of done: when the call was sent that shows that the entry is stored
 	Wrote int64 `json:",omitempty"` // of done: when the first Save was sent; 0: none was
 	Time  int64 // now
+	Count int   `json:",omitempty"` // of loaded: messages
 
 	// Of done and written.
 	End   ending `json:",omitempty"`

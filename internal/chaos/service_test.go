@@ -24,6 +24,7 @@ type service struct {
 	master     func(key string) *testservers.Redis
 	replicas   func(master *testservers.Redis) []*testservers.Redis // that may take over; none: the master itself comes back
 	await      func(key string, old *testservers.Redis) *testservers.Redis
+	back       func(old, master *testservers.Redis) // brings a dead master back
 }
 
 var topologies = map[string]func(testing.TB, ...string) *service{
@@ -51,6 +52,7 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 				return others
 			},
 			await: func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
+			back:  (*testservers.Redis).RestartAsReplica,
 		}
 	},
 	"cluster": func(tb testing.TB, args ...string) *service {
@@ -61,6 +63,7 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 			master:   c.MasterOf,
 			replicas: func(master *testservers.Redis) []*testservers.Redis { return []*testservers.Redis{c.ReplicaOf(master)} },
 			await:    c.AwaitMaster,
+			back:     func(old, _ *testservers.Redis) { old.Restart() }, // it refuses everything until it has learned who is master
 		}
 	},
 }
@@ -76,14 +79,17 @@ func (p place) behind(q place) bool { return p.fence > q.fence || p.fence == q.f
 // failover is one in which a master died.
 type failover struct {
 	killed int64            // when it was dead
+	back   int64            // when it took writes again, although it was not the master any more; 0: it did not
+	over   int64            // until it was told
 	last   map[string]place // of the sessions that it had: the last entry of each at the replica that was promoted
 	took   time.Duration    // until there was another master, or the same one again
 }
 
-// failOver kills the master of a session, waits for another one, and has the dead one come back as a replica. With cut, the master
+// failOver kills the master of a session, waits for another one, and has the dead one come back as a replica, or as the empty master
+// that it takes itself for. With cut, the master
 // first loses its replicas, for so long. Without replicas the master comes back, with the data that it has on disk, and
 // what runs around it is to stand still while that is looked at.
-func (s *service) failOver(session string, sessions []string, cut time.Duration, still func(bool)) failover {
+func (s *service) failOver(session string, sessions []string, cut time.Duration, asMaster bool, still func(bool)) failover {
 	s.tb.Helper()
 	key := logOf(session)
 	master := s.master(key)
@@ -119,7 +125,14 @@ func (s *service) failOver(session string, sessions []string, cut time.Duration,
 	if f.last == nil {
 		s.tb.Errorf("%s was promoted, and not asked before", promoted.Addr())
 	}
-	master.Restart()
+	if asMaster {
+		f.back = now()
+		master.Restart()
+		s.awaitField(master, "role", "slave")
+		f.over = now()
+	} else {
+		s.back(master, promoted)
+	}
 	s.awaitField(master, "master_link_status", "up")
 	return f
 }

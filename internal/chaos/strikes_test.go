@@ -163,7 +163,7 @@ func (c *campaign) wake() {
 
 // clearBehind has a session cleared whose holder was stopped.
 func (c *campaign) clearBehind(s *session) *attempt {
-	u := &unit{session: s, turn: s.given, kind: aClear, name: fmt.Sprintf("%s/%d", s.name, s.given)}
+	u := &unit{session: s, turn: s.given, kind: aClear, behind: true, name: fmt.Sprintf("%s/%d", s.name, s.given)}
 	a := c.deliver(u, onPause)
 	if a != nil {
 		s.given++
@@ -261,7 +261,7 @@ func (c *campaign) failOver() {
 	session, names := c.sessions[rand.N(len(c.sessions))].name, c.sessionNames()
 	go func() {
 		defer close(over) // also if the servers fail
-		over <- c.service.failOver(session, names, c.plan.cut, func(on bool) {
+		over <- c.service.failOver(session, names, c.plan.cut, c.plan.asMaster, func(on bool) {
 			s := stillness{on, make(chan struct{})}
 			select {
 			case c.still <- s:

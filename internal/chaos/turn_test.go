@@ -86,7 +86,7 @@ func (w *work) inside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.tell(report{Task: w.task.ID, Word: loaded, Fence: token, Began: began, Asked: asked})
+	w.tell(report{Task: w.task.ID, Word: loaded, Fence: token, Began: began, Asked: asked, Count: len(history)})
 	if w.reach(afterLoad) {
 		w.past(ctx, len(history))
 		return errStruck
@@ -259,6 +259,9 @@ func (w *work) past(ctx context.Context, seen int) {
 	}
 	if err != nil {
 		r.Error = err.Error()
+	}
+	if r.End != refused {
+		w.resumed = 0 // it is not known any more that nothing was written
 	}
 	w.tell(r)
 }

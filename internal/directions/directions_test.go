@@ -41,7 +41,6 @@ var allowed = map[string][]string{
 	"internal/hammer":                      {},
 	"internal/integrity":                   {},
 	"internal/watch":                       {"go.uber.org/goleak"},
-	"internal/integrity":                   {},
 }
 
 // testOnly are never reached from code that is not a test.

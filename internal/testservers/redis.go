@@ -183,14 +183,27 @@ func (r *Redis) Kill() {
 // the role that it had among the nodes of a Sentinel or Cluster is not.
 func (r *Redis) Restart() {
 	r.tb.Helper()
+	r.restart()
+}
+
+// RestartAsReplica is Restart for a dead node of a Sentinel: it comes back as a replica
+// of the new master at once. After a Restart it would take itself for a master, and take
+// writes, until the sentinels tell it.
+func (r *Redis) RestartAsReplica(master *Redis) {
+	r.tb.Helper()
+	r.restart("--replicaof", "127.0.0.1 "+strconv.Itoa(master.port))
+}
+
+func (r *Redis) restart(args ...string) {
+	r.tb.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proc.stop(stopTimeout)
 	// A copy that the server had forked, to send its data to a replica, can hold the port a moment longer than it.
-	err := r.start()
+	err := r.start(args...)
 	for deadline := time.Now().Add(startTimeout); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
-		err = r.start()
+		err = r.start(args...)
 	}
 	if err != nil {
 		r.tb.Fatalf("restart %s: %v", r.program, err)
@@ -235,9 +248,9 @@ func (r *Redis) up() bool {
 	}
 }
 
-// start runs the server on r.port. It returns errPortTaken if something else
-// listens there.
-func (r *Redis) start() error {
+// start runs the server on r.port, this time with more arguments. It returns
+// errPortTaken if something else listens there.
+func (r *Redis) start(more ...string) error {
 	var args []string
 	if r.config != "" {
 		args = append(args, r.config)
@@ -252,7 +265,7 @@ func (r *Redis) start() error {
 	if r.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(r.busPort))
 	}
-	proc, err := startProcess(r.path, append(args, r.args...), r.dir, filepath.Join(r.dir, r.program+".log"))
+	proc, err := startProcess(r.path, slices.Concat(args, r.args, more), r.dir, filepath.Join(r.dir, r.program+".log"))
 	if err != nil {
 		return err
 	}

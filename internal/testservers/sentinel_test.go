@@ -69,6 +69,21 @@ func TestSentinel_aDeadMasterIsReplaced(t *testing.T) {
 	mustDo(t, master, "0", "EXISTS", "key")
 }
 
+func TestRedis_comesBackAsAReplica(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	old := s.Master()
+	old.Kill()
+	master := s.AwaitMaster(old)
+	mustDo(t, master, "OK", "SET", "key", "value")
+
+	old.RestartAsReplica(master)
+	if _, err := old.Do("SET", "key", "other"); err == nil {
+		t.Error("it took a write")
+	}
+	eventuallyDo(t, old, "value", "GET", "key")
+}
+
 func TestSentinel_aPausedMasterIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
