@@ -156,12 +156,14 @@ func (c *campaign) issue() {
 
 // mayIssue keeps the campaign from running ahead of its strikes, and the notes from running ahead of the campaign.
 func (c *campaign) mayIssue(s *session) bool {
-	if s.notes {
-		return s.stopped == nil && s.given*c.plan.sessions < c.issued && c.issued < c.plan.turns
-	}
-	aimed := c.aimed()
-	if c.issued >= c.plan.turns {
+	aimed, over := c.aimed(), c.issued >= c.plan.turns
+	switch {
+	case s.notes && s.stopped != nil:
+		return false
+	case over:
 		return len(c.strikes) > 0 && aimed < c.atOnce()
+	case s.notes:
+		return s.given*c.plan.sessions < c.issued
 	}
 	return aimed < c.atOnce() || c.issued <= c.dueAt(c.struck+aimed+1)
 }

@@ -54,6 +54,7 @@ type strike struct {
 	At    moment
 	Pause bool   // stopped, and continued later; otherwise killed
 	Then  manner // after a pause
+	Notes bool   // in a session of notes
 }
 
 // task is what an instance is told to do with one message.

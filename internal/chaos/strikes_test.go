@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// strikes are kills and pauses, as many of the one as of the other, over all moments.
+// strikes are kills and pauses, as many of the one as of the other, over all moments; a fifth of them is for sessions of notes.
 func strikes(n int) []strike {
 	all := make([]strike, n)
 	manners := []manner{unasked, nameless, checked}
 	for i := range all {
-		all[i] = strike{At: moments[i/2%len(moments)], Pause: i%2 == 1, Then: manners[(i/2+i/2/len(moments))%len(manners)]}
+		all[i] = strike{
+			At: moments[i/2%len(moments)], Pause: i%2 == 1, Then: manners[(i/2+i/2/len(moments))%len(manners)],
+			Notes: i/2%5 == 4,
+		}
 	}
 	rand.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
@@ -46,11 +49,14 @@ func (c *campaign) aim(a *attempt) {
 	if len(c.strikes) == 0 || a.by.target != nil || aimed >= c.atOnce() || c.tally.answered < c.dueAt(c.struck+aimed) {
 		return
 	}
-	next := c.strikes[0]
-	if (a.Kind == aSave || a.Kind == aClear) && next.At != aroundSave || a.Limit < time.Second {
+	i := slices.IndexFunc(c.strikes, func(s strike) bool {
+		return s.Notes == a.of.session.notes && (s.At == aroundSave || a.Kind != aSave && a.Kind != aClear)
+	})
+	if i < 0 || a.Limit < time.Second {
 		return
 	}
-	c.strikes = c.strikes[1:]
+	next := c.strikes[i]
+	c.strikes = slices.Delete(c.strikes, i, i+1)
 	a.Strike = &next
 	a.by.target = a
 }
