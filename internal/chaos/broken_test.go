@@ -47,7 +47,7 @@ func (i *instance) openBroken(c *config, client redis.UniversalClient) error {
 		return err
 	}
 	if c.Broken == noIdentity {
-		return i.use(l, anonymous{store}, true)
+		return i.use(l, anonymous{noting{store}}, true)
 	}
 	return i.use(l, noting{store}, false)
 }

@@ -87,7 +87,10 @@ func TestChaos_findsWhatIsBroken(t *testing.T) {
 	} {
 		t.Run(broken, func(t *testing.T) {
 			p := short
-			p.broken, p.turns = broken, 300
+			p.broken, p.turns, p.strikes = broken, 300, 0
+			if broken == noFence {
+				p.strikes = 8
+			}
 			c := newCampaign(t, p)
 			c.run()
 			c.end()
