@@ -221,9 +221,12 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	}
 	packet := network.HoldRequests(faultnet.Containing(what))
 	ctx, cancel := context.WithCancel(ctx)
-	time.AfterFunc(prompt/2, cancel) // by then, it may have been sent twice
-	wants(t, x.key, c.do(ctx, x, "late"), context.Canceled)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.do(ctx, x, "late") }()
 	packet.Wait(1)
+	time.AfterFunc(prompt/2, cancel) // until then, it may be sent again
+	wants(t, x.key, <-done, context.Canceled)
 	if turn != nil {
 		turn.mustEnd(t)
 	}

@@ -116,8 +116,13 @@ func TestStore_O_aSaveThatWasCancelledIsSettled(t *testing.T) {
 	if err := <-saved; !errors.Is(err, context.Canceled) {
 		t.Errorf("Save: %v", err)
 	}
-	if settled := <-d.settled; settled != op {
-		t.Errorf("settled was %s, want %s", settled, op)
+	select {
+	case settled := <-d.settled:
+		if settled != op {
+			t.Errorf("settled was %s, want %s", settled, op)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it was not settled")
 	}
 }
 
