@@ -195,7 +195,7 @@ func foreignSessionData(t *testing.T, s *service) {
 		for kind, command := range map[string][]string{"text": {"SET", "", "x"}, "list": {"RPUSH", "", "x"}, "hash": {"HSET", "", "x", "y"}} {
 			prefix := fmt.Sprintf("foreignSessionData-%s-%t", kind, apart)
 			node := s.master(prefix)
-			put := func(at string) (still func()) {
+			occupy := func(at string) (still func()) {
 				t.Helper()
 				command[1] = at
 				mustDo(t, node, command...)
@@ -215,7 +215,7 @@ func foreignSessionData(t *testing.T, s *service) {
 			}
 
 			x := in.session(s.keyAt(prefix+"-session", prefix), apart)
-			still := put(logKey(x.key))
+			still := occupy(logKey(x.key))
 			turn := x.begin(t)
 			refused("Save", x.save(turn.ctx, "x"))
 			refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(turn.ctx, "id"), "x"))
@@ -232,7 +232,7 @@ func foreignSessionData(t *testing.T, s *service) {
 			b := new(book)
 			sum := sha256.Sum256([]byte("id"))
 			if kind != "text" { // that is the digest of another exchange
-				still = put(fmt.Sprintf("session:{%s}:turn:%x", x.key, sum[:16]))
+				still = occupy(fmt.Sprintf("session:{%s}:turn:%x", x.key, sum[:16]))
 				refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(t.Context(), "id"), "x"))
 				still()
 			}
@@ -241,7 +241,22 @@ func foreignSessionData(t *testing.T, s *service) {
 			}
 			b.check(t, x.history(t, t.Context()))
 
-			if !apart { // the session has no mark
+			// Where a mark of the session was, which is to be removed, in a session that somebody has deleted and begun.
+			x = in.session(s.keyAt(prefix+"-place", prefix), apart)
+			turn = x.begin(t)
+			_ = x.history(t, turn.ctx)
+			turn.mustEnd(t)
+			place := mustDo(t, node, "GET", markKey(x.key))
+			mustDo(t, node, "DEL", logKey(x.key))
+			entry := put(t, node, x.key, place, "role", "user")
+			turn = x.begin(t)
+			if err := x.save(turn.ctx, "x"); err != nil {
+				t.Error(err)
+			}
+			turn.mustEnd(t)
+			entry.still(t, node, x.key)
+
+			if !apart { // the lock itself says whose the session is
 				continue
 			}
 			x = in.session(s.keyAt(prefix+"-mark", prefix), apart)
@@ -249,7 +264,7 @@ func foreignSessionData(t *testing.T, s *service) {
 				t.Error(err)
 			}
 			mustDo(t, node, "DEL", markKey(x.key))
-			still = put(markKey(x.key))
+			still = occupy(markKey(x.key))
 			if err := x.save(t.Context(), "more"); err != nil {
 				t.Errorf("a session that is there does not need its mark: %v", err)
 			}

@@ -157,8 +157,8 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	return err
 }
 
-// The request of a call that was cancelled arrives when the turn is over, or is another's. It takes effect where its lease was, or not at
-// all: not after what the next holder has seen, saved, or cleared.
+// The request of a call that was cancelled arrives when the turn has gone on, is over, or is another's. It takes effect where its lease was, or
+// not at all: not after what the turn has done since, nor after what the next holder has seen, saved, or cleared.
 func sessionPacketIsLate(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	in, others := s.instance(t, distlock.Options{TTL: time.Minute}, dialedBy(network.Dial)), s.instance(t, distlock.Options{TTL: time.Minute})
@@ -182,6 +182,10 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 				if call.loads() || meanwhile == "repeat" && !call.named {
 					continue
 				}
+				if call.inTurn && access != nil && meanwhile != "load" {
+					key := fmt.Sprintf("sessionPacketIsLate-%s-own-%s-%t", call.name, meanwhile, apart)
+					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access)
+				}
 				key := fmt.Sprintf("sessionPacketIsLate-%s-%s-%t", call.name, meanwhile, apart)
 				call.late(t, s, network, in.session(key, apart), others.session(key, apart), access, false)
 				if !call.inTurn && access != nil {
@@ -192,24 +196,15 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// late cancels the call and holds its request back until the next holder has accessed the session, or, if after is set, until
-// that one's turn is over.
-func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
+// held cancels the call while its request is held back. turn is nil for a call outside a turn.
+func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book) (turn *turn, packet *faultnet.Held) {
 	t.Helper()
-	b := new(book)
-	mustSave := func(s *session, ctx context.Context, text string) {
-		t.Helper()
-		if err := b.note(text, s.save(ctx, text)); err != nil {
-			t.Fatalf("%s: %v", x.key, err)
-		}
-	}
-	mustSave(other, t.Context(), "before")
+	b.mustSave(t, t.Context(), other, "before")
 	ctx := t.Context()
-	var turn *turn
 	if c.inTurn {
 		turn = x.begin(t)
 		if ctx = turn.ctx; !c.first {
-			mustSave(x, ctx, "first")
+			b.mustSave(t, ctx, x, "first")
 		}
 	}
 	if c.named {
@@ -219,7 +214,10 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	if c.clears() {
 		what = logKey(x.key)
 	}
-	packet := network.HoldRequests(faultnet.Containing(what))
+	var over atomic.Bool // what is sent from then on is another call's
+	defer over.Store(true)
+	about := faultnet.Containing(what)
+	packet = network.HoldRequests(func(request []byte) bool { return !over.Load() && about(request) })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -227,6 +225,35 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	packet.Wait(1)
 	time.AfterFunc(prompt/2, cancel) // until then, it may be sent again
 	wants(t, x.key, <-done, context.Canceled)
+	return turn, packet
+}
+
+func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text string) {
+	t.Helper()
+	if err := b.note(text, s.save(ctx, text)); err != nil {
+		t.Fatalf("%s: %v", s.key, err)
+	}
+}
+
+// lateInItsTurn lets the request arrive when its own turn has gone on.
+func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error) {
+	t.Helper()
+	b := new(book)
+	turn, packet := c.held(t, network, x, other, b)
+	if err := access(turn, b); err != nil {
+		t.Errorf("%s: %v", x.key, err)
+	}
+	packet.Release()
+	b.mustSave(t, turn.ctx, x, "after")
+	turn.mustEnd(t)
+	b.check(t, other.history(t, t.Context()))
+}
+
+// late holds the request back until the next holder has accessed the session, or, if after is set, until that one's turn is over.
+func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
+	t.Helper()
+	b := new(book)
+	turn, packet := c.held(t, network, x, other, b)
 	if turn != nil {
 		turn.mustEnd(t)
 	}
@@ -243,7 +270,7 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 			}
 		}
 		b.check(t, history)
-		mustSave(other, t.Context(), "after")
+		b.mustSave(t, t.Context(), other, "after")
 		if again := other.history(t, t.Context()); !slices.Equal(again, append(history, "after")) {
 			t.Errorf("%s: the history was %q and is %q", x.key, history, again)
 		}
@@ -263,7 +290,7 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 		packet.Release()
 	} else {
 		packet.Release()
-		mustSave(next.session, next.ctx, "after")
+		b.mustSave(t, next.ctx, next.session, "after")
 		next.mustEnd(t)
 	}
 	history := other.history(t, t.Context())

@@ -26,7 +26,9 @@ func FuzzEntries(f *testing.F) {
 			length--
 		}
 		for _, id := range []string{"1795225289897391-1", "18446744073709551615-18446744073709551615", "9007199254740992-7", "0-0", "1", "-", "01-01", "1--1", "+1-1"} {
-			f.Add(id, fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], length+uint8(i%3), uint8(i))
+			for more := range uint8(2) {
+				f.Add(id, fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], length+more, uint8(i))
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, id, a, b, c, d, e, g, h, i string, length, strange uint8) {
