@@ -80,6 +80,7 @@ func newCampaign(t *testing.T, p plan) *campaign {
 // run returns when all is answered and nobody works any more.
 func (c *campaign) run() {
 	c.start = now()
+	c.service.known = c.service.state()
 	deadline := time.Now().Add(c.plan.limit)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -96,6 +97,9 @@ func (c *campaign) run() {
 				c.t.Fatal("a fail-over failed")
 			}
 			c.failovers = append(c.failovers, f)
+			if f.unasked {
+				c.t.Fatal(replaced)
+			}
 			c.tally.failovers = max(c.tally.failovers, f.took)
 		case s := <-c.still:
 			c.stand(s)
@@ -112,12 +116,20 @@ func (c *campaign) run() {
 		c.failOver()
 		c.hangUp()
 	}
+	c.hangingUp.Wait()
+	if !c.service.undisturbed() {
+		c.t.Fatal(replaced)
+	}
 }
 
 func (c *campaign) finished() bool {
 	return c.issued >= c.plan.turns && len(c.units) == 0 && len(c.strikes) == 0 && c.failing == nil &&
 		len(c.failovers) == c.plan.failovers && !slices.ContainsFunc(c.slots, func(s slot) bool { return s.child != nil && !s.child.stopped.IsZero() })
 }
+
+// replaced is why a campaign ends without a verdict.
+const replaced = "a master was replaced that was alive: what it acknowledged since is gone, and nobody knows which turns that were; " +
+	"the machine is too busy for the time-outs of the servers"
 
 // sessionNames are those of all sessions.
 func (c *campaign) sessionNames() (names []string) {

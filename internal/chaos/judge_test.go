@@ -143,7 +143,10 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 		messages[i] = integrity.Message{Turn: m.Turn, Role: m.Role, Writer: ledger, Write: m.Write, Seen: m.Seen}
 		if m.Role == integrity.Answer {
 			standing[m.Turn], writes[m.Write] = true, true
-			if m.Seen != i-1 && c.hasOutlived(s, m, stored) {
+			switch {
+			case m.Turn >= stray(0): // no answer to anything; see judgePast
+				messages[i].Seen = i - 1
+			case m.Seen != i-1 && c.hasOutlived(s, m, stored):
 				v.outlived++
 				messages[i].Seen = i - 1
 			}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +26,13 @@ type service struct {
 	replicas   func(master *testservers.Redis) []*testservers.Redis // that may take over; none: the master itself comes back
 	await      func(key string, old *testservers.Redis) *testservers.Redis
 	back       func(old, master *testservers.Redis) // brings a dead master back
+	state      func() string                        // who are masters, and since which fail-over; empty: it is not known
+	known      string                               // the state after the last fail-over
 }
+
+// missed is for how long, in milliseconds, a server may be silent before the others take it for dead. On a machine that is busy enough
+// for this campaign, a second goes by without much of an answer.
+const missed = "3000"
 
 var topologies = map[string]func(testing.TB, ...string) *service{
 	"node": func(tb testing.TB, args ...string) *service {
@@ -35,10 +42,16 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 			nodes:    func() []*testservers.Redis { return []*testservers.Redis{server} },
 			master:   func(string) *testservers.Redis { return server },
 			replicas: func(*testservers.Redis) []*testservers.Redis { return nil },
+			state:    func() string { return "" },
 		}
 	},
 	"sentinel": func(tb testing.TB, args ...string) *service {
 		s := testservers.StartSentinel(tb, args...)
+		for _, sentinel := range s.Sentinels() {
+			if _, err := sentinel.Do("SENTINEL", "SET", s.MasterName(), "down-after-milliseconds", missed); err != nil {
+				tb.Fatal(err)
+			}
+		}
 		return &service{
 			tb: tb, addrs: s.Addrs(), masterName: s.MasterName(),
 			nodes:  s.Nodes,
@@ -53,17 +66,43 @@ var topologies = map[string]func(testing.TB, ...string) *service{
 			},
 			await: func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
 			back:  (*testservers.Redis).RestartAsReplica,
+			state: func() string {
+				for _, sentinel := range s.Sentinels() {
+					if text, err := sentinel.Do("SENTINEL", "MASTER", s.MasterName()); err == nil {
+						_, epoch, _ := strings.Cut(text, "config-epoch\n")
+						epoch, _, _ = strings.Cut(epoch, "\n")
+						return epoch
+					}
+				}
+				return ""
+			},
 		}
 	},
 	"cluster": func(tb testing.TB, args ...string) *service {
-		c := testservers.StartCluster(tb, args...)
+		c := testservers.StartCluster(tb, append([]string{"--cluster-node-timeout", missed}, args...)...)
 		return &service{
 			tb: tb, addrs: c.Addrs(), cluster: true,
 			nodes:    c.Nodes,
 			master:   c.MasterOf,
 			replicas: func(master *testservers.Redis) []*testservers.Redis { return []*testservers.Redis{c.ReplicaOf(master)} },
 			await:    c.AwaitMaster,
-			back:     func(old, _ *testservers.Redis) { old.Restart() }, // it refuses everything until it has learned who is master
+			state: func() string {
+				for _, node := range c.Nodes() {
+					if text, err := node.Do("CLUSTER", "NODES"); err == nil {
+						var masters []string
+						for line := range strings.Lines(text) {
+							// id, address, flags, master's id or "-", ping, pong, epoch, link, slots …
+							if fields := strings.Fields(line); len(fields) > 8 && fields[3] == "-" {
+								masters = append(masters, fields[0]+" "+fields[6])
+							}
+						}
+						slices.Sort(masters)
+						return strings.Join(masters, ", ")
+					}
+				}
+				return ""
+			},
+			back: func(old, _ *testservers.Redis) { old.Restart() }, // it refuses everything until it has learned who is master
 		}
 	},
 }
@@ -78,11 +117,13 @@ func (p place) behind(q place) bool { return p.fence > q.fence || p.fence == q.f
 
 // failover is one in which a master died.
 type failover struct {
-	killed int64            // when it was dead
-	back   int64            // when it took writes again, although it was not the master any more; 0: it did not
-	over   int64            // until it was told
-	last   map[string]place // of the sessions that it had: the last entry of each at the replica that was promoted
-	took   time.Duration    // until there was another master, or the same one again
+	killed int64 // when it was dead
+	back   int64 // when it took writes again, although it was not the master any more; 0: it did not
+	over   int64 // until it was told
+
+	unasked bool             // a living master was replaced, so that nobody knows what was kept
+	last    map[string]place // of the sessions that it had: the last entry of each at the replica that was promoted
+	took    time.Duration    // until there was another master, or the same one again
 }
 
 // failOver kills the master of a session, waits for another one, and has the dead one come back as a replica, or as the empty master
@@ -92,6 +133,10 @@ type failover struct {
 func (s *service) failOver(session string, sessions []string, cut time.Duration, asMaster bool, still func(bool)) failover {
 	s.tb.Helper()
 	key := logOf(session)
+	if !s.undisturbed() {
+		return failover{unasked: true}
+	}
+	defer func() { s.known = s.state() }()
 	master := s.master(key)
 	replicas := s.replicas(master)
 	if cut > 0 && len(replicas) > 0 {
@@ -134,7 +179,14 @@ func (s *service) failOver(session string, sessions []string, cut time.Duration,
 		s.back(master, promoted)
 	}
 	s.awaitField(master, "master_link_status", "up")
+	f.unasked = s.master(key) != promoted
 	return f
+}
+
+// undisturbed reports whether nobody has replaced a master unasked since the last fail-over, or the start.
+func (s *service) undisturbed() bool {
+	state := s.state()
+	return s.known == "" || state == "" || s.known == state
 }
 
 // hangUp closes the connections of all clients, with the answers that are on their way.

@@ -156,7 +156,7 @@ func (c *campaign) wake() {
 		}
 		a := s.child.target
 		stood := time.Since(s.child.stopped)
-		if stood < c.plan.ttl+c.plan.ttl/5 || stood < 5*c.plan.ttl && !a.overtaken(s.child.stopped.UnixNano()) {
+		if stood < c.plan.ttl+c.plan.ttl/5 || stood < 10*c.plan.ttl && !a.overtaken(s.child.stopped.UnixNano()) {
 			continue
 		}
 		s.child.stopped = time.Time{}
@@ -246,7 +246,7 @@ func (c *campaign) stand(s stillness) {
 
 // hangUp closes all connections to Redis, as often as there are two strikes.
 func (c *campaign) hangUp() {
-	if c.frozen || c.tally.answered < (c.tally.hangUps+1)*c.plan.turns/max(1, c.plan.strikes/2) {
+	if c.failing != nil || c.tally.answered < (c.tally.hangUps+1)*c.plan.turns/max(1, c.plan.strikes/2) {
 		return
 	}
 	c.tally.hangUps++
@@ -266,7 +266,8 @@ func (c *campaign) failOver() {
 	c.failing = over
 	session, names := c.sessions[rand.N(len(c.sessions))].name, c.sessionNames()
 	go func() {
-		defer close(over) // also if the servers fail
+		defer close(over)  // also if the servers fail
+		c.hangingUp.Wait() // or the connections for what follows are cut too
 		over <- c.service.failOver(session, names, c.plan.cut, c.plan.asMaster, func(on bool) {
 			s := stillness{on, make(chan struct{})}
 			select {
