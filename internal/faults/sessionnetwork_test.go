@@ -182,9 +182,9 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 				if call.loads() || meanwhile == "repeat" && !call.named {
 					continue
 				}
-				if call.inTurn && access != nil && meanwhile != "load" {
+				if call.inTurn && access != nil && meanwhile != "load" && !(call.clears() && meanwhile == "clear") {
 					key := fmt.Sprintf("sessionPacketIsLate-%s-own-%s-%t", call.name, meanwhile, apart)
-					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access)
+					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access, meanwhile == "repeat")
 				}
 				key := fmt.Sprintf("sessionPacketIsLate-%s-%s-%t", call.name, meanwhile, apart)
 				call.late(t, s, network, in.session(key, apart), others.session(key, apart), access, false)
@@ -196,8 +196,9 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// held cancels the call while its request is held back. turn is nil for a call outside a turn.
-func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book) (turn *turn, packet *faultnet.Held) {
+// held cancels the call while its request is held back, with all copies that are sent before passes is set. turn is nil for a call
+// outside a turn.
+func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book, passes *atomic.Bool) (turn *turn, packet *faultnet.Held) {
 	t.Helper()
 	b.mustSave(t, t.Context(), other, "before")
 	ctx := t.Context()
@@ -210,14 +211,12 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 	if c.named {
 		ctx = lockedmemory.WithTurnID(ctx, "id")
 	}
-	what := reply("late")
+	about := faultnet.Containing(reply("late"))
 	if c.clears() {
-		what = logKey(x.key)
+		session, saves := faultnet.Containing(logKey(x.key)), faultnet.Containing(reply("")) // of the turn, later
+		about = func(request []byte) bool { return session(request) && !saves(request) }
 	}
-	var over atomic.Bool // what is sent from then on is another call's
-	defer over.Store(true)
-	about := faultnet.Containing(what)
-	packet = network.HoldRequests(func(request []byte) bool { return !over.Load() && about(request) })
+	packet = network.HoldRequests(func(request []byte) bool { return !passes.Load() && about(request) })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -236,10 +235,12 @@ func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text stri
 }
 
 // lateInItsTurn lets the request arrive when its own turn has gone on.
-func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error) {
+func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error, repeats bool) {
 	t.Helper()
 	b := new(book)
-	turn, packet := c.held(t, network, x, other, b)
+	var passes atomic.Bool
+	turn, packet := c.held(t, network, x, other, b, &passes)
+	passes.Store(repeats) // or it were held, too
 	if err := access(turn, b); err != nil {
 		t.Errorf("%s: %v", x.key, err)
 	}
@@ -253,7 +254,7 @@ func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other
 func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
 	t.Helper()
 	b := new(book)
-	turn, packet := c.held(t, network, x, other, b)
+	turn, packet := c.held(t, network, x, other, b, new(atomic.Bool))
 	if turn != nil {
 		turn.mustEnd(t)
 	}
@@ -283,7 +284,7 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	if after {
 		next.mustEnd(t)
 		if c.saves() && !x.apart { // it has taken no lock; what keeps it from being late is sent when its caller has gone
-			if !within(time.Second, func() bool { return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != "" }) {
+			if !within(5*time.Second, func() bool { return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != "" }) {
 				t.Errorf("%s: nobody has cancelled it", x.key)
 			}
 		}
