@@ -161,8 +161,8 @@ func (s *Store[M, D]) write(ctx context.Context, operation, session string, leas
 // tries bounds how often a call is made again that was refused: with the next place, or with a higher token.
 const tries = 5
 
-// under makes a call under a lease, and, if the store refuses its token, asks the lock for a higher one: the store may have
-// seen tokens from before the lock service lost its data. Only the lock's owner is given one.
+// under makes a call under a lease, and, if the store refuses its token from the first, asks the lock for a higher one: the store may
+// have seen tokens from before the lock service lost its data. Only the lock's owner is given one.
 //
 // ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
 func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, operation string, a driver.Access, t *tenure,
@@ -195,7 +195,10 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			}
 		default:
 			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
-			if try == tries {
+			// ⚑ Above a token that the store has taken before, only another lease can have raised it. Then what this one has loaded is no
+			// more, whoever the lock's owner is: after a fail-over, two may have been granted the lock.
+			overtaken := v.Outcome == driver.Stale && !a.First && a.Fence == a.Lease.Fence()
+			if try == tries || overtaken {
 				return reply, stale
 			}
 			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))

@@ -32,8 +32,8 @@
 //	written   ends with an entry at f-n            refused           writes go to f-n+1, …  shown, and the entries stay
 //	cleared   is a clear at f-n, and nothing else  refused           writes go to f-n+1, …  shown
 //
-// A lease whose token is refused is asked about: Lease.Refence has the lock grant a higher token to its present owner, and to nobody
-// else. The owner then goes on; anybody else has lost the lease.
+// A lease whose token is refused at its first access is asked about: Lease.Refence has the lock grant a higher token to its present owner,
+// and to nobody else. The owner then goes on; anybody else has lost the lease. A lease whose token is refused later has lost it at once.
 //
 // The guard of a log that is not there tells whether it has forgotten a higher token. It is the key of the mark, which outlives the log; and
 // the lock, where that is on the same Redis and both go over one client: the token has to be one of those that were granted to the lock's

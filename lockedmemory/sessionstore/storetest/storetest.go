@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"S2_refusesAnOlderLeaseAfterIdleExpiry", refusesAfterExpiry},
 		{"S2_refusesAnOlderLeaseAfterExpiryWithinATurn", refusesAfterExpiryWithinATurn},
 		{"S2_aHolderWithAWornOutTokenGetsAHigherOne", wornOutToken},
+		{"S2_aHolderThatWasOvertakenIsRefused", overtakenHolder},
 		{"O_turnIDsAreStoredOnce", turnIDs},
 		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},
 		{"writesThatAreRepeated", repeatedWrites},
