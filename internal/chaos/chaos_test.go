@@ -143,7 +143,7 @@ func (c *campaign) summary(v *verdict, took time.Duration) string {
 	row("a session goes on after its holder was struck", "after %s at most, of %d; %s where others were struck too; TTL %s", round(longest), len(n.recovered),
 		round(n.slowest), p.ttl)
 	if len(c.failovers) > 0 {
-		row("forgotten by the server", "%d turns, the first %s before the master was dead; %d more were stored again; %d notes",
+		row("forgotten by the server", "%d turns, the first sent %s before the master was dead; %d more were stored again; %d notes",
 			v.forgotten, round(v.oldest), v.restored, v.notes.forgotten)
 		if p.asMaster {
 			row("taken by a master that was none any more", "%d turns", v.strayed)

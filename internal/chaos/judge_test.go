@@ -33,7 +33,7 @@ type verdict struct {
 
 	forgotten int           // turns that the server forgot, and that nobody has handed out again since
 	restored  int           // turns that it forgot, and that were stored again
-	oldest    time.Duration // before the master had died, the first of those was acknowledged
+	oldest    time.Duration // before the master was dead, the first of those was sent
 	strayed   int           // turns that a master took that was none any more
 	outlived  int           // answers from a history that the server forgot
 	past      struct{ refused, loadedOnly, unopposed, outlived, unknown int }
@@ -173,7 +173,7 @@ func (c *campaign) judgeTalk(v *verdict, s *session, stored []message) integrity
 			if a.acknowledged() && !writes[a.done.Write] {
 				if f := c.forgot(s.name, a.done.Fence, a.done.Asked); f != nil {
 					forgotten = true
-					v.oldest = max(v.oldest, time.Duration(f.killed-a.done.Time))
+					v.oldest = max(v.oldest, time.Duration(f.killed-a.done.Asked))
 					continue
 				}
 			}
