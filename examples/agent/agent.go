@@ -73,8 +73,9 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	list := func(session int) Memory { return history.NewList(client, cfg.listKey(session)) }
 	a := agent{cfg, name, list, memory, provider.Tracer("examples/agent")}
 	for d := range deliveries {
-		// A turn that has lost its lock is none: its message will be delivered again.
-		if err := a.answer(ctx, d); err != nil && !errors.Is(err, distlock.ErrLost) {
+		// A turn that has lost its lock is none, nor is one that Redis did not answer in time: its message will be delivered again.
+		err := a.answer(ctx, d)
+		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, sessionstore.ErrUnavailable) {
 			return err
 		}
 	}
