@@ -27,10 +27,16 @@ import (
 // and every case here is in the guide.
 func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 	redis.SetLogger(silent{})
+	textsMatch(t, troubles, readPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text"))
+}
+
+// textsMatch checks that each line of the blocks is the error of a case, and each case is in the blocks.
+func textsMatch(t *testing.T, cases map[string]func(t *testing.T) error, blocks []block) {
+	t.Helper()
 	var mu sync.Mutex
 	printed := map[string]string{}
 	t.Run("cases", func(t *testing.T) {
-		for name, provoke := range troubles {
+		for name, provoke := range cases {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				err := provoke(t)
@@ -44,14 +50,14 @@ func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 		}
 	})
 
-	inGuide := map[string]bool{}
-	for _, b := range readPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text") {
+	inPage := map[string]bool{}
+	for _, b := range blocks {
 		for i, text := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
 			pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".+") + "$")
 			found := false
 			for name, text := range printed {
 				if pattern.MatchString(text) {
-					found, inGuide[name] = true, true
+					found, inPage[name] = true, true
 				}
 			}
 			if !found {
@@ -60,8 +66,8 @@ func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 		}
 	}
 	for name, text := range printed {
-		if !inGuide[name] {
-			t.Errorf("%s: the guide does not have %q", name, text)
+		if !inPage[name] {
+			t.Errorf("%s: the page does not have %q", name, text)
 		}
 	}
 }
