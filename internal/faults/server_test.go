@@ -49,7 +49,13 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 // Without Sentinels there is no fail-over, but a master that is well, and those who hold locks go on with it.
 func sentinelsGone(t *testing.T, s *service) {
 	const key, ttl = "sentinelsGone", 2 * time.Second
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+	// A call that is not answered within milliseconds gives its connection up, and there will be no other.
+	const spare = 4
+	client := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns = spare })
+	l := locker(t, client, distlock.Options{TTL: ttl})
+	if !within(5*time.Second, func() bool { return client.PoolStats().IdleConns >= spare }) {
+		t.Fatal("the client has no connections to spare")
+	}
 	lease := mustAcquire(t, l, key)
 	for _, sentinel := range s.watch {
 		sentinel.Kill()
