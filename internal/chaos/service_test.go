@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,22 +166,42 @@ func (s *service) failOver(session string, sessions []string, cut time.Duration,
 			s.tb.Errorf("%s was asked for its last entries too late: its role is %s", replica.Addr(), role)
 		}
 	}
-	promoted := s.await(key, master)
-	f.last, f.took = lasts[promoted], time.Since(start)
-	if f.last == nil {
-		s.tb.Errorf("%s was promoted, and not asked before", promoted.Addr())
+	promoted := s.awaitPromotion(replicas)
+	if f.last = lasts[promoted]; f.last == nil {
+		return f // the test has failed
 	}
-	if asMaster {
-		f.back = now()
-		master.Restart()
-		s.awaitField(master, "role", "slave")
-		f.over = now()
-	} else {
-		s.back(master, promoted)
-	}
+	// At once: a new master may be one that refuses to write until it has a replica.
+	var returning sync.WaitGroup
+	returning.Go(func() {
+		if asMaster {
+			f.back = now()
+			master.Restart()
+			s.awaitField(master, "role", "slave")
+			f.over = now()
+		} else {
+			s.back(master, promoted)
+		}
+	})
+	s.await(key, master)
+	f.took = time.Since(start)
+	returning.Wait()
 	s.awaitField(master, "master_link_status", "up")
 	f.unasked = s.master(key) != promoted
 	return f
+}
+
+// awaitPromotion waits until one of the replicas of a dead master is master.
+func (s *service) awaitPromotion(replicas []*testservers.Redis) *testservers.Redis {
+	s.tb.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for _, replica := range replicas {
+			if s.field(replica, "role") == "master" {
+				return replica
+			}
+		}
+	}
+	s.tb.Error("no replica is promoted within 30s")
+	return nil
 }
 
 // undisturbed reports whether nobody has replaced a master unasked since the last fail-over, or the start.
