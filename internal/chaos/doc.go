@@ -8,8 +8,8 @@
 // instance that was stopped for longer than its lease lasts writes at once when it goes on, also past all checks of its own: then
 // the store alone can refuse.
 //
-// Beside the sessions with turns there are some with Saves outside of turns and with Clears. These have checks of their own: see
-// check of notes in notes_test.go.
+// Beside the sessions with turns there are some with Saves outside of turns and with Clears. These have checks of their own, see
+// judgeNotes.
 //
 // # What the server forgot
 //
@@ -29,6 +29,12 @@
 //
 // A turn ID is remembered by the script that writes the entry. A replica has both or neither: a message that is handed out
 // again is stored once, and one that was forgotten is stored again.
+//
+// For a Save outside of a turn nobody is told its place. It counts as forgotten if it is missing, and was acknowledged in the last second before
+// the master was dead.
+//
+// If servers replace a master that is alive, as they do when the machine is too busy for their time-outs, nobody knows what was
+// replicated. The campaign notices that, and ends without a verdict.
 //
 // The ordinary run is short. make chaos runs the campaign in full; the flags are listed by
 //
