@@ -34,7 +34,7 @@ func soon() func(late time.Duration) bool {
 // It takes a process that runs: a round in which this one was not given a processor for a while shows nothing, and is
 // repeated.
 func holdersCutOff(t *testing.T, s *service) {
-	const rounds = 5
+	const rounds = 20
 	for round := range rounds {
 		stop := watch.Stalls()
 		left, err := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
