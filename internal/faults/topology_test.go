@@ -38,6 +38,7 @@ type service struct {
 	await   func(key string, old *testservers.Redis) *testservers.Redis // for the next master; nil if there is none
 	cluster *testservers.Cluster                                        // nil for the others
 	watch   []*testservers.Redis                                        // the Sentinels, if there are any
+	patient func(time.Duration)                                         // sets how long a master may be silent before it is replaced
 
 	holdersPerClient int // where a test has many: clients that follow Sentinels, or many nodes, are expensive
 }
@@ -49,6 +50,7 @@ func startNode(tb testing.TB, args ...string) *service {
 		options: redis.UniversalOptions{Addrs: []string{server.Addr()}},
 		master:  func(string) *testservers.Redis { return server },
 		nodes:   func() []*testservers.Redis { return []*testservers.Redis{server} },
+		patient: func(time.Duration) {},
 
 		holdersPerClient: 1,
 	}
@@ -63,6 +65,7 @@ func startSentinel(tb testing.TB, args ...string) *service {
 		nodes:   s.Nodes,
 		await:   func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
 		watch:   s.Sentinels(),
+		patient: s.DownAfter,
 
 		holdersPerClient: 10,
 	}
@@ -77,6 +80,7 @@ func startCluster(tb testing.TB, args ...string) *service {
 		nodes:   c.Nodes,
 		await:   func(key string, old *testservers.Redis) *testservers.Redis { return c.AwaitMaster(lockKey(key), old) },
 		cluster: c,
+		patient: c.DownAfter,
 
 		holdersPerClient: 5,
 	}

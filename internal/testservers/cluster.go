@@ -58,6 +58,16 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 	return c
 }
 
+// DownAfter sets how long a node may be silent before it is taken for dead: at first 1 s.
+func (c *Cluster) DownAfter(silence time.Duration) {
+	c.tb.Helper()
+	for _, node := range c.nodes {
+		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", strconv.FormatInt(silence.Milliseconds(), 10)); err != nil {
+			c.tb.Fatalf("set the patience of a node: %v", err)
+		}
+	}
+}
+
 // assemble makes nodes that know nothing of each other a cluster.
 func (c *Cluster) assemble() error {
 	masters, replicas := c.nodes[:clusterMasters], c.nodes[clusterMasters:]

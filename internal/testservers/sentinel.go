@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The name by which the sentinels know their master.
@@ -128,6 +129,17 @@ func knowsAll(sentinel *Redis) error {
 		return fmt.Errorf("sentinel %s sees %d of 2 replicas linked to their master", sentinel.Addr(), n)
 	}
 	return nil
+}
+
+// DownAfter sets how long a master may be silent before it is replaced: at first 1 s.
+func (s *Sentinel) DownAfter(silence time.Duration) {
+	s.tb.Helper()
+	for _, sentinel := range s.sentinels {
+		if _, err := sentinel.Do("SENTINEL", "SET", masterName,
+			"down-after-milliseconds", strconv.FormatInt(silence.Milliseconds(), 10)); err != nil {
+			s.tb.Fatalf("set the patience of a sentinel: %v", err)
+		}
+	}
 }
 
 // MasterName returns the name of the master that the sentinels are asked for.

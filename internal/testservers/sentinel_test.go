@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestStartSentinel_isComplete(t *testing.T) {
@@ -138,4 +139,23 @@ func TestRedis_attachedReplicasGetWhatTheyMissed(t *testing.T) {
 	mustDo(t, replica, "", "GET", "key")
 	master.Attach()
 	eventuallyDo(t, replica, "value", "GET", "key")
+}
+
+func TestDownAfter_aMasterThatIsSilentForAMomentStays(t *testing.T) {
+	t.Parallel()
+	s, c := StartSentinel(t), StartCluster(t)
+	s.DownAfter(time.Minute)
+	c.DownAfter(time.Minute)
+	of, in := s.Master(), c.MasterOf("key")
+	of.Pause()
+	in.Pause()
+	time.Sleep(3 * time.Second) // within which either would have been replaced
+	of.Resume()
+	in.Resume()
+	if s.Master() != of {
+		t.Error("the Sentinels have replaced the master")
+	}
+	if c.MasterOf("key") != in {
+		t.Error("the Cluster has replaced the master")
+	}
 }
