@@ -341,10 +341,17 @@ func (a *acquisition) until() context.Context {
 }
 
 var (
-	errWaited   = errors.New("the wait is used up")
+	errWaited   = error(usedUp{})
 	errNoAnswer = errors.New("no answer within the wait: is the lock service there, and is Wait long enough for its latency?")
 	errVoid     = errors.New("the lock service has cancelled this acquisition: try again")
 )
+
+// usedUp matches context.DeadlineExceeded, for those who ask for the cause of a context: a wait that has passed without an answer says
+// something about the service, and nothing about the caller, who has cancelled nothing.
+type usedUp struct{}
+
+func (usedUp) Error() string        { return "the wait is used up" }
+func (usedUp) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // interrupted is the failure that ended the acquisition, with what the service had said before it; nil if there is none.
 func (a *acquisition) interrupted() error {

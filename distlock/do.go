@@ -46,7 +46,7 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 
 // do runs fn under the lease, and gives the lock back.
 func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	work, leave := le.join(ctx)
+	work, leave := le.Join(ctx)
 	defer func() {
 		leave()
 		if gone := le.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
@@ -74,6 +74,9 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if inGuard(ctx, le) && ctx.Err() == nil {
 		return le.verdict(ctx, fn(ctx))
 	}
+	if ctx.Err() != nil { // select would leave it to chance
+		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ended(ctx))
+	}
 	guard := le.token(&le.guard)
 	select {
 	case guard <- struct{}{}:
@@ -87,7 +90,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return err
 	}
 	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends == nil || ends != ctx.Done() {
-		joined, leave := le.join(ctx)
+		joined, leave := le.Join(ctx)
 		defer leave()
 		ctx = joined
 	} else {
@@ -108,10 +111,15 @@ func inGuard(ctx context.Context, le *Lease) bool {
 	return within != nil && !within.over.Load()
 }
 
-// join returns ctx with the lease in it, cancelled also when the lease ends.
-func (le *Lease) join(ctx context.Context) (context.Context, func()) {
+// Join returns ctx with the lease in it, cancelled also when the lease ends, with the cause that [Lease.Context] has: what the function
+// of [Locker.Do] works under. A Do, Guard or locked memory with it is part of the lease. Call the function that comes with it when the
+// work is over; it gives back no lock.
+func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithValue(withoutWait(ctx), leaseKey{le.locker, le.name.Key}, le)
 	ctx, cancel := context.WithCancelCause(ctx)
+	if le.ctx.Err() != nil { // by the time it is returned, not some time after
+		cancel(context.Cause(le.ctx))
+	}
 	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
 	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
 }

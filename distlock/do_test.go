@@ -244,6 +244,21 @@ func TestGuard_serialisesTheStepsOfALease(t *testing.T) {
 }
 
 // Waiting for the step under way ends with the caller, and with the lease.
+// Whether a step is done whose caller has left is not for chance to say.
+func TestGuard_beginsNothingForACallerThatHasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 30 {
+			if err := lease.Guard(ctx, ranT(t)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Guard: %v", err)
+			}
+		}
+		mustRelease(t, lease)
+	})
+}
+
 func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

@@ -16,7 +16,8 @@ import (
 // Locker's wait, while others of the process wait behind it. It reports whether it has done the work, which it must do only
 // if at that moment nobody holds the lock and nobody stands in the service's line. If it has not, or if somebody in the
 // process is first, DoInstantly goes on as Do does, with fn. An error of instant ends the call and is returned as it is; one that came
-// when the wait was over becomes [ErrUnavailable], and one of a Locker that was closed meanwhile [ErrClosed], with the text of instant's.
+// when the wait was over becomes [ErrUnavailable], and matches what instant's matches except the errors of contexts; one of a Locker
+// that was closed meanwhile becomes [ErrClosed], with the text of instant's.
 //
 // A ctx that carries the lease joins it, as with Do.
 func (l *Locker) DoInstantly(ctx context.Context, key string, instant func(ctx context.Context) (done bool, err error),
@@ -56,12 +57,24 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 		if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 			err = fmt.Errorf("%w: %v", ErrClosed, err)
 		} else {
-			err = unavailable("do instantly", fmt.Errorf("%w: %v", errNoAnswer, err))
+			err = unavailable("do instantly", fmt.Errorf("%w: %w", errNoAnswer, &waited{err}))
 		}
 	}
 	goesOn = !done && err == nil && a.attempts == 0
 	return done, err
 }
+
+// waited is an error that came when the wait was over. It says what instant has to say, as that the outcome is not known, but not that a
+// context has ended.
+type waited struct{ err error }
+
+func (e *waited) Error() string { return e.err.Error() }
+
+func (e *waited) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target)
+}
+
+func (e *waited) As(target any) bool { return errors.As(e.err, target) }
 
 // joinAlone makes a the contender if nobody in the process holds the lock or waits for it.
 func (q *lines) joinAlone(a *acquisition) bool {

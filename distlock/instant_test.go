@@ -3,6 +3,7 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -147,6 +148,16 @@ func TestDoInstantly_isGivenUp(t *testing.T) {
 		start := time.Now()
 		if err := l.DoInstantly(t.Context(), key, blocked, notNeeded(t)); err == nil || time.Since(start) != time.Second {
 			t.Errorf("when the wait is over: %v after %s", err, time.Since(start))
+		}
+		// What the work has to say of its outcome stays, and that its context has ended does not: the caller's has not.
+		unknown := errors.New("whether it was done is not known")
+		err := l.DoInstantly(t.Context(), key, func(ctx context.Context) (bool, error) {
+			<-ctx.Done()
+			return false, fmt.Errorf("%w: %w", unknown, ctx.Err())
+		}, notNeeded(t))
+		if !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, unknown) ||
+			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("when the wait is over, with an error of the work: %v", err)
 		}
 		mine := errors.New("mine")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -104,7 +104,7 @@ func failed(ctx context.Context, operation string, err error) error {
 			ended = fmt.Errorf("%w: %w", cause, ended)
 		}
 		err = fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, ended)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // which says something about the service, too
+		if errors.Is(ended, context.DeadlineExceeded) { // which says something about the service, too
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		return err

@@ -71,6 +71,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// A Save that was never sent has not happened, and nobody has to be in doubt.
+func TestSave_C_toARedisThatIsGoneHasNotHappened(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	r := newRig(t, "s", redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, distlock.Options{Wait: 3 * time.Second}, nil)
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	server.Kill()
+	_ = r.client.Ping(t.Context()).Err() // which finds that the connection has ended
+	err := r.memory.Save(t.Context(), "q2", "a2")
+	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, sessionstore.ErrUnavailable) {
+		t.Errorf("Save: %v", err)
+	}
+}
+
 // ⚑ A Redis that does not answer is unavailable. Nobody has cancelled anything, so no error says so.
 func TestStore_C_aRedisThatHangsIsUnavailable(t *testing.T) {
 	t.Parallel()
@@ -108,6 +122,9 @@ func TestStore_C_aRedisThatHangsIsUnavailable(t *testing.T) {
 			err = r.memory.Save(ctx, "q2", "a2")
 			if !errors.Is(err, distlock.ErrUnavailable) {
 				t.Errorf("Save: not ErrUnavailable: %v", err)
+			}
+			if !errors.Is(err, sessionstore.ErrUnavailable) {
+				t.Errorf("Save: it was sent, and the error does not say that its outcome is not known: %v", err)
 			}
 			if ctx.Err() == nil && errors.Is(err, context.Canceled) {
 				t.Errorf("Save: context.Canceled, but nobody has cancelled: %v", err)

@@ -162,8 +162,9 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 		keys = append(keys, s.turn(session, c.TurnID))
 		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
 	}
-	v, err := s.verdict(instantScript.once(ctx, s.client, keys, args...))
-	if errors.Is(err, lockdriver.ErrTemporary) { // and so it was not run; who takes the lock waits until it can
+	cmd, sent := instantScript.once(ctx, s.client, keys, args...)
+	v, err := s.verdict(cmd)
+	if errors.Is(err, lockdriver.ErrTemporary) || err != nil && !sent { // and so it was not run; who takes the lock waits until it can
 		return false, v, nil
 	}
 	return err == nil && v.Outcome != driver.Taken, v, err

@@ -84,13 +84,15 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []s
 	})
 }
 
-// once sends it once: an answer that is lost is an error.
-func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
-	return s.send(keys, args, func(words []any) *redis.Cmd {
-		cmd := command(ctx, words)
-		_ = client.Process(ctx, once{cmd})
-		return cmd
+// once sends it once: an answer that is lost is an error. It reports whether it was sent at all, which it is not if there is no connection.
+func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (cmd *redis.Cmd, sent bool) {
+	cmd = s.send(keys, args, func(words []any) *redis.Cmd {
+		cmd := &once{Cmd: command(ctx, words)}
+		_ = client.Process(ctx, cmd)
+		sent = cmd.asked // of the last one: that the server does not know the script is an answer
+		return cmd.Cmd
 	})
+	return cmd, sent
 }
 
 func (s *script) send(keys []string, args []any, process func(words []any) *redis.Cmd) *redis.Cmd {
@@ -125,7 +127,16 @@ func command(ctx context.Context, words []any) *redis.Cmd {
 }
 
 // once is a command that go-redis does not send again when its answer is lost.
-type once struct{ *redis.Cmd }
+type once struct {
+	*redis.Cmd
+	asked bool // for what is to be sent
+}
 
 // NoRetry is asked by go-redis.
-func (once) NoRetry() bool { return true }
+func (*once) NoRetry() bool { return true }
+
+// Args is what go-redis sends. A router or a hook may ask for it too: a command that was not asked is one that was not sent.
+func (o *once) Args() []any {
+	o.asked = true
+	return o.Cmd.Args()
+}

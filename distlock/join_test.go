@@ -1,0 +1,85 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+func TestJoin_carriesTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		ctx, leave := lease.Join(distlock.WithWait(t.Context(), -1))
+		if got, ok := l.FromContext(ctx, key); got != lease || !ok {
+			t.Errorf("the lease of the context is %v, %t", got, ok)
+		}
+		ran := false
+		err := l.Do(ctx, key, func(ctx context.Context) error {
+			return lease.Guard(ctx, func(context.Context) error { ran = true; return nil })
+		})
+		if err != nil || !ran {
+			t.Errorf("Do and Guard with the context: %v; they ran: %t", err, ran)
+		}
+		leave()
+		leave()
+		if context.Cause(ctx) != context.Canceled || lease.Err() != nil || !s.state(t).Held {
+			t.Errorf("after leaving: cause %v, the lease %v, the lock is held: %t", context.Cause(ctx), lease.Err(), s.state(t).Held)
+		}
+		mustRelease(t, lease)
+	})
+}
+
+func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(t *testing.T, s *service, lease *distlock.Lease, cancel context.CancelFunc)
+		want error
+	}{
+		"lost": {func(t *testing.T, s *service, _ *distlock.Lease, _ context.CancelFunc) {
+			s.steal(t)
+			time.Sleep(ttl)
+		}, distlock.ErrLost},
+		"released": {func(t *testing.T, _ *service, lease *distlock.Lease, _ context.CancelFunc) {
+			mustRelease(t, lease)
+		}, distlock.ErrNotHeld},
+		"cancelled": {func(_ *testing.T, _ *service, _ *distlock.Lease, cancel context.CancelFunc) { cancel() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+				outer, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ctx, leave := lease.Join(outer)
+				defer leave()
+				if ctx.Err() != nil {
+					t.Fatal(ctx.Err())
+				}
+				test.end(t, s, lease, cancel)
+				synctest.Wait()
+				if cause := context.Cause(ctx); !errors.Is(cause, test.want) {
+					t.Errorf("the cause is %v, want %v", cause, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Work that is begun under a lease that has ended does not begin: its context has ended from the start, not some time after.
+func TestJoin_N_ofALeaseThatHasEndedHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		mustRelease(t, lease)
+		ctx, leave := lease.Join(t.Context())
+		defer leave()
+		if ctx.Err() == nil || context.Cause(ctx) != distlock.ErrNotHeld {
+			t.Errorf("error %v, cause %v", ctx.Err(), context.Cause(ctx))
+		}
+	})
+}
