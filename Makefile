@@ -1,8 +1,14 @@
-# Every module of the repository, one per line, the root first.
+# The modules that can be built everywhere, one per line, the root first.
 MODULES := \
 	. \
 	bench \
 	examples/agent/browsertest
+
+# The modules that import Beluga, which cannot be downloaded everywhere. Here they are tested against a contract that stands in for it.
+BELUGA := \
+	lockedmemory/belugamemory \
+	examples/beluga
+CONTRACT := GOWORK="$(CURDIR)/contract.work"
 
 # The newest releases that run on both supported Go versions.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
@@ -11,8 +17,9 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
 # A module is tested as its users get it, never through a workspace file.
 export GOWORK := off
 
-# $(call each,COMMAND) runs a command in every module and stops at the first failure.
-each = @set -e; for module in $(MODULES); do (cd $$module && $(1)); done
+# $(call each,COMMAND) runs a command in every module and stops at the first failure; $(call in,MODULES,COMMAND) does it in some.
+each = $(call in,$(MODULES),$(1))
+in = @set -e; for module in $(1); do (cd $$module && $(2)); done
 
 .DEFAULT_GOAL := help
 
@@ -27,8 +34,13 @@ deps: ## Make sure the servers that the tests start are installed
 .PHONY: test
 test: deps ## Run all tests with the race detector, against real servers
 	$(call each,go test -race -count=1 -timeout 10m $$(go list ./... | grep -v '/internal/faults$$'))
+	$(CONTRACT) go test -race -count=1 -timeout 10m $(BELUGA:%=./%/...)
 	@# These measure how soon things happen, so they have the machine to themselves.
 	go test -race -count=1 -timeout 10m ./internal/faults
+
+.PHONY: test-beluga
+test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
+	$(call in,$(BELUGA),go test -race -tags beluga -count=1 -timeout 10m ./... && go mod tidy -diff)
 
 .PHONY: test-browser
 test-browser: ## Look at the page of the example in a real browser
@@ -41,7 +53,10 @@ check: ## Check formatting, vet, staticcheck, import directions, go.mod
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 	$(call each,go vet -tags browser ./...)
 	$(call each,go run $(STATICCHECK) -tags browser ./...)
+	$(CONTRACT) go vet $(BELUGA:%=./%/...)
+	$(CONTRACT) go run $(STATICCHECK) $(BELUGA:%=./%/...)
 	go test ./internal/directions
+	@# What go mod tidy writes for the modules that import Beluga depends on Beluga itself: test-beluga looks at that.
 	$(call each,go mod tidy -diff)
 
 .PHONY: fmt
@@ -73,6 +88,7 @@ chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURN
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
+	@# Where Beluga can be had: make vuln MODULES="lockedmemory/belugamemory examples/beluga"
 	$(call each,go run $(GOVULNCHECK) ./...)
 
 .PHONY: example

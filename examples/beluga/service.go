@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+const (
+	// patience is how long a request may take, its place in line included.
+	patience = time.Minute
+	// keyOfMessage is where messages have the Idempotency-Key in their metadata.
+	keyOfMessage = "idempotency_key"
+)
+
+type service struct {
+	memory memory.Memory
+	delay  time.Duration // of the model
+}
+
+func (s *service) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /sessions/{id}/messages", s.ask)
+	mux.HandleFunc("GET /sessions/{id}", s.history)
+	mux.HandleFunc("DELETE /sessions/{id}", s.forget)
+	// It does not ask Redis: to restart all instances does not help if that is down.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+// session is the context of a request: it names the session, for the lock and for the store.
+func session(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx := core.WithSessionID(r.Context(), r.PathValue("id"))
+	// A real service takes the tenant from whom it has authenticated, not from a header that anybody can write.
+	ctx = core.WithTenant(ctx, core.TenantID(r.Header.Get("X-Tenant-ID")))
+	return context.WithTimeout(ctx, patience)
+}
+
+func (s *service) ask(w http.ResponseWriter, r *http.Request) {
+	var question struct{ Text string }
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&question); err != nil || question.Text == "" {
+		reply(w, http.StatusBadRequest, map[string]any{"error": `the body must be {"text": "…"}`})
+		return
+	}
+	ctx, cancel := session(r)
+	defer cancel()
+	answer, repeated, err := s.turn(ctx, question.Text, r.Header.Get("Idempotency-Key"))
+	if err != nil {
+		fail(w, r, err)
+		return
+	}
+	body := map[string]any{"answer": answer}
+	if repeated {
+		body["repeated"] = true
+	}
+	reply(w, http.StatusOK, body)
+}
+
+// turn answers a message. No other instance works on the session from before the Load until after the Save.
+//
+// A message with a key may come again, at any instance, also at two at once: its turns stand one after the other, and the later one finds the
+// earlier one's exchange in the history, if that was stored. Then it gives that answer, and does not ask the model. If it is not there, it
+// never will be: what the earlier turn has still under way is refused by the store, which this Load has shown a newer lease.
+//
+// A key that Load does not show, because the session was cleared since or its window is too short, is still known to the
+// store for a time. It stores nothing then, and unless the model gives the very same answer, Save fails with ErrTurnConflict.
+//
+// Without a key, a message that is sent again is a new one.
+func (s *service) turn(ctx context.Context, text, key string) (answer string, repeated bool, err error) {
+	question := schema.NewHumanMessage(text)
+	if key != "" {
+		ctx = lockedmemory.WithTurnID(ctx, key)
+		question.Metadata = map[string]any{keyOfMessage: key}
+	}
+	err = belugamemory.Turn(ctx, s.memory, func(ctx context.Context) error {
+		history, err := s.memory.Load(ctx, "")
+		if err != nil {
+			return err
+		}
+		for i, m := range history {
+			if key == "" || m.GetMetadata()[keyOfMessage] != key || m.GetRole() != schema.RoleHuman || i+1 == len(history) {
+				continue
+			}
+			if textOf(m) != text {
+				return errOtherText
+			}
+			answer, repeated = textOf(history[i+1]), true // a Save is one entry: the answer is next to the question
+			return nil
+		}
+		answer, err = s.model(ctx, history, text)
+		if err != nil {
+			return err
+		}
+		return s.memory.Save(ctx, question, schema.NewAIMessage(answer))
+	})
+	return answer, repeated, err
+}
+
+var errOtherText = errors.New("the Idempotency-Key belongs to a message with another text")
+
+// model takes its time, and tells what it has seen.
+func (s *service) model(ctx context.Context, history []schema.Message, text string) (string, error) {
+	asked := 1
+	for _, m := range history {
+		if m.GetRole() == schema.RoleHuman {
+			asked++
+		}
+	}
+	select {
+	case <-time.After(s.delay):
+		return fmt.Sprintf("Answer %d: you said %q.", asked, text), nil
+	case <-ctx.Done(): // also when the lease is lost
+		return "", context.Cause(ctx)
+	}
+}
+
+func (s *service) history(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := session(r)
+	defer cancel()
+	messages, err := s.memory.Load(ctx, "")
+	if err != nil {
+		fail(w, r, err)
+		return
+	}
+	list := make([]map[string]string, len(messages))
+	for i, m := range messages {
+		list[i] = map[string]string{"role": string(m.GetRole()), "text": textOf(m)}
+	}
+	reply(w, http.StatusOK, map[string]any{"messages": list})
+}
+
+func (s *service) forget(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := session(r)
+	defer cancel()
+	if err := s.memory.Clear(ctx); err != nil {
+		fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func textOf(m schema.Message) string { return belugamemory.Codec{}.Text(m) }
+
+// fail tells the client what an error means. The error's own text is for the log: it may tell of servers.
+func fail(w http.ResponseWriter, r *http.Request, err error) {
+	var coded *core.Error
+	var code core.ErrorCode
+	if errors.As(err, &coded) {
+		code = coded.Code
+	}
+	lost, late := errors.Is(err, distlock.ErrLost), errors.Is(err, context.DeadlineExceeded)
+	closed := errors.Is(err, distlock.ErrClosed) || errors.Is(err, distlock.ErrNotHeld) // this one shuts down, and has not stored it
+	again := r.Header.Get("Idempotency-Key") != "" || r.Method != http.MethodPost       // what may have been done can be repeated
+	status, text := http.StatusInternalServerError, "something is wrong here"
+	switch {
+	case r.Context().Err() != nil:
+		return // nobody listens any more
+	case errors.Is(err, errOtherText):
+		status, text = http.StatusUnprocessableEntity, err.Error()
+	case errors.Is(err, sessionstore.ErrTurnConflict):
+		status, text = http.StatusConflict, "this Idempotency-Key was answered before, and the answer is not in the history any more"
+	case code == core.ErrTimeout: // of the turn, which was not begun
+		status, text = http.StatusServiceUnavailable, "the session is busy, try again"
+	case code == belugamemory.ErrOutcomeUnknown, !again && (lost || late):
+		text = "it is not known whether the message was stored: look at the history before you send it again"
+	case lost, late, closed:
+		status, text = http.StatusServiceUnavailable, "the answer was interrupted, try again"
+	case core.IsRetryable(err):
+		status, text = http.StatusServiceUnavailable, "the memory does not answer, try again"
+	case code == core.ErrInvalidInput && !errors.Is(err, sessionstore.ErrBroken):
+		status, text = http.StatusBadRequest, "the session, the key or the message is not valid"
+	}
+	log.Printf("%s: %d: %v", r.Method, status, err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	reply(w, status, map[string]any{"error": text})
+}
+
+func reply(w http.ResponseWriter, status int, body map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,50 @@
+package belugamemory_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+func ExampleCodec() {
+	var codec belugamemory.Codec
+	text, err := codec.Encode(&schema.HumanMessage{
+		Parts:    []schema.ContentPart{schema.TextPart{Text: "Where is my order?"}},
+		Metadata: map[string]any{"waited": 90 * time.Second},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(text))
+
+	message, err := codec.Decode(text)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	waited := message.GetMetadata()["waited"].(time.Duration)
+	fmt.Println(message.GetRole(), codec.Text(message), waited)
+	// Output:
+	// {"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"waited":{"$duration":"1m30s"}}}
+	// human Where is my order? 1m30s
+}
+
+func ExampleCodec_Encode_refused() {
+	type plan struct{ Steps []string }
+	_, err := belugamemory.Codec{}.Encode(&schema.AIMessage{Metadata: map[string]any{"plan": plan{}}})
+	what, _, _ := strings.Cut(err.Error(), ";") // the rest is what to do
+	fmt.Println(what)
+	// Output:
+	// belugamemory: cannot encode a message: metadata["plan"] is a belugamemory_test.plan, which would not come back as one
+}
+
+func ExampleCodec_Document() {
+	found := belugamemory.Codec{}.Document(schema.NewAIMessage("It is on its way."))
+	fmt.Println(found.Content, found.Metadata)
+	// Output: It is on its way. map[role:ai]
+}

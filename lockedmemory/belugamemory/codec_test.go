@@ -1,0 +1,274 @@
+package belugamemory_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+var update = flag.Bool("update", false, "write testdata/golden anew")
+
+// codec is what the tests are about.
+var codec belugamemory.Codec
+
+// golden has a message of each role, every part, and metadata of every type. What is written here must stay readable for ever.
+func golden() map[string]schema.Message {
+	return map[string]schema.Message{
+		"system": &schema.SystemMessage{Parts: []schema.ContentPart{}, Metadata: map[string]any{}},
+		"human": &schema.HumanMessage{
+			Parts: []schema.ContentPart{
+				schema.TextPart{Text: "Where is \"my\" <order> & co.?\nC:\\orders\t\r\b\f\x00\x1f\x7f\u2028 Grüße 👋"},
+				schema.TextPart{},
+				schema.TextPart{Text: "caf\xe9"},
+				schema.ImagePart{Data: []byte{0, 1, 254, 255}, MimeType: "image/png", URL: "https://example.org/a?b=1&c=2"},
+				schema.AudioPart{Data: []byte{}, Format: "wav", SampleRate: 44100},
+				schema.VideoPart{Data: []byte("video"), MimeType: "video/mp4", URL: "https://example.org/v"},
+				schema.FilePart{Data: []byte("%PDF"), Name: "order.pdf", MimeType: "application/pdf"},
+				schema.ImagePart{},
+			},
+			Metadata: map[string]any{"channel": "web"},
+		},
+		"ai": &schema.AIMessage{
+			Parts: []schema.ContentPart{schema.ThinkingPart{Text: "I look it up.", Signature: "c2ln"}, schema.TextPart{Text: "One moment."}},
+			ToolCalls: []schema.ToolCall{
+				{ID: "call_1", Name: "find_order", Arguments: `{"customer":"c-7"}`},
+				{},
+			},
+			Usage:   schema.Usage{InputTokens: 12, OutputTokens: 34, TotalTokens: 46, CachedTokens: 5, ReasoningTokens: 6},
+			ModelID: "model-1",
+			Metadata: map[string]any{
+				"nil": nil, "true": true, "false": false, "string": "text", "bytes that are no text": "\xff\xfe",
+				"int": -1, "int8": int8(math.MinInt8), "int16": int16(math.MinInt16), "int32": int32(math.MinInt32),
+				"int64": int64(math.MinInt64), "uint": uint(1), "uint8": uint8(math.MaxUint8), "uint16": uint16(math.MaxUint16),
+				"uint32": uint32(math.MaxUint32), "uint64": uint64(math.MaxUint64),
+				"float32": float32(0.1), "float32 NaN": float32(math.NaN()), "float32 -0": float32(math.Copysign(0, -1)),
+				"float64": 0.1, "float64 whole": 1e20, "float64 large": math.MaxFloat64, "float64 small": math.SmallestNonzeroFloat64,
+				"float64 -0": math.Copysign(0, -1), "float64 NaN": math.NaN(), "float64 +Inf": math.Inf(1), "float64 -Inf": math.Inf(-1),
+				"bytes": []byte("bytes"), "bytes empty": []byte{}, "bytes nil": []byte(nil),
+				"strings": []string{"a", "\xff"}, "strings empty": []string{}, "strings nil": []string(nil),
+				"list": []any{1.5, "a", nil, []any{2}}, "list empty": []any{}, "list nil": []any(nil),
+				"map":       map[string]any{"b": 1.0, "a": map[string]any{"c": true}},
+				"map empty": map[string]any{}, "map nil": map[string]any(nil),
+				"map like a tag": map[string]any{"$int": "5", "plain": 1.0}, "map of bytes": map[string]any{"\xff": "a"},
+				"string map": map[string]string{"b": "1", "a": "\xff"}, "string map empty": map[string]string{},
+				"string map nil": map[string]string(nil), "string map like a tag": map[string]string{"$int": "5"},
+				"time":     time.Date(2026, 4, 1, 12, 30, 0, 123456789, time.FixedZone("", 2*60*60)),
+				"time UTC": time.Date(2026, 4, 1, 12, 30, 0, 0, time.UTC), "time zero": time.Time{},
+				"time of a local mean zone": time.Date(1930, 1, 1, 0, 0, 0, 0, time.FixedZone("", 19*60+32)),
+				"duration":                  90 * time.Second, "duration longest": time.Duration(math.MinInt64),
+				"number": json.Number("12.50"),
+			},
+		},
+		"tool": &schema.ToolMessage{
+			ToolCallID: "call_1",
+			Parts:      []schema.ContentPart{schema.TextPart{Text: "on its way"}},
+			Metadata:   map[string]any{"$took": 25 * time.Millisecond, "role": "mine"},
+		},
+	}
+}
+
+// Sessions outlive versions of this package: if this fails, the change needs a new format number, and a reader for both.
+func TestCodec_formatStays(t *testing.T) {
+	for name, message := range golden() {
+		path := filepath.Join("testdata", "golden", name+".json")
+		got := encode(t, message)
+		if *update {
+			if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = bytes.TrimSuffix(want, []byte("\n"))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is encoded as\n%s\nwant\n%s", name, got, want)
+		}
+		if decoded := decode(t, want); !same(decoded, message) {
+			t.Errorf("%s is decoded as\n%#v\nwant\n%#v", name, decoded, message)
+		}
+	}
+}
+
+// A field that a later Beluga adds would be lost without a word.
+func TestCodec_knowsEveryField(t *testing.T) {
+	for _, c := range []struct {
+		value  any
+		fields string
+	}{
+		{schema.SystemMessage{}, "Parts Metadata"},
+		{schema.HumanMessage{}, "Parts Metadata"},
+		{schema.AIMessage{}, "Parts ToolCalls Usage ModelID Metadata"},
+		{schema.ToolMessage{}, "ToolCallID Parts Metadata"},
+		{schema.TextPart{}, "Text"},
+		{schema.ImagePart{}, "Data MimeType URL"},
+		{schema.AudioPart{}, "Data Format SampleRate"},
+		{schema.VideoPart{}, "Data MimeType URL"},
+		{schema.FilePart{}, "Data Name MimeType"},
+		{schema.ThinkingPart{}, "Text Signature"},
+		{schema.ToolCall{}, "ID Name Arguments"},
+		{schema.Usage{}, "InputTokens OutputTokens TotalTokens CachedTokens ReasoningTokens"},
+	} {
+		var fields []string
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(c.value)) {
+			fields = append(fields, field.Name)
+		}
+		if got := strings.Join(fields, " "); got != c.fields {
+			t.Errorf("%T has the fields %s; the codec keeps %s", c.value, got, c.fields)
+		}
+	}
+}
+
+func TestCodec_tellsNilFromEmpty(t *testing.T) {
+	empty := []schema.ContentPart{schema.ImagePart{Data: []byte{}}, schema.AudioPart{Data: []byte{}}, schema.VideoPart{Data: []byte{}},
+		schema.FilePart{Data: []byte{}}, schema.ImagePart{}, schema.AudioPart{}, schema.VideoPart{}, schema.FilePart{}}
+	for _, message := range []schema.Message{
+		&schema.SystemMessage{}, &schema.HumanMessage{}, &schema.AIMessage{}, &schema.ToolMessage{},
+		&schema.SystemMessage{Parts: []schema.ContentPart{}}, &schema.SystemMessage{Metadata: map[string]any{}},
+		&schema.HumanMessage{Parts: []schema.ContentPart{}}, &schema.HumanMessage{Metadata: map[string]any{}},
+		&schema.AIMessage{Parts: []schema.ContentPart{}}, &schema.AIMessage{Metadata: map[string]any{}},
+		&schema.AIMessage{ToolCalls: []schema.ToolCall{}}, &schema.ToolMessage{Parts: empty},
+		&schema.ToolMessage{Parts: []schema.ContentPart{}}, &schema.ToolMessage{Metadata: map[string]any{}},
+	} {
+		if decoded := decode(t, encode(t, message)); !reflect.DeepEqual(decoded, message) {
+			t.Errorf("%#v comes back as %#v", message, decoded)
+		}
+	}
+}
+
+func TestCodec_keepsBytesThatAreNotUTF8(t *testing.T) {
+	const s = "a\xffb\xc3"
+	message := &schema.AIMessage{
+		Parts: []schema.ContentPart{schema.TextPart{Text: s}, schema.ImagePart{MimeType: s, URL: s}, schema.AudioPart{Format: s},
+			schema.VideoPart{MimeType: s, URL: s}, schema.FilePart{Name: s, MimeType: s}, schema.ThinkingPart{Text: s, Signature: s}},
+		ToolCalls: []schema.ToolCall{{ID: s, Name: s, Arguments: s}},
+		ModelID:   s,
+		Metadata:  map[string]any{s: s, "list": []any{s}, "strings": []string{s}, "map": map[string]string{s: s}, "number": json.Number(s)},
+	}
+	text := encode(t, message)
+	if decoded := decode(t, text); !reflect.DeepEqual(decoded, message) {
+		t.Errorf("%#v comes back as %#v", message, decoded)
+	}
+	if !json.Valid(text) || bytes.Contains(text, []byte("\xff")) || bytes.Contains(text, []byte("\ufffd")) {
+		t.Errorf("no JSON of its bytes: %q", text)
+	}
+}
+
+// Other readers of the session see what was said.
+func TestCodec_writesTextThatAnyJSONReaderUnderstands(t *testing.T) {
+	message := golden()["human"].(*schema.HumanMessage)
+	var read struct {
+		Version int `json:"v"`
+		Role    string
+		Parts   []struct {
+			Type, Text string
+		}
+	}
+	text := encode(t, &schema.HumanMessage{Parts: message.Parts[:2]})
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	want := message.Parts[0].(schema.TextPart).Text
+	if read.Version != 1 || read.Role != "human" || read.Parts[0].Type != "text" || read.Parts[0].Text != want {
+		t.Errorf("%s says %+v", text, read)
+	}
+	if got, want := string(encode(t, schema.NewToolMessage("c1", "a <b> & c"))),
+		`{"v":1,"role":"tool","tool_call_id":"c1","parts":[{"type":"text","text":"a <b> & c"}]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestCodec_givesTheSameBytesEachTime(t *testing.T) {
+	want := encode(t, golden()["ai"])
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if got := encode(t, golden()["ai"]); !bytes.Equal(got, want) {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestCodec_Text_isTheMessagesOwn(t *testing.T) {
+	parts := []schema.ContentPart{schema.TextPart{Text: "a"}, schema.ThinkingPart{Text: "b"}, nil, schema.TextPart{Text: "c"},
+		schema.TextPart{}}
+	for _, message := range []schema.Message{&schema.SystemMessage{Parts: parts}, &schema.HumanMessage{Parts: parts},
+		&schema.AIMessage{Parts: parts}, &schema.ToolMessage{Parts: parts}} {
+		if got, want := codec.Text(message), message.(interface{ Text() string }).Text(); got != want || got != "a\nc\n" {
+			t.Errorf("%T: got %q, want %q", message, got, want)
+		}
+	}
+}
+
+func TestCodec_Document_addsTheRole(t *testing.T) {
+	metadata := map[string]any{"a": 1}
+	message := &schema.AIMessage{Parts: schema.NewAIMessage("text").Parts, Metadata: metadata}
+	want := schema.Document{Content: "text", Metadata: map[string]any{"a": 1, "role": "ai"}}
+	document := codec.Document(message)
+	if !reflect.DeepEqual(document, want) {
+		t.Errorf("got %+v, want %+v", document, want)
+	}
+	document.Metadata["b"] = 2
+	if len(metadata) != 1 {
+		t.Error("the document writes in the message's metadata")
+	}
+
+	metadata["role"] = "critic"
+	if got := codec.Document(message).Metadata["role"]; got != "critic" {
+		t.Errorf("the message's own role became %v", got)
+	}
+	if got := codec.Document(schema.NewToolMessage("c", "t")).Metadata; !reflect.DeepEqual(got, map[string]any{"role": "tool"}) {
+		t.Errorf("without metadata: %v", got)
+	}
+}
+
+func TestCodec_ofNoMessageThereIsNothingToFind(t *testing.T) {
+	for _, message := range []schema.Message{nil, (*schema.SystemMessage)(nil), (*schema.HumanMessage)(nil), (*schema.AIMessage)(nil),
+		(*schema.ToolMessage)(nil), (*foreign)(nil), foreign{}} {
+		if text, document := codec.Text(message), codec.Document(message); text != "" || !reflect.DeepEqual(document, schema.Document{}) {
+			t.Errorf("%T: text %q, document %+v", message, text, document)
+		}
+	}
+}
+
+// foreign is a message of another package.
+type foreign struct{ schema.HumanMessage }
+
+func (foreign) GetRole() schema.Role             { return schema.RoleHuman }
+func (foreign) GetContent() []schema.ContentPart { return nil }
+func (foreign) GetMetadata() map[string]any      { return nil }
+
+func encode(t testing.TB, message schema.Message) []byte {
+	t.Helper()
+	text, err := codec.Encode(message)
+	if err != nil {
+		t.Error(err)
+	}
+	return text
+}
+
+func decode(t testing.TB, text []byte) schema.Message {
+	t.Helper()
+	message, err := codec.Decode(text)
+	if err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	return message
+}

@@ -1,0 +1,213 @@
+package belugamemory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// wrongValues are values that no option of the kind takes.
+var wrongValues = map[string][]any{
+	"busy":          {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
+	"idle_ttl":      {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
+	"inner":         {"", "unknown", Name, 1, true},
+	"inner_options": {"secret", "", 1, []any{}, map[string]string{}},
+	"max_hold":      {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
+	"max_retries":   {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"), json.Number("2.5"), uint8(3)},
+	"max_turns":     {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
+	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
+	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
+	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
+	"ttl":           {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
+	"wait":          {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
+	"window":        {"", "3", 0, -1, 1.5, 1e12, true},
+}
+
+func TestNew_refusesWrongValues(t *testing.T) {
+	closeAll(t)
+	if !slices.Equal(slices.Sorted(maps.Keys(wrongValues)), strings.Split(optionNames(), ", ")) {
+		t.Errorf("wrong values of %v, options are %s", slices.Sorted(maps.Keys(wrongValues)), optionNames())
+	}
+	for name, values := range wrongValues {
+		allowed := options[slices.IndexFunc(options, func(o option) bool { return o.name == name })].allowed
+		for _, value := range values {
+			_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{name: value}})
+			if err == nil {
+				t.Errorf("%s: %#v is taken", name, value)
+				continue
+			}
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) || !strings.Contains(err.Error(), allowed) {
+				t.Errorf("%s: %#v: %v", name, value, err)
+			}
+		}
+	}
+}
+
+func TestNew_refusesUnknownOptions(t *testing.T) {
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"TTL": "30s"}})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	for _, part := range append(strings.Split(optionNames(), ", "), `"TTL"`) {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("no %s in: %v", part, err)
+		}
+	}
+	_, err = New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"none": nil}})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+}
+
+// Who repeats a wrong configuration gets the same answer.
+func TestNew_saysTheSameEachTime(t *testing.T) {
+	all := make(map[string]any)
+	for name, values := range wrongValues {
+		all[name] = values[0]
+	}
+	_, first := New(config.ProviderConfig{BaseURL: "mem://", Options: all})
+	for range 20 {
+		if _, err := New(config.ProviderConfig{BaseURL: "mem://", Options: all}); err == nil || err.Error() != first.Error() {
+			t.Fatalf("once %v, then %v", first, err)
+		}
+	}
+}
+
+func TestNew_refusesWhatDoesNotGoTogether(t *testing.T) {
+	for _, test := range []struct {
+		opts  map[string]any
+		names []string
+	}{
+		{map[string]any{"wait": "1s", "max_retries": 3}, []string{"wait", "max_retries"}},
+		{map[string]any{"wait": "-1s", "retry_delay": "1s"}, []string{"wait", "retry_delay"}},
+		{map[string]any{"inner_options": map[string]any{}}, []string{"inner_options", "inner"}},
+		{map[string]any{"inner": "recalltest", "window": 1}, []string{"inner", "window"}},
+		{map[string]any{"inner": "recalltest", "max_turns": 1}, []string{"inner", "max_turns"}},
+		{map[string]any{"inner": "recalltest", "idle_ttl": "1h"}, []string{"inner", "idle_ttl"}},
+	} {
+		memory.Register("recalltest", func(config.ProviderConfig) (memory.Memory, error) { return failing{}, nil })
+		_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: test.opts})
+		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+		for _, name := range test.names {
+			if err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+				t.Errorf("%v: no %s in: %v", test.opts, name, err)
+			}
+		}
+	}
+}
+
+func TestNew_refusesWrongFields(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  config.ProviderConfig
+		says []string
+	}{
+		"no base_url":      {config.ProviderConfig{}, []string{"base_url", "redis://", "mem://"}},
+		"unknown scheme":   {config.ProviderConfig{BaseURL: "http://localhost"}, []string{"base_url", `"http"`, "redis+sentinel://"}},
+		"no scheme":        {config.ProviderConfig{BaseURL: "localhost:6379"}, []string{"base_url", "scheme", "redis://"}},
+		"bad port":         {config.ProviderConfig{BaseURL: "redis://localhost:99999"}, []string{"base_url", "port"}},
+		"bad parameter":    {config.ProviderConfig{BaseURL: "redis://localhost?no_such=1"}, []string{"base_url", "no_such"}},
+		"more after mem":   {config.ProviderConfig{BaseURL: "mem://x"}, []string{"base_url", "mem://"}},
+		"api_key":          {config.ProviderConfig{BaseURL: "mem://", APIKey: "SECRET"}, []string{"api_key", "base_url"}},
+		"negative timeout": {config.ProviderConfig{BaseURL: "mem://", Timeout: -time.Second}, []string{"timeout", "-1s", "5s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(test.cfg)
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			for _, part := range test.says {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("no %s in: %v", part, err)
+				}
+			}
+			if err != nil && strings.Contains(err.Error(), "SECRET") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNew_errorsShowNothingPrivate(t *testing.T) {
+	closeAll(t)
+	const secret = "S3CRET"
+	dead := testservers.StartRedis(t)
+	dead.Kill()
+	locked := testservers.StartRedis(t, "--requirepass", "other")
+	for name, cfg := range map[string]config.ProviderConfig{
+		"session_id":           {BaseURL: "mem://", Options: map[string]any{"session_id": []any{secret}}},
+		"session_id too long":  {BaseURL: "mem://", Options: map[string]any{"session_id": strings.Repeat(secret, 1000)}},
+		"session_id not clean": {BaseURL: "mem://", Options: map[string]any{"session_id": secret + "\n"}},
+		"inner_options":        {BaseURL: "mem://", Options: map[string]any{"inner_options": secret}},
+		"inner_options, list":  {BaseURL: "mem://", Options: map[string]any{"inner_options": []string{secret}}},
+		"inner_options alone":  {BaseURL: "mem://", Options: map[string]any{"inner_options": map[string]any{"password": secret}}},
+		"URL":                  {BaseURL: "redis://u:" + secret + "@localhost:x"},
+		"URL, no server":       {BaseURL: "redis://u:" + secret + "@" + dead.Addr(), Timeout: time.Second},
+		"URL, wrong password":  {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
+		"URL, scheme":          {BaseURL: secret + ":" + secret + "@localhost"},
+		"URL, parameter":       {BaseURL: "redis://localhost?password=" + secret},
+		"API key":              {BaseURL: "mem://", APIKey: secret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := New(cfg)
+			if err == nil {
+				t.Fatal("no error", m)
+			}
+			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err)} {
+				if strings.Contains(text, secret) {
+					t.Errorf("it shows: %s", text)
+				}
+			}
+			if name == "URL, wrong password" && (!strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "no answer")) {
+				t.Errorf("it does not help: %v", err)
+			}
+		})
+	}
+}
+
+func TestNew_aServerThatDoesNotAnswerIsDown(t *testing.T) {
+	dead, hung, well := testservers.StartRedis(t), testservers.StartRedis(t), testservers.StartRedis(t)
+	other := open(t, well.URL(), nil)
+	dead.Kill()
+	hung.Pause()
+	defer hung.Resume()
+	for name, url := range map[string]string{
+		"dead":      dead.URL(),
+		"hung":      hung.URL(),
+		"Sentinels": "redis+sentinel://" + dead.Addr() + "?master_name=m",
+		"Cluster":   "redis+cluster://" + hung.Addr(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const timeout = 700 * time.Millisecond
+			began := time.Now()
+			_, err := New(config.ProviderConfig{BaseURL: url, Timeout: timeout})
+			if took := time.Since(began); took > timeout+2*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+			if err == nil || !core.IsRetryable(err) || !strings.Contains(err.Error(), "base_url") {
+				t.Error(err)
+			}
+			services.mu.Lock()
+			left := services.byURL[url]
+			services.mu.Unlock()
+			if left != nil {
+				t.Error("its service is left")
+			}
+		})
+	}
+	save(t, inSession(t, "s"), other, "1")
+	if err := other.Turn(inSession(t, "s"), func(context.Context) error { return nil }); err != nil {
+		t.Error("the memory on another server:", err)
+	}
+	if _, err := other.Load(inSession(t, "s"), ""); err != nil {
+		t.Error("the memory on another server:", err)
+	}
+}

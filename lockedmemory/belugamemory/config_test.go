@@ -1,0 +1,258 @@
+package belugamemory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// fromJSON is cfg as it comes out of a file.
+func fromJSON(t testing.TB, url string, opts map[string]any) config.ProviderConfig {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"provider": Name, "base_url": url, "options": opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cfg config.ProviderConfig
+	if err := json.Unmarshal(text, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// mem is a memory in this process alone with the given options.
+func mem(t testing.TB, opts map[string]any) *Memory { return open(t, "mem://", opts) }
+
+func TestNew_optionsOfTheLock(t *testing.T) {
+	for name, test := range map[string]struct {
+		native, text map[string]any
+		check        func(distlock.Options) bool
+	}{
+		"none": {nil, nil, func(o distlock.Options) bool {
+			return o.TTL == 30*time.Second && o.Wait == 5*time.Second && o.MaxHold == 0 && o.Namespace == "distlock"
+		}},
+		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "max_retries": nil}, map[string]any{"wait": nil, "session_id": nil},
+			func(o distlock.Options) bool { return o.TTL == 30*time.Second && o.Wait == 5*time.Second }},
+		"ttl": {map[string]any{"ttl": 12 * time.Second}, map[string]any{"ttl": "12s"}, func(o distlock.Options) bool {
+			return o.TTL == 12*time.Second
+		}},
+		"max_hold": {map[string]any{"max_hold": 90 * time.Minute}, map[string]any{"max_hold": "1h30m"}, func(o distlock.Options) bool {
+			return o.MaxHold == 90*time.Minute
+		}},
+		"wait": {map[string]any{"wait": 7 * time.Second}, map[string]any{"wait": "7s"}, func(o distlock.Options) bool {
+			return o.Wait == 7*time.Second
+		}},
+		"wait for ever": {map[string]any{"wait": time.Duration(-1)}, map[string]any{"wait": "-1s"}, func(o distlock.Options) bool {
+			return o.Wait < 0
+		}},
+		"max_retries and retry_delay": {map[string]any{"max_retries": 4, "retry_delay": 50 * time.Millisecond},
+			map[string]any{"max_retries": 4, "retry_delay": "50ms"}, func(o distlock.Options) bool {
+				return o.Wait == 200*time.Millisecond && o.Retry.Max == 50*time.Millisecond
+			}},
+		"max_retries": {map[string]any{"max_retries": int64(20)}, map[string]any{"max_retries": 20}, func(o distlock.Options) bool {
+			return o.Wait == 2*time.Second
+		}},
+		"retry_delay": {map[string]any{"retry_delay": time.Second}, map[string]any{"retry_delay": "1s"}, func(o distlock.Options) bool {
+			return o.Wait == 3*time.Second && o.Retry.Max == time.Second
+		}},
+		"the most of both": {map[string]any{"max_retries": 1_000_000, "retry_delay": time.Hour},
+			map[string]any{"max_retries": 1e6, "retry_delay": "1h"},
+			func(o distlock.Options) bool { return o.Wait == 1_000_000*time.Hour }},
+		"namespace": {map[string]any{"namespace": "app-ü"}, map[string]any{"namespace": "app-ü"}, func(o distlock.Options) bool {
+			return o.Namespace == "app-ü"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if o := mem(t, test.native).Locker().Options(); !test.check(o) {
+				t.Errorf("as Go values: %+v", o)
+			}
+			m, err := New(fromJSON(t, "mem://", test.text))
+			if err != nil {
+				t.Fatal("from JSON:", err)
+			}
+			if o := m.Locker().Options(); !test.check(o) {
+				t.Errorf("from JSON: %+v", o)
+			}
+		})
+	}
+}
+
+// each makes a memory of the options as Go values, and of those from JSON.
+func each(t *testing.T, url string, native, text map[string]any, check func(t *testing.T, m *Memory)) {
+	t.Run("as Go values", func(t *testing.T) { check(t, open(t, url, native)) })
+	t.Run("from JSON", func(t *testing.T) {
+		closeAll(t)
+		m, err := New(fromJSON(t, url, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, m)
+	})
+}
+
+func TestNew_windowAndMaxTurns(t *testing.T) {
+	each(t, "mem://", map[string]any{"window": int32(2)}, map[string]any{"window": 2}, func(t *testing.T, m *Memory) {
+		ctx := inSession(t, "s")
+		save(t, ctx, m, "1", "2", "3")
+		if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {
+			t.Errorf("Load: %s", got)
+		}
+		if all, err := m.Search(ctx, "1", 10); err != nil || len(all) == 0 {
+			t.Errorf("what is outside of the window is not found any more: %v, %v", all, err)
+		}
+	})
+	each(t, testservers.StartRedis(t).URL(), map[string]any{"max_turns": 2}, map[string]any{"max_turns": 2.0}, func(t *testing.T, m *Memory) {
+		ctx := inSession(t, t.Name())
+		save(t, ctx, m, "1", "2", "3")
+		if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {
+			t.Errorf("Load: %s", got)
+		}
+	})
+}
+
+func TestNew_idleTTL(t *testing.T) {
+	server := testservers.StartRedis(t)
+	each(t, server.URL(), map[string]any{"idle_ttl": time.Hour}, map[string]any{"idle_ttl": "1h"}, func(t *testing.T, m *Memory) {
+		save(t, inSession(t, "s"), m, "1")
+		ttl, err := server.Do("TTL", "session:{s}:log")
+		if err != nil || !regexp.MustCompile(`^(3600|359\d)$`).MatchString(ttl) {
+			t.Errorf("TTL %q, %v", ttl, err)
+		}
+	})
+	save(t, inSession(t, "ever"), open(t, server.URL(), nil), "1")
+	if ttl, err := server.Do("TTL", "session:{ever}:log"); err != nil || ttl != "-1" {
+		t.Errorf("without idle_ttl: %q, %v", ttl, err)
+	}
+}
+
+func TestNew_namespaceBeginsEveryKey(t *testing.T) {
+	server := testservers.StartRedis(t)
+	each(t, server.URL(), map[string]any{"namespace": "app"}, map[string]any{"namespace": "app"}, func(t *testing.T, m *Memory) {
+		ctx := inSession(t, "s")
+		save(t, ctx, m, "1")
+		if err := m.Turn(ctx, func(ctx context.Context) error { save(t, ctx, m, "2"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := server.Do("KEYS", "*")
+		if err != nil || keys == "" {
+			t.Fatal(keys, err)
+		}
+		for key := range strings.Lines(keys) {
+			if !strings.HasPrefix(key, "app:") {
+				t.Errorf("key %q", key)
+			}
+		}
+		if log, err := server.Do("EXISTS", "app:session:{s}:log"); err != nil || log != "1" {
+			t.Errorf("keys %q, %v", keys, err)
+		}
+	})
+	plain := open(t, server.URL(), nil)
+	if got := history(t, inSession(t, "s"), plain); got != "" {
+		t.Errorf("another namespace sees %q", got)
+	}
+}
+
+func TestNew_busyRefusesAtOnceOrWaits(t *testing.T) {
+	for value, refuses := range map[string]bool{"refuse": true, "wait": false} {
+		opts := map[string]any{"busy": value}
+		each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
+			ctx := inSession(t, "s")
+			release := hold(t, ctx, m)
+			ended := make(chan error, 1)
+			go func() { ended <- m.Turn(ctx, func(context.Context) error { return nil }) }()
+			select {
+			case err := <-ended:
+				var busy *distlock.BusyError
+				if !refuses || !errors.As(err, &busy) || busy.Holder == "" {
+					t.Errorf("Turn: %v", err)
+				}
+				mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+			if refuses {
+				t.Error("the Turn waits")
+			}
+			release()
+			if err := <-ended; err != nil && !refuses {
+				t.Errorf("Turn: %v", err)
+			}
+		})
+	}
+}
+
+func TestNew_sessionID(t *testing.T) {
+	opts := map[string]any{"session_id": "one"}
+	each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
+		save(t, t.Context(), m, "1")
+		save(t, inSession(t, "two"), m, "2")
+		if got := history(t, t.Context(), m); got != "q 1|a 1|q 2|a 2" {
+			t.Errorf("Load: %s", got)
+		}
+		if got := history(t, inSession(t, "one"), mem(t, nil)); got != "q 1|a 1|q 2|a 2" {
+			t.Errorf("a memory of all sessions: %s", got)
+		}
+	})
+}
+
+// local is a registered memory that tells what it was made with.
+type local struct {
+	failing
+	cfg config.ProviderConfig
+}
+
+func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
+	var made []config.ProviderConfig
+	memory.Register("configtest", func(cfg config.ProviderConfig) (memory.Memory, error) {
+		made = append(made, cfg)
+		if cfg.Options["fail"] == true {
+			return nil, core.NewError("configtest.new", core.ErrRateLimit, "not now", nil)
+		}
+		return &local{failing{errors.New("inner")}, cfg}, nil
+	})
+	opts := map[string]any{"inner": "configtest", "inner_options": map[string]any{"path": "p", "n": 3.0}, "session_id": "s"}
+	each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
+		last := made[len(made)-1]
+		if last.Provider != "configtest" || last.Options["path"] != "p" || last.Options["n"] != 3.0 || last.BaseURL != "" {
+			t.Errorf("made with %+v", last)
+		}
+		if _, err := m.Load(t.Context(), ""); err == nil || err.Error() != "inner" {
+			t.Errorf("Load: %v", err)
+		}
+	})
+	wrong := map[string]any{"inner": "configtest", "inner_options": map[string]any{"fail": true}}
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: wrong})
+	if err == nil || !strings.Contains(err.Error(), `"inner"`) || !core.IsRetryable(err) {
+		t.Errorf("the inner memory's own error: %v", err)
+	}
+	mem(t, map[string]any{"inner": "configtest"})
+}
+
+// The list in doc.go is what people read.
+func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "// # The configuration of ")
+	section, _, _ = strings.Cut(section, "\n// # ")
+	var documented []string
+	for _, found := range regexp.MustCompile(`(?m)^//\t([a-z_]+) {2,}\S`).FindAllStringSubmatch(section, -1) {
+		documented = append(documented, found[1])
+	}
+	if got := strings.Join(documented, ", "); got != optionNames() {
+		t.Errorf("documented are\n%s, options are\n%s", got, optionNames())
+	}
+}

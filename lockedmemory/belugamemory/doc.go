@@ -1,0 +1,78 @@
+// Package belugamemory brings conversation memory that many instances share to applications of Beluga AI v2, by the import of this package and
+// a name:
+//
+//	import _ "github.com/belugalock/belugalock/lockedmemory/belugamemory"
+//
+//	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "redis://localhost:6379"})
+//
+// Save and Clear run under a lock of their session, and [Turn] runs a whole turn, from Load to Save, under one lease. The session is that of the
+// context, see [SessionKey]. What is stored keeps the order of the leases, and refuses writers that have lost theirs: see package sessionstore.
+//
+// An application that has a memory already puts [Middleware] or [Wrap] around it; one that runs its agents by a Runner, [LockRun] around its
+// Run.
+//
+// # The configuration of "locked"
+//
+// BaseURL is where the locks and, by default, the sessions are: see package lockurl. Timeout is how long memory.New waits for an answer of
+// the server, by default 5 s. Provider and Model mean nothing; an APIKey is refused, user and password are parts of the URL. Options may have
+// come from JSON. Durations are text as time.ParseDuration takes it, or of type time.Duration.
+//
+//	busy           what a Turn does if its session is busy: "wait" (default) in line, as long as the context allows, or "refuse"
+//	idle_ttl       how long a session is kept that nobody uses; default: for ever
+//	inner          the name of another registered memory, which is locked then; default: the session store on the same server
+//	inner_options  the Options of that memory
+//	max_hold       the age past which a lease is not renewed any more; default: none
+//	max_retries    with retry_delay: Save and Clear wait for their session for the product of both; default 3, if the other is given
+//	max_turns      how many Saves of a session are kept; default: all
+//	namespace      begins all keys, so that applications can share a server; default: "distlock" for locks, "session" for sessions
+//	retry_delay    see max_retries; default 100ms, if that is given. It is also the longest pause where the lock has to be polled for
+//	session_id     the one session of this memory, whatever session a context names; the session store keeps tenants apart even so
+//	ttl            how long a session stays locked when its instance has died; default 30s
+//	wait           how long Save and Clear wait for their session; default 5s; negative: as long as the context allows
+//	window         how many Saves Load returns, the last ones; default: all
+//
+// The waits count the time in line: who came first is served first, and the lock is not polled for.
+//
+// An inner memory is not told of sessions and tenants. Those of Beluga keep one conversation: name it with session_id, and make one
+// memory for each. Which of them are safe under a lock, and which are not even then, is in docs/beluga.md.
+//
+// # Errors
+//
+// Errors of locks and of the session store are core.Errors; the sentinels of distlock and sessionstore are still found by errors.Is.
+//
+//	core.ErrTimeout        the session is busy; nothing was done, try again
+//	core.ErrProviderDown   the lock service, or the store, does not answer; nothing was done, or, with a turn ID, trying again is safe
+//	ErrOutcomeUnknown      a Save without a turn ID was sent, and the answer is lost: trying again could store it twice
+//	core.ErrInvalidInput   no session; a wrong option; closed; a lease that was lost, released or overtaken; a message that cannot be stored
+//
+// The first two are retryable for core.IsRetryable. Errors of an inner memory, of a function that was given to Turn, and of a context that the
+// caller has cancelled, come back as they are.
+//
+// # The states of a locked run
+//
+// A run that goes through [LockRun] is in one of these states. "Write" is an Update through [WrapSessions], or a Save or Clear of a
+// memory, with the run's context.
+//
+//	state     begins when                         the lease is           a write                 ends when
+//	waiting   it is iterated                      another's              cannot come             granted: running; busy, unavailable or
+//	                                                                                             cancelled: ended, the run was not called
+//	running   the lease is granted                held and renewed       is done, as one step    the run returns, or nobody listens any
+//	                                                                                             more, or it panics: ended; the same under
+//	                                                                                             a context that has ended: lingering
+//	lingering it was cancelled, and has returned  held and renewed       is done, if the inner   its Update, OnEnd, garbage collection,
+//	                                                                     service still does it   MaxHold or Close: ended
+//	lost      the deadline passes, or the lock    another's, or free     refused: ErrLost        never; the run's context is cancelled, and
+//	          service says "not yours"                                                           it says ErrLost when it returns
+//	ended     the lease is given back             another's, or free     refused: ErrNotHeld     never
+//
+// Where two of these meet:
+//
+//   - Cancelled, and ended by itself: it lingers, unless its Update was seen. A run that is cancelled while an Update is under way
+//     lingers until that is done.
+//   - A write under way, and the lease is given back: that waits for the write, for at most one TTL. A write that comes later is refused.
+//   - Lost while lingering: lost. Its worker is refused, and nobody waits for it.
+//   - Close while running: the run's context is cancelled and it says ErrClosed. Close while lingering: ended, at once.
+//   - A run in a run or a Turn of its session is part of that, whose end is its end: it never lingers.
+//   - A run in a run of another session has a lease of its own. While it lingers, it keeps the context of the outer run, which then lingers
+//     too unless its own Update or OnEnd was seen.
+package belugamemory

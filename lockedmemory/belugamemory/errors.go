@@ -1,0 +1,98 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// ErrOutcomeUnknown is the code of a Save of which nobody knows whether it took effect, because the server's answer is lost. It is
+// not retryable: the exchange could be stored twice. A Save with a turn ID, see lockedmemory.WithTurnID, can be repeated
+// safely, and fails with core.ErrProviderDown, which is retryable.
+const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
+
+// errUnknown marks such an error.
+var errUnknown = errors.New("whether it was stored is not known")
+
+// afterWrite marks the error of a Save that may have been stored.
+func afterWrite(ctx context.Context, err error) error {
+	if _, named := lockedmemory.TurnID(ctx); named || !errors.Is(err, sessionstore.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnknown, err)
+}
+
+// codes say what the errors of this project are to an application of Beluga. The first that matches decides.
+var codes = []struct {
+	sentinel error
+	code     core.ErrorCode
+	message  string
+}{
+	{distlock.ErrLost, core.ErrInvalidInput, "the lease was lost"},
+	{errUnknown, ErrOutcomeUnknown, "the server did not answer"},
+	{distlock.ErrNotHeld, core.ErrInvalidInput, "the session's lock is not held"},
+	{distlock.ErrInvalidKey, core.ErrInvalidInput, "no valid session"},
+	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
+	{distlock.ErrClosed, core.ErrInvalidInput, "the memory was closed"},
+	{sessionstore.ErrTurnConflict, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrTurnID, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
+	{sessionstore.ErrBroken, core.ErrInvalidInput, "some entries cannot be read"},
+	{distlock.ErrUnavailable, core.ErrProviderDown, "the lock service is down"},
+	{sessionstore.ErrUnavailable, core.ErrProviderDown, "the session store is down"},
+	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
+}
+
+// coded gives an error of this project a code of Beluga. Its sentinels, and the errors of contexts, are still found by errors.Is. Errors of
+// others, and of a caller that has left, stay as they are.
+func coded(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := err.(*core.Error); done {
+		return err
+	}
+	var busy *distlock.BusyError
+	if errors.As(err, &busy) && busy.Self {
+		return core.NewError(op, core.ErrInvalidInput, "the call would wait for itself", err)
+	}
+	for _, c := range codes {
+		if !errors.Is(err, c.sentinel) {
+			continue
+		}
+		if (c.code == core.ErrTimeout || c.code == core.ErrProviderDown) && errors.Is(err, context.Canceled) {
+			return err // who has left is not to try again
+		}
+		return core.NewError(op, c.code, c.message, err)
+	}
+	return err
+}
+
+// step is work that is done under a lock.
+type step = func(ctx context.Context) error
+
+// under does some work under a lock. The work's own error comes back as it is, the lock's are coded.
+func under(op string, lock func(step) error, work step) error {
+	err := lock(func(ctx context.Context) error {
+		if err := work(ctx); err != nil {
+			return &workError{err}
+		}
+		return nil
+	})
+	if own, ok := err.(*workError); ok {
+		return own.error
+	}
+	return coded(op, err)
+}
+
+// workError is one that the work has returned.
+type workError struct{ error }
+
+func (e *workError) Unwrap() error { return e.error }

@@ -1,0 +1,346 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// sentinels are those of distlock and sessionstore, with the code of a Save without a turn ID.
+var sentinels = map[string]struct {
+	sentinel  error
+	code      core.ErrorCode
+	retryable bool
+}{
+	"distlock.ErrNotAcquired":      {distlock.ErrNotAcquired, core.ErrTimeout, true},
+	"distlock.ErrNotHeld":          {distlock.ErrNotHeld, core.ErrInvalidInput, false},
+	"distlock.ErrLost":             {distlock.ErrLost, core.ErrInvalidInput, false},
+	"distlock.ErrUnavailable":      {distlock.ErrUnavailable, core.ErrProviderDown, true},
+	"distlock.ErrInvalidKey":       {distlock.ErrInvalidKey, core.ErrInvalidInput, false},
+	"distlock.ErrInvalidOption":    {distlock.ErrInvalidOption, core.ErrInvalidInput, false},
+	"distlock.ErrClosed":           {distlock.ErrClosed, core.ErrInvalidInput, false},
+	"sessionstore.ErrUnavailable":  {sessionstore.ErrUnavailable, ErrOutcomeUnknown, false},
+	"sessionstore.ErrTurnConflict": {sessionstore.ErrTurnConflict, core.ErrInvalidInput, false},
+	"sessionstore.ErrTurnID":       {sessionstore.ErrTurnID, core.ErrInvalidInput, false},
+	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
+	"sessionstore.ErrCodec":        {sessionstore.ErrCodec, core.ErrInvalidInput, false},
+	"sessionstore.ErrBroken":       {sessionstore.ErrBroken, core.ErrInvalidInput, false},
+}
+
+// saved is the error of a Save whose inner memory has failed.
+func saved(t *testing.T, ctx context.Context, err error) error {
+	t.Helper()
+	m, werr := Wrap(failing{err}, localLocker(t, nil), WithSessionID("s"))
+	if werr != nil {
+		t.Fatal(werr)
+	}
+	return m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+}
+
+func TestErrors_everySentinelHasItsCode(t *testing.T) {
+	for name, want := range sentinels {
+		t.Run(name, func(t *testing.T) {
+			for how, err := range map[string]error{
+				"plain":               want.sentinel,
+				"wrapped":             fmt.Errorf("deep: %w", fmt.Errorf("deeper: %w", want.sentinel)),
+				"joined":              errors.Join(errors.New("other"), want.sentinel),
+				"joined with timeout": fmt.Errorf("%w: %w", want.sentinel, context.DeadlineExceeded),
+			} {
+				got := saved(t, t.Context(), err)
+				mustHaveCode(t, got, want.code, want.sentinel)
+				if core.IsRetryable(got) != want.retryable {
+					t.Errorf("%s: retryable %t: %v", how, !want.retryable, got)
+				}
+				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(got, context.DeadlineExceeded) {
+					t.Errorf("%s: the context's error is hidden: %v", how, got)
+				}
+			}
+		})
+	}
+}
+
+// Nobody is to try again for a caller who has left; what is wrong is wrong all the same.
+func TestErrors_whatCouldBeRetriedIsNotForACallerWhoHasLeft(t *testing.T) {
+	for name, want := range sentinels {
+		err := fmt.Errorf("%w: %w", want.sentinel, context.Canceled)
+		got := saved(t, t.Context(), err)
+		if core.IsRetryable(got) || !errors.Is(got, context.Canceled) || want.retryable && got != err {
+			t.Errorf("%s: %v", name, got)
+		}
+		if !want.retryable {
+			mustHaveCode(t, got, want.code, want.sentinel)
+		}
+	}
+}
+
+// Who adds a sentinel decides what it is to an application of Beluga.
+func TestErrors_noSentinelIsForgotten(t *testing.T) {
+	for name, dir := range map[string]string{"distlock": "../../distlock", "sessionstore": "../sessionstore"} {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			t.Skip("the other module is not beside this one")
+		}
+		found := 0
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, decl := range parsed.Decls {
+				group, ok := decl.(*ast.GenDecl)
+				if !ok || group.Tok != token.VAR {
+					continue
+				}
+				for _, spec := range group.Specs {
+					for _, ident := range spec.(*ast.ValueSpec).Names {
+						if !strings.HasPrefix(ident.Name, "Err") {
+							continue
+						}
+						found++
+						if _, ok := sentinels[name+"."+ident.Name]; !ok {
+							t.Errorf("%s.%s has no row in sentinels, and maybe none in codes", name, ident.Name)
+						}
+					}
+				}
+			}
+		}
+		if found == 0 {
+			t.Errorf("no sentinels found in %s", dir)
+		}
+	}
+}
+
+func TestErrors_aSaveThatMayHaveHappenedIsNotRetryableWithoutATurnID(t *testing.T) {
+	down := fmt.Errorf("store: %w", sessionstore.ErrUnavailable)
+	err := saved(t, t.Context(), down)
+	mustHaveCode(t, err, ErrOutcomeUnknown, sessionstore.ErrUnavailable)
+	err = saved(t, lockedmemory.WithTurnID(t.Context(), "id"), down)
+	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
+	if !core.IsRetryable(err) {
+		t.Error("with a turn ID, not retryable:", err)
+	}
+	m, _ := Wrap(failing{down}, localLocker(t, nil), WithSessionID("s"))
+	_, err = m.Load(t.Context(), "")
+	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
+	mustHaveCode(t, m.Clear(t.Context()), core.ErrProviderDown, sessionstore.ErrUnavailable)
+}
+
+func TestErrors_aStaleWriterHasLostItsLease(t *testing.T) {
+	stale := &sessionstore.StaleError{Fence: 1, Mark: 2}
+	err := saved(t, t.Context(), fmt.Errorf("append: %w", stale))
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+	var found *sessionstore.StaleError
+	if !errors.As(err, &found) || found != stale {
+		t.Error("errors.As does not find it:", err)
+	}
+	// Whatever else it says: a lease that is lost does not come back.
+	err = saved(t, t.Context(), &sessionstore.StaleError{Fence: 1, Cause: distlock.ErrUnavailable})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+}
+
+func TestErrors_waitingForOneselfIsNotRetryable(t *testing.T) {
+	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.Turn(t.Context(), func(context.Context) error {
+		return m.Clear(t.Context()) // not the turn's own context
+	})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrNotAcquired)
+	var busy *distlock.BusyError
+	if core.IsRetryable(err) || !errors.As(err, &busy) || !busy.Self {
+		t.Error(err)
+	}
+}
+
+func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {
+	for name, own := range map[string]error{
+		"plain":     errors.New("disk full"),
+		"core":      core.NewError("disk.append", core.ErrRateLimit, "slow down", nil),
+		"cancelled": context.Canceled,
+		"deadline":  context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := Wrap(failing{own}, localLocker(t, nil), WithSessionID("s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for operation, err := range everyOperation(t.Context(), m) {
+				if want := own; operation != "Turn" && err != want {
+					t.Errorf("%s: %v", operation, err)
+				}
+			}
+			if err := m.Turn(t.Context(), func(context.Context) error { return own }); err != own {
+				t.Errorf("Turn: %v", err)
+			}
+		})
+	}
+	// Sentinels that a function returns are its own, too.
+	m, _ := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	for _, want := range sentinels {
+		if err := m.Turn(t.Context(), func(context.Context) error { return want.sentinel }); err != want.sentinel {
+			t.Errorf("Turn: %v, want %v itself", err, want.sentinel)
+		}
+	}
+}
+
+func TestErrors_aTurnThatFailsAndLosesItsLeaseSaysBoth(t *testing.T) {
+	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, RenewEvery: -1})
+	m, err := Wrap(failing{}, locker, WithSessionID("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := core.NewError("agent.run", core.ErrRateLimit, "slow down", nil)
+	err = m.Turn(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return own
+	})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+	var found *core.Error
+	if core.IsRetryable(err) || !errors.As(err, &found) || found.Op != "belugamemory.turn" {
+		t.Error("the loss does not decide:", err)
+	}
+	var identical bool
+	for e := err; e != nil && !identical; e = errors.Unwrap(e) {
+		identical = strings.Contains(e.Error(), own.Error())
+	}
+	if !identical || !errors.Is(err, error(own)) {
+		t.Error("the function's error is not there:", err)
+	}
+}
+
+func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
+	m := open(t, testservers.StartRedis(t).URL(), nil)
+	ctx := inSession(t, "s")
+	hold(t, ctx, m)
+	cancelled, cancel := context.WithCancel(ctx)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	for operation, call := range map[string]func() error{
+		"Save":  func() error { return m.Save(cancelled, schema.NewHumanMessage("q"), schema.NewAIMessage("a")) },
+		"Clear": func() error { return m.Clear(cancelled) },
+		"Turn":  func() error { return m.Turn(cancelled, func(context.Context) error { return nil }) },
+		"Load":  func() error { _, err := m.Load(cancelled, ""); return err },
+	} {
+		err := call()
+		var coded *core.Error
+		if operation == "Load" && err == nil {
+			continue // it came before
+		}
+		if !errors.Is(err, context.Canceled) || errors.As(err, &coded) {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+}
+
+func TestErrors_aBusySessionIsATimeout(t *testing.T) {
+	server := testservers.StartRedis(t)
+	holder, m := open(t, server.URL()+"?client_name=other", nil), open(t, server.URL(), map[string]any{"wait": "50ms"})
+	ctx := inSession(t, "s")
+	hold(t, ctx, holder)
+	limited := func(fn func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		return fn(ctx)
+	}
+	for operation, err := range map[string]error{
+		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
+		"Clear": m.Clear(ctx),
+		"Turn": limited(func(ctx context.Context) error {
+			return m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
+		}),
+	} {
+		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
+		var busy *distlock.BusyError
+		if !core.IsRetryable(err) || !errors.As(err, &busy) || busy.Self || busy.Holder == "" {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+}
+
+// With nobody to take the request, nothing can have been written: it may be repeated.
+func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
+	server := testservers.StartRedis(t)
+	m := open(t, server.URL(), map[string]any{"wait": "3s"}) // longer than go-redis takes to find that nobody is there
+	ctx := inSession(t, "s")
+	save(t, ctx, m, "1")
+	server.Kill()
+	ran := false
+	for operation, err := range map[string]error{
+		"Save":  m.Save(ctx, schema.NewHumanMessage("lost"), schema.NewAIMessage("a")),
+		"Clear": m.Clear(ctx),
+		"Turn":  m.Turn(ctx, func(context.Context) error { ran = true; return nil }),
+	} {
+		t.Run(operation, func(t *testing.T) {
+			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+			if !core.IsRetryable(err) {
+				t.Error("not retryable")
+			}
+		})
+	}
+	_, err := m.Load(ctx, "")
+	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
+	if ran {
+		t.Error("the Turn's function ran")
+	}
+	server.Restart()
+	await(t, "the server is there again", func() bool {
+		_, err := m.Load(ctx, "")
+		return err == nil
+	})
+	if got := history(t, ctx, m); got != "" { // it has kept nothing
+		t.Errorf("the history is %q", got)
+	}
+}
+
+// Who gets no answer does not know.
+func TestErrors_aSaveToAServerThatHangsIsNotRetryable(t *testing.T) {
+	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"wait": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 200*time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testservers.StartRedis(t)
+			m := open(t, server.URL(), map[string]any{"wait": "300ms", "ttl": "1s"})
+			ctx := inSession(t, "s")
+			save(t, ctx, m, "1")
+			server.Pause()
+			defer server.Resume()
+			limited, cancel := limit(ctx)
+			defer cancel()
+			err := m.Save(limited, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+			mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrUnavailable)
+			if core.IsRetryable(err) {
+				t.Error("retryable, and so perhaps stored twice:", err)
+			}
+			named, cancel2 := limit(lockedmemory.WithTurnID(ctx, "id"))
+			defer cancel2()
+			err = m.Save(named, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+		})
+	}
+}
+
+var _ memory.Memory = failing{}

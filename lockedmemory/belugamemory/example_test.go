@@ -1,0 +1,209 @@
+package belugamemory_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+// A memory by name. With a BaseURL of redis://…, all instances of the application share its conversations.
+func Example() {
+	defer belugamemory.Close(context.Background())
+	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := core.WithSessionID(context.Background(), "conversation-42")
+	err = belugamemory.Turn(ctx, mem, func(ctx context.Context) error {
+		history, err := mem.Load(ctx, "") // inside, so that nobody adds to it before Save
+		if err != nil {
+			return err
+		}
+		question := schema.NewHumanMessage("Where is my order?")
+		answer := schema.NewAIMessage(fmt.Sprintf("On its way. I knew %d messages.", len(history))) // the model
+		return mem.Save(ctx, question, answer)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	history, err := mem.Load(ctx, "")
+	fmt.Println(len(history), err)
+	// Output: 2 <nil>
+}
+
+// The configuration may come from JSON.
+func ExampleNew() {
+	defer belugamemory.Close(context.Background())
+	var cfg config.ProviderConfig
+	err := json.Unmarshal([]byte(`{
+		"base_url": "mem://",
+		"options": {"namespace": "support-bot", "ttl": "20s", "busy": "refuse", "window": 50}
+	}`), &cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mem, err := belugamemory.New(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mem.Locker().Options().TTL)
+
+	cfg.Options["ttl"] = 20
+	_, err = belugamemory.New(cfg)
+	fmt.Println(err)
+	// Output:
+	// 20s
+	// belugamemory.new [invalid_input]: invalid configuration: distlock: invalid option: option "ttl" is 20 (int), but must be a duration as text, such as "30s", of 100ms or more
+}
+
+func ExampleClose() {
+	ctx := core.WithSessionID(context.Background(), "conversation-42")
+	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := belugamemory.Close(ctx); err != nil { // when the process ends
+		log.Fatal(err)
+	}
+	err = mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
+	fmt.Println(errors.Is(err, distlock.ErrClosed))
+	// Output: true
+}
+
+// A lock around a memory that is there already.
+func ExampleMiddleware() {
+	locker, err := memlock.New(nil) // redislock.New for many instances
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	locked, err := belugamemory.Middleware(locker)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Tracing sees the wait for the lock as a part of the Save.
+	mem := memory.ApplyMiddleware(memory.NewRecall(inmemory.NewMessageStore()), memory.WithTracing(), locked)
+
+	err = mem.Save(context.Background(), schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
+	fmt.Println(err)
+	ctx := core.WithSessionID(context.Background(), "conversation-42")
+	fmt.Println(mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi")))
+	// Output:
+	// belugamemory.save [invalid_input]: no valid session: lockedmemory.save: distlock: invalid key: the KeyFunc does not know the session: the context names no session: put its ID there with core.WithSessionID
+	// <nil>
+}
+
+// One memory for each conversation, whatever session the context names.
+func ExampleWrap() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, belugamemory.WithSessionID("conversation-42"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = mem.Turn(context.Background(), func(ctx context.Context) error {
+		return mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleTurn() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	locked, err := belugamemory.Middleware(locker)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := core.WithSessionID(context.Background(), "conversation-42")
+	turn := func(context.Context) error { return nil }
+	recall := memory.NewRecall(inmemory.NewMessageStore())
+
+	fmt.Println(belugamemory.Turn(ctx, memory.ApplyMiddleware(recall, locked, memory.WithTracing()), turn))
+	err = belugamemory.Turn(ctx, memory.ApplyMiddleware(recall, memory.WithTracing(), locked), turn)
+	fmt.Println(err != nil) // tracing stands before the lock, and hides it
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleSessionKey() {
+	ctx := core.WithSessionID(context.Background(), "b:c")
+	fmt.Println(belugamemory.SessionKey(ctx))
+	fmt.Println(belugamemory.SessionKey(core.WithTenant(ctx, "a")))
+	fmt.Println(belugamemory.SessionKey(context.Background()))
+	// Output:
+	// b%3Ac <nil>
+	// a:b%3Ac <nil>
+	//  the context names no session: put its ID there with core.WithSessionID
+}
+
+// The runs of a session stand one after the other, on all instances.
+func ExampleLockRun() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	sessions, err := belugamemory.WrapSessions(runtime.NewInMemorySessionService(), locker)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// In an application: runner := runtime.NewRunner(agent, runtime.WithSessionService(sessions)), and the Run of that.
+	runner := scriptedRunner{sessions}
+	run, err := belugamemory.LockRun(locker, runner.Run)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	session, err := sessions.Create(context.Background(), "agent")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for event, err := range run(context.Background(), session.ID, schema.NewHumanMessage("hello")) {
+		fmt.Println(event, err)
+	}
+	fmt.Println(errors.Is(sessions.Update(context.Background(), session), distlock.ErrNotHeld)) // outside of a run
+	// Output:
+	// turn 1 <nil>
+	// true
+}
+
+// scriptedRunner stands for a runtime.Runner.
+type scriptedRunner struct{ sessions runtime.SessionService }
+
+func (r scriptedRunner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		session, err := r.sessions.Get(ctx, sessionID)
+		if err == nil {
+			session.Turns = append(session.Turns, schema.Turn{Input: input, Output: schema.NewAIMessage("hello")})
+			err = r.sessions.Update(ctx, session)
+		}
+		if err != nil {
+			yield("", err)
+			return
+		}
+		yield(fmt.Sprintf("turn %d", len(session.Turns)), nil)
+	}
+}

@@ -1,0 +1,233 @@
+package belugamemory_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+func question(text string) (input, output schema.Message) {
+	return schema.NewHumanMessage(text), schema.NewAIMessage("answer to " + text)
+}
+
+// What uses the session inside a run, with its context, is part of it, and does not wait for it.
+func TestLockRun_joins(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		var mem *belugamemory.Memory
+		a, b := p.with(t, nil), p.with(t, echo)
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // or it would wait for ever
+			defer cancel()
+			in, out := question(input)
+			nested := 0
+			err := errors.Join(
+				mem.Save(ctx, in, out),
+				mem.Turn(ctx, func(ctx context.Context) error { return mem.Save(ctx, in, out) }),
+				a.locker.Do(ctx, p.session, func(context.Context) error { nested++; return nil }),
+			)
+			again, e := belugamemory.LockRun(a.locker, (&scripted{sessions: a.scripted.sessions, agent: echo}).Run)
+			if e != nil {
+				t.Fatal(e)
+			}
+			for _, e := range again(ctx, p.session, "nested") {
+				err = errors.Join(err, e)
+				nested++
+			}
+			for _, e := range again(ctx, "another", "of another session") {
+				err = errors.Join(err, e)
+				nested++
+			}
+			if nested != 9 {
+				t.Errorf("%d steps were done", nested)
+			}
+			if p.free(t, a) {
+				t.Error("what was part of the run has given its lock back")
+			}
+			return "done", err
+		}
+		inner := memory.NewRecall(inmemory.NewMessageStore())
+		var err error
+		if mem, err = belugamemory.Wrap(inner, a.locker); err != nil {
+			t.Fatal(err)
+		}
+		ctx := core.WithSessionID(t.Context(), p.session)
+		if err := mem.Turn(ctx, func(ctx context.Context) error { return second(p.oneError(ctx, a, "inside a turn")) }); err != nil {
+			t.Error(err)
+		}
+		if !p.free(t, a) {
+			t.Error("the lock stands")
+		}
+		if answer, errs := p.say(t.Context(), a, "q"); answer != "done" || errs != nil {
+			t.Errorf("%q, %v", answer, errs)
+		}
+		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
+			t.Error(errs)
+		}
+		saved, err := mem.Load(ctx, "")
+		if err != nil || len(saved) != 8 {
+			t.Errorf("%d messages, %v; want 8", len(saved), err)
+		}
+	})
+}
+
+func (p *place) oneError(ctx context.Context, i *instance, input string) (string, error) {
+	answer, errs := p.say(ctx, i, input)
+	return answer, errors.Join(errs...)
+}
+
+// The lease of a Turn is the Turn's: a run in it that was cancelled does not keep it.
+func TestLockRun_insideATurnDoesNotLinger(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		slow := newThinks()
+		a := p.with(t, slow.agent)
+		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = mem.Turn(core.WithSessionID(t.Context(), p.session), func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			go func() { <-slow.begun; cancel() }()
+			_, err := p.oneError(ctx, a, "late")
+			if p.free(t, a) {
+				t.Error("the run has given back the lock of the turn")
+			}
+			return err
+		})
+		if !errors.Is(err, context.Canceled) || !p.free(t, a) {
+			t.Errorf("the turn: %v; the lock is free: %t", err, p.free(t, a))
+		}
+		p.sessions.updated = func() { t.Error("the service is asked for a late Update") }
+		close(slow.goOn)
+	})
+}
+
+// A run whose context has the lease but not its end, as that of WithoutCancel, is told of the loss all the same.
+func TestLockRun_N_aRunThatJoinsIsToldOfTheLoss(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			p.lose(t)
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}
+		err := a.locker.Do(t.Context(), p.session, func(ctx context.Context) error {
+			_, errs := p.say(context.WithoutCancel(ctx), a, "q")
+			if len(errs) != 1 {
+				t.Fatalf("%v, want one error", errs)
+			}
+			refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+			never, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
+				panic("its lease is lost")
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range never(context.WithoutCancel(ctx), p.session, "after the loss") {
+				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrLost)
+			}
+			return nil
+		})
+		if !errors.Is(err, distlock.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// outcomes is an Observer that remembers how turns ended.
+type outcomes struct {
+	mu    sync.Mutex
+	began int
+	ended []distlock.Outcome
+}
+
+func (o *outcomes) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	if op.Name == lockedmemory.OpTurn {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.began++
+	}
+	return ctx
+}
+
+func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
+	if op.Name == lockedmemory.OpTurn {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ended = append(o.ended, op.Outcome)
+	}
+}
+
+func (o *outcomes) all() []distlock.Outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.began != len(o.ended) {
+		return []distlock.Outcome{"not all have ended"}
+	}
+	return o.ended
+}
+
+func TestLockRun_tellsTheObserverOfEveryRun(t *testing.T) {
+	failing := func(context.Context, string) (string, error) { return "", errAgent }
+	for want, test := range map[distlock.Outcome]func(t *testing.T, p *place){
+		distlock.OutcomeDone: func(t *testing.T, p *place) { p.say(t.Context(), p.with(t, echo), "q") },
+		distlock.OutcomeFailed: func(t *testing.T, p *place) {
+			if _, errs := p.say(t.Context(), p.with(t, failing), "q"); !slices.Equal(errs, []error{errAgent}) {
+				t.Errorf("%v", errs)
+			}
+		},
+		distlock.OutcomeCancelled: func(t *testing.T, p *place) {
+			slow := newThinks()
+			p.cancelled(t, p.with(t, slow.agent), slow, "q")
+			close(slow.goOn)
+		},
+		distlock.OutcomeLost: func(t *testing.T, p *place) {
+			p.say(t.Context(), p.with(t, func(ctx context.Context, input string) (string, error) {
+				p.lose(t)
+				<-ctx.Done()
+				return echo(ctx, input)
+			}), "q")
+		},
+		distlock.OutcomeBusy: func(t *testing.T, p *place) {
+			other := p.newLocker(t, distlock.Options{})
+			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
+				p.say(ctx, p.with(t, echo, belugamemory.WithBusy(lockedmemory.Refuse)), "q")
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		},
+		distlock.OutcomeTimeout: func(t *testing.T, p *place) {
+			other := p.newLocker(t, distlock.Options{})
+			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
+				p.say(ctx, p.with(t, echo, belugamemory.WithTurnWait(time.Second)), "q")
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(string(want), func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				seen := new(outcomes)
+				p.observer = seen
+				test(t, p)
+				if got := seen.all(); !slices.Equal(got, []distlock.Outcome{want}) {
+					t.Errorf("outcomes %v, want %s", got, want)
+				}
+			})
+		})
+	}
+}

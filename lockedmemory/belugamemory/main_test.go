@@ -1,0 +1,9 @@
+package belugamemory
+
+import (
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+func TestMain(m *testing.M) { watch.VerifyTestMain(m) }

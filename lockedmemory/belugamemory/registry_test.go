@@ -1,0 +1,288 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestNew_memoryWorksByName(t *testing.T) {
+	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			closeAll(t)
+			mem, err := memory.New("locked", config.ProviderConfig{BaseURL: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := mem.(*Memory); !ok {
+				t.Fatalf("it is a %T", mem)
+			}
+			ctx := inSession(t, "s")
+			save(t, ctx, mem, "1", "two")
+			save(t, inSession(t, "other"), mem, "elsewhere")
+			if got := history(t, ctx, mem); got != "q 1|a 1|q two|a two" {
+				t.Errorf("Load: %s", got)
+			}
+			documents, err := mem.Search(ctx, "TWO", 1)
+			if err != nil || len(documents) != 1 || !strings.Contains(documents[0].Content, "two") {
+				t.Errorf("Search: %+v, %v", documents, err)
+			}
+			err = Turn(ctx, mem, func(ctx context.Context) error {
+				save(t, ctx, mem, fmt.Sprintf("after %s", history(t, ctx, mem)))
+				return nil
+			})
+			if got := history(t, ctx, mem); err != nil || !strings.HasSuffix(got, "a after q 1|a 1|q two|a two") {
+				t.Errorf("Turn: %v, then Load: %s", err, got)
+			}
+			if err := mem.Clear(ctx); err != nil {
+				t.Error("Clear:", err)
+			}
+			if got := history(t, ctx, mem); got != "" {
+				t.Errorf("after Clear: %s", got)
+			}
+			if got := history(t, inSession(t, "other"), mem); got != "q elsewhere|a elsewhere" {
+				t.Errorf("after Clear, another session has %q", got)
+			}
+		})
+	}
+}
+
+func TestNew_aFailureIsANilMemory(t *testing.T) {
+	if mem, err := memory.New(Name, config.ProviderConfig{}); mem != nil || err == nil {
+		t.Errorf("%#v, %v", mem, err)
+	}
+}
+
+func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
+	server := testservers.StartRedis(t)
+	connections := func() int {
+		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(list, "\n")
+	}
+	// The first memories use what there is to use, waiting included.
+	work := func(m *Memory) {
+		save(t, inSession(t, "s"), m, "1")
+		if err := m.Turn(inSession(t, "s"), func(ctx context.Context) error { return m.Clear(ctx) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(open(t, server.URL(), nil))
+	before := connections()
+	for range 20 {
+		work(open(t, server.URL(), nil))
+	}
+	if after := connections(); after > before+2 {
+		t.Errorf("%d connections for one memory, %d for 21", before, after)
+	}
+	plain, window := open(t, server.URL(), nil), open(t, server.URL(), map[string]any{"window": 1, "session_id": "x"})
+	if plain.Locker() != window.Locker() {
+		t.Error("options of the store alone make another Locker")
+	}
+	short := open(t, server.URL(), map[string]any{"ttl": "5s"})
+	if plain.Locker() == short.Locker() {
+		t.Error("another ttl, and the same Locker")
+	}
+	services.mu.Lock()
+	n := len(services.byURL)
+	services.mu.Unlock()
+	if n != 1 {
+		t.Errorf("%d services for one URL", n)
+	}
+}
+
+// Memories with settings of their own still stand in one line for a session.
+func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
+	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "50ms"})
+			ctx := inSession(t, "s")
+			save(t, ctx, a, "1")
+			release := hold(t, ctx, a)
+			err := b.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+			mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
+			release()
+			save(t, ctx, b, "2")
+			if got := history(t, ctx, a); got != "q 1|a 1|q 2|a 2" {
+				t.Errorf("Load: %s", got)
+			}
+		})
+	}
+}
+
+func TestNew_sessionsInThisProcessAreKeptAlike(t *testing.T) {
+	open(t, "mem://", map[string]any{"max_turns": 3})
+	open(t, "mem://", map[string]any{"max_turns": 3, "window": 1})
+	open(t, "mem://", map[string]any{"namespace": "other"})
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"max_turns": 4}})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	if err == nil || !strings.Contains(err.Error(), `"max_turns"`) || !strings.Contains(err.Error(), "mem://") {
+		t.Error(err)
+	}
+}
+
+func TestClose_releasesLeasesAndEndsConnections(t *testing.T) {
+	server := testservers.StartRedis(t)
+	ctx := inSession(t, "s")
+	closed := open(t, server.URL(), nil)
+	other := open(t, server.URL()+"?client_name=other", nil)
+	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- closed.Turn(ctx, func(ctx context.Context) error {
+			close(began)
+			<-ctx.Done()
+			<-end
+			return nil
+		})
+	}()
+	<-began
+	// Another instance is not of this registry.
+	services.mu.Lock()
+	kept := services.byURL[server.URL()+"?client_name=other"]
+	delete(services.byURL, server.URL()+"?client_name=other")
+	services.mu.Unlock()
+	t.Cleanup(func() { _ = kept.close(context.Background()) })
+	saved := make(chan error, 1)
+	go func() { saved <- other.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")) }()
+	if err := Close(t.Context()); err != nil {
+		t.Error("Close:", err)
+	}
+	select {
+	case err := <-saved:
+		if err != nil {
+			t.Error("the Save that has waited:", err)
+		}
+	case <-time.After(3 * time.Second):
+		t.Error("3s after Close, who waits elsewhere still waits")
+	}
+	close(end)
+	if err := <-ended; err == nil {
+		t.Error("the Turn whose lease Close has released has no error")
+	}
+	await(t, "the closed memory's connections are gone", func() bool {
+		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
+		// The one that asks, and those of the other.
+		return err == nil && strings.Count(list, "\n") == 1+strings.Count(list, "name=other")
+	})
+}
+
+func TestClose_memoriesFailFromThenOn(t *testing.T) {
+	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			ctx := inSession(t, "s")
+			m := open(t, url, nil)
+			save(t, ctx, m, "1")
+			if err := Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := Close(t.Context()); err != nil {
+				t.Error("Close again:", err)
+			}
+			for operation, err := range everyOperation(ctx, m) {
+				t.Run(operation, func(t *testing.T) {
+					mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrClosed)
+					if core.IsRetryable(err) {
+						t.Error("retryable")
+					}
+				})
+			}
+			again := open(t, url, nil)
+			save(t, ctx, again, "2")
+			want := "q 1|a 1|q 2|a 2"
+			if name == "mem" { // whose sessions end with it
+				want = "q 2|a 2"
+			}
+			if got := history(t, ctx, again); got != want {
+				t.Errorf("a new memory has %s", got)
+			}
+		})
+	}
+}
+
+func everyOperation(ctx context.Context, m memory.Memory) map[string]error {
+	errs := map[string]error{
+		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
+		"Clear": m.Clear(ctx),
+		"Turn":  Turn(ctx, m, func(context.Context) error { return nil }),
+	}
+	_, errs["Load"] = m.Load(ctx, "")
+	_, errs["Search"] = m.Search(ctx, "q", 1)
+	return errs
+}
+
+// A server that does not answer must not keep the leases at others.
+func TestClose_aServerThatHangsDoesNotKeepTheOthersLeases(t *testing.T) {
+	var servers []*testservers.Redis
+	var memories []*Memory
+	ctx := inSession(t, "s")
+	for range 4 {
+		server := testservers.StartRedis(t)
+		m := open(t, server.URL(), nil)
+		go func() {
+			_ = m.Turn(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		await(t, "the session is locked", func() bool {
+			info, err := m.Locker().Inspect(ctx, "s")
+			return err == nil && info.Held
+		})
+		servers, memories = append(servers, server), append(memories, m)
+	}
+	for _, server := range servers[1:] {
+		server.Pause()
+		defer server.Resume()
+	}
+	limited, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := Close(limited); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	m := open(t, servers[0].URL(), map[string]any{"wait": "2s"})
+	save(t, ctx, m, "1")
+	_ = memories
+}
+
+func TestClose_concurrentWithNewIsSafe(t *testing.T) {
+	server := testservers.StartRedis(t)
+	closeAll(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 10 {
+				m, err := New(config.ProviderConfig{BaseURL: []string{server.URL(), "mem://"}[i%2]})
+				if err == nil {
+					err = m.Save(inSession(t, fmt.Sprint("s", i)), schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+				}
+				if err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, distlock.ErrLost) {
+					t.Errorf("neither success nor ErrClosed: %v", err)
+				}
+				if err != nil && strings.Contains(err.Error(), "no answer within") {
+					t.Errorf("closed, and not without an answer: %v", err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		if err := Close(t.Context()); err != nil {
+			t.Error("Close:", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	wg.Wait()
+}

@@ -1,0 +1,394 @@
+package belugamemory_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+func TestLockRun_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
+	const runs = 8
+	everywhere(t, func(t *testing.T, p *place) {
+		var inside atomic.Int32
+		agent := func(ctx context.Context, input string) (string, error) {
+			if inside.Add(1) != 1 {
+				t.Error("two runs of one session at once")
+			}
+			defer inside.Add(-1)
+			time.Sleep(5 * time.Millisecond)
+			return echo(ctx, input)
+		}
+		instances := []*instance{p.with(t, agent), p.with(t, agent)}
+		var all sync.WaitGroup
+		for n := range runs {
+			all.Go(func() {
+				input := strconv.Itoa(n)
+				if answer, errs := p.say(t.Context(), instances[n%2], input); answer != "answer to "+input || errs != nil {
+					t.Errorf("run %d: %q, %v", n, answer, errs)
+				}
+			})
+		}
+		all.Wait()
+		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
+			t.Errorf("the turns %v, want %d", turns, runs)
+		}
+	})
+}
+
+// What the test above would see if there were no lock.
+func TestScripted_losesTurnsWithoutALock(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		runner := &scripted{sessions: p.sessions, agent: func(ctx context.Context, input string) (string, error) {
+			time.Sleep(5 * time.Millisecond)
+			return echo(ctx, input)
+		}}
+		var all sync.WaitGroup
+		for n := range 8 {
+			all.Go(func() {
+				for range runner.Run(t.Context(), p.session, strconv.Itoa(n)) {
+				}
+			})
+		}
+		all.Wait()
+		if turns := strings.Fields(p.turns(t)); len(turns) != 1 {
+			t.Errorf("the turns %v: this runner does not lose what Beluga's does", turns)
+		}
+	})
+}
+
+func TestLockRun_S1_sessionsDoNotWaitForEachOther(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		first := newThinks()
+		a := p.with(t, first.agent)
+		go p.say(t.Context(), a, "long")
+		<-first.begun
+		b := p.with(t, echo)
+		for _, err := range b.locked(core.WithTenant(t.Context(), "another"), p.session, "short") {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if got := p.turns(t); got != "short" {
+			t.Errorf("the turns %q", got)
+		}
+		close(first.goOn)
+	})
+}
+
+func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		var cause error
+		a := p.with(t, func(ctx context.Context, input string) (string, error) {
+			p.lose(t)
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Second):
+			}
+			cause = context.Cause(ctx)
+			return echo(ctx, input)
+		})
+		answer, errs := p.say(t.Context(), a, "q")
+		if answer != "" || len(errs) != 1 {
+			t.Fatalf("%q, %v; want one error", answer, errs)
+		}
+		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+		if !errors.Is(errs[0], context.Canceled) {
+			t.Errorf("%v does not match the run's own error", errs[0])
+		}
+		a.workers.Wait()
+		if !errors.Is(cause, distlock.ErrLost) {
+			t.Errorf("the run's context ended by %v", cause)
+		}
+		if turns := p.turns(t); turns != "" {
+			t.Errorf("a run without a lease has written %q", turns)
+		}
+	})
+}
+
+// A run that does not notice that it has lost its lease says so all the same, at its end and once.
+func TestLockRun_N_lossIsSaidAtTheEnd(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL})
+		for name, events := range map[string][]error{"without an error": {nil, nil}, "with an error": {nil, errAgent}} {
+			run := func(ctx context.Context, _ string, _ int) iter.Seq2[int, error] {
+				return func(yield func(int, error) bool) {
+					for n, err := range events {
+						if !yield(n, err) {
+							return
+						}
+					}
+					p.lose(t)
+					<-ctx.Done()
+				}
+			}
+			locked, err := belugamemory.LockRun(locker, run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errs []error
+			for _, err := range locked(t.Context(), name, 0) {
+				errs = append(errs, err)
+			}
+			if len(errs) != 3 || !slices.Equal(errs[:2], events) {
+				t.Fatalf("%s: %v, want those of the run and one more", name, errs)
+			}
+			refusedWith(t, errs[2], core.ErrInvalidInput, distlock.ErrLost)
+		}
+	})
+}
+
+// The service may know first, and then it is the release that finds out.
+func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
+	onRedis(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(ctx context.Context, input string) (string, error) {
+			p.lose(t)
+			return echo(ctx, input)
+		})
+		answer, errs := p.say(t.Context(), a, "q")
+		if answer != "answer to q" || len(errs) != 1 {
+			t.Fatalf("%q, %v; want the answer and one error", answer, errs)
+		}
+		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+	})
+}
+
+// Nobody is told anything who has stopped listening: Go does not survive that.
+func TestLockRun_breakOutOfARunThatHasLostItsLease(t *testing.T) {
+	for _, at := range []string{"an event", "the error"} {
+		t.Run(at, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				a := p.with(t, func(ctx context.Context, input string) (string, error) {
+					if at == "the error" {
+						p.lose(t)
+						<-ctx.Done()
+					}
+					return echo(ctx, input)
+				})
+				for _, err := range a.locked(t.Context(), p.session, "q") {
+					if at == "an event" {
+						p.lose(t)
+						time.Sleep(time.Minute)
+					} else {
+						refusedWith(t, err, core.ErrInvalidInput, distlock.ErrLost)
+					}
+					break
+				}
+			})
+		})
+	}
+}
+
+func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		for name, heeds := range map[string]bool{"a run that is told": true, "a run that does not care": false} {
+			a := p.with(t, nil)
+			run := func(ctx context.Context, _, _ string) iter.Seq2[string, error] {
+				return func(yield func(string, error) bool) {
+					closeLocker(t, a.locker)
+					if heeds {
+						<-ctx.Done()
+						yield("", ctx.Err())
+					}
+				}
+			}
+			locked, err := belugamemory.LockRun(a.locker, run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errs []error
+			for _, err := range locked(t.Context(), p.session, "q") {
+				errs = append(errs, err)
+			}
+			if len(errs) != 1 {
+				t.Fatalf("%s: %v, want one error", name, errs)
+			}
+			refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrClosed)
+		}
+	})
+}
+
+func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		a := p.with(t, echo)
+		for event := range a.locked(t.Context(), p.session, "q") {
+			if p.free(t, a) {
+				t.Error("the lock is free while events are yielded")
+			}
+			if event != "answer" {
+				t.Errorf("the event %q", event)
+			}
+			break
+		}
+		if !p.free(t, a) {
+			t.Error("the lock stands after the loop")
+		}
+	})
+}
+
+func TestLockRun_L_panicReleases(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		seen := new(outcomes)
+		p.observer = seen
+		a := p.with(t, echo)
+		broken, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, work := range map[string]func(){
+			"the loop": func() {
+				for range a.locked(t.Context(), p.session, "q") {
+					panic("boom")
+				}
+			},
+			"the run": func() {
+				for range broken(t.Context(), p.session, "q") {
+					t.Error("an event")
+				}
+			},
+		} {
+			func() {
+				defer func() {
+					if recovered := recover(); recovered != "boom" {
+						t.Errorf("%s: the panic became %v", name, recovered)
+					}
+				}()
+				work()
+			}()
+			if !p.free(t, a) {
+				t.Errorf("%s: the lock stands", name)
+			}
+		}
+		if got := seen.all(); !slices.Equal(got, []distlock.Outcome{distlock.OutcomeFailed, distlock.OutcomeFailed}) {
+			t.Errorf("outcomes %v", got)
+		}
+	})
+}
+
+func TestLockRun_busy(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		first := newThinks()
+		a := p.with(t, first.agent)
+		never := func(context.Context, string) (string, error) { panic("it has no lease") }
+		brusque := p.with(t, never, belugamemory.WithBusy(lockedmemory.Refuse))
+		patient := p.with(t, never, belugamemory.WithTurnWait(time.Minute))
+		late := p.with(t, never)
+		var done sync.WaitGroup
+		done.Go(func() { p.say(t.Context(), a, "q") })
+		<-first.begun
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, test := range []struct {
+			*instance
+			waits time.Duration
+		}{{brusque, 0}, {patient, time.Minute}, {late, time.Hour - time.Minute}} {
+			start := time.Now()
+			_, errs := p.say(ctx, test.instance, "q")
+			if took := time.Since(start); len(errs) != 1 || took != test.waits {
+				t.Fatalf("after %s: %v; want one error after %s", took, errs, test.waits)
+			}
+			refusedWith(t, errs[0], core.ErrTimeout, distlock.ErrNotAcquired)
+			var busy *distlock.BusyError
+			if !errors.As(errs[0], &busy) || busy.Self {
+				t.Errorf("%v has no BusyError", errs[0])
+			}
+			if !core.IsRetryable(errs[0]) {
+				t.Errorf("%v is not retryable", errs[0])
+			}
+		}
+		close(first.goOn)
+		done.Wait()
+	})
+}
+
+func TestLockRun_refusesWhatHasNoSession(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(context.Context, string) (string, error) { panic("it has no session") })
+		p.session = ""
+		// The one of the context is that of somebody else.
+		answer, errs := p.say(core.WithSessionID(t.Context(), "other"), a, "q")
+		if answer != "" || len(errs) != 1 {
+			t.Fatalf("%q, %v", answer, errs)
+		}
+		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrInvalidKey)
+	})
+}
+
+func TestLockRun_doesNotRunUnderAContextThatHasEnded(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(context.Context, string) (string, error) { panic("its context has ended") })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if answer, errs := p.say(ctx, a, "q"); answer != "" || len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+			t.Errorf("%q, %v", answer, errs)
+		}
+		if !p.free(t, a) {
+			t.Error("the lock stands")
+		}
+	})
+}
+
+// What LockRun returns is called and iterated as Run itself: by many, often, or never.
+func TestLockRun_everyIterationIsARunOfItsOwn(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, echo)
+		a.locked(t.Context(), p.session, "never")
+		events := a.locked(t.Context(), p.session, "q")
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for range events {
+				}
+			})
+		}
+		all.Wait()
+		next, stop := iter.Pull2(a.locked(t.Context(), p.session, "pulled"))
+		if event, err, ok := next(); event != "answer" || err != nil || !ok {
+			t.Errorf("%q, %v, %t", event, err, ok)
+		}
+		synctest.Wait()
+		stop()
+		if got := p.turns(t); got != "q q q pulled" || !p.free(t, a) {
+			t.Errorf("the turns %q; the lock is free: %t", got, p.free(t, a))
+		}
+	})
+}
+
+func TestLockRun_refusesNilsAndOptions(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		locker, run := p.newLocker(t, distlock.Options{}), (&scripted{}).Run
+		for name, make := range map[string]func() error{
+			"no Locker": func() error { return second(belugamemory.LockRun(nil, run)) },
+			"no run":    func() error { return second(belugamemory.LockRun[string, string](locker, nil)) },
+			"of a memory": func() error {
+				return second(belugamemory.LockRun(locker, run, belugamemory.WithFailOpen()))
+			},
+			"a wait that is refused": func() error {
+				return second(belugamemory.LockRun(locker, run, belugamemory.WithBusy(lockedmemory.Refuse), belugamemory.WithTurnWait(1)))
+			},
+			"no service":          func() error { return second(belugamemory.WrapSessions(nil, locker)) },
+			"sessions, no Locker": func() error { return second(belugamemory.WrapSessions(p.sessions, nil)) },
+			"sessions, of a run": func() error {
+				return second(belugamemory.WrapSessions(p.sessions, locker, belugamemory.WithMaxHold(1)))
+			},
+		} {
+			t.Log(name)
+			refusedWith(t, make(), core.ErrInvalidInput, distlock.ErrInvalidOption)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }

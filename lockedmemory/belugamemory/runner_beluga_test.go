@@ -1,0 +1,265 @@
+//go:build beluga
+
+// With Beluga's own Runner and agents, which the contract does not have: make test-beluga.
+
+package belugamemory_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/agent"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+// planner answers with what a function says.
+type planner func(ctx context.Context, input string) (string, error)
+
+func (p planner) Plan(ctx context.Context, state agent.PlannerState) ([]agent.Action, error) {
+	answer, err := p(ctx, state.Input)
+	return []agent.Action{{Type: agent.ActionFinish, Message: answer}}, err
+}
+
+func (p planner) Replan(ctx context.Context, state agent.PlannerState) ([]agent.Action, error) {
+	return p.Plan(ctx, state)
+}
+
+type runOf = func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
+
+// runner is a Runner of Beluga over the sessions of a place, and its locked Run.
+func (p *place) runner(t *testing.T, answer planner, agentOpts []agent.Option,
+	opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
+	t.Helper()
+	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})}
+	sessions, err := belugamemory.WrapSessions(p.sessions, i.locker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := runtime.NewRunner(agent.New("agent", append(agentOpts, agent.WithPlanner(answer))...), runtime.WithSessionService(sessions))
+	t.Cleanup(func() { drain(t, runner) })
+	run, err := belugamemory.LockRun(i.locker, runner.Run, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner, run, i
+}
+
+// drain waits until no worker of the Runner is left, which then takes no runs any more.
+func drain(t *testing.T, runner *runtime.Runner) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := runner.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+func (p *place) ask(ctx context.Context, run runOf, input string) (answer string, errs []error) {
+	for event, err := range run(ctx, p.session, schema.NewHumanMessage(input)) {
+		if err != nil {
+			errs = append(errs, err)
+		} else if event.Type == agent.EventText {
+			answer += event.Text
+		}
+	}
+	return answer, errs
+}
+
+// askAndCancel cancels a run while its agent is at work.
+func (p *place) askAndCancel(t *testing.T, run runOf, a *thinks, input string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-a.begun
+		cancel()
+	}()
+	if answer, errs := p.ask(ctx, run, input); answer != "" || len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+		t.Fatalf("the run that was cancelled: %q, %v", answer, errs)
+	}
+}
+
+func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
+	const runs = 8
+	everywhere(t, func(t *testing.T, p *place) {
+		answer := func(ctx context.Context, input string) (string, error) {
+			time.Sleep(5 * time.Millisecond)
+			return echo(ctx, input)
+		}
+		ask := func(run runOf, unlocked bool) {
+			var all sync.WaitGroup
+			other := run
+			if !unlocked {
+				_, other, _ = p.runner(t, answer, nil)
+			}
+			for n := range runs {
+				all.Go(func() {
+					input := strconv.Itoa(n)
+					if answer, errs := p.ask(t.Context(), []runOf{run, other}[n%2], input); answer != "answer to "+input || errs != nil {
+						t.Errorf("run %d: %q, %v", n, answer, errs)
+					}
+				})
+			}
+			all.Wait()
+		}
+		_, run, _ := p.runner(t, answer, nil)
+		ask(run, false)
+		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
+			t.Errorf("the turns %v, want %d", turns, runs)
+		}
+		// Without the lock, these runs would not tell anything.
+		bare := runtime.NewRunner(agent.New("agent", agent.WithPlanner(planner(answer))), runtime.WithSessionService(p.sessions))
+		defer drain(t, bare)
+		ask(bare.Run, true)
+		if turns := strings.Fields(p.turns(t)); len(turns) == 2*runs {
+			t.Error("nothing is lost without the lock")
+		}
+	})
+}
+
+func TestRunner_S1_nextRunWaitsForTheUpdateOfACancelledOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		slow := newThinks()
+		_, a, _ := p.runner(t, slow.agent, nil)
+		_, b, _ := p.runner(t, echo, nil)
+		p.askAndCancel(t, a, slow, "first")
+		next := make(chan []error)
+		go func() {
+			_, errs := p.ask(t.Context(), b, "second")
+			next <- errs
+		}()
+		select {
+		case errs := <-next:
+			t.Fatalf("%v, while the worker of the run before is at work", errs)
+		case <-time.After(2 * leaseTTL):
+		}
+		close(slow.goOn)
+		if errs := <-next; errs != nil {
+			t.Error(errs)
+		}
+		if got := p.turns(t); got != "first second" {
+			t.Errorf("the turns %q", got)
+		}
+	})
+}
+
+// failing is a model that fails when it was cancelled and is let go.
+func (a *thinks) failing(ctx context.Context, _ string) (string, error) {
+	close(a.begun)
+	<-ctx.Done()
+	<-a.goOn
+	return "", ctx.Err()
+}
+
+func TestRunner_L_onEndFreesTheSessionOfACancelledRunAtOnce(t *testing.T) {
+	for name, hooks := range map[string][]agent.Option{
+		"with the hook":    {agent.WithHooks(agent.Hooks{OnEnd: belugamemory.OnEnd})},
+		"without the hook": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				slow := newThinks()
+				_, run, a := p.runner(t, slow.failing, hooks, belugamemory.WithMaxHold(time.Hour))
+				p.askAndCancel(t, run, slow, "q")
+				time.Sleep(time.Minute)
+				if p.free(t, a) {
+					t.Fatal("the lock is free while the agent is at work")
+				}
+				if hooks == nil { // what garbage collection is for, which fake time has no part in
+					time.Sleep(time.Hour)
+					if !p.free(t, a) {
+						t.Error("the lock stands after MaxHold")
+					}
+					close(slow.goOn)
+					return
+				}
+				close(slow.goOn)
+				time.Sleep(time.Millisecond)
+				if !p.free(t, a) {
+					t.Error("the lock stands after OnEnd")
+				}
+			})
+		})
+	}
+}
+
+// Nothing of Beluga keeps the context of a run whose worker is done.
+func TestRunner_L_garbageCollectionFreesTheSession(t *testing.T) {
+	p := inProcess(t)
+	slow := newThinks()
+	_, run, a := p.runner(t, slow.failing, nil)
+	p.askAndCancel(t, run, slow, "q")
+	for range 5 {
+		goruntime.GC()
+		time.Sleep(5 * time.Millisecond)
+	}
+	if p.free(t, a) {
+		t.Fatal("the lock is free while the worker has the context")
+	}
+	close(slow.goOn)
+	soon(t, "the lock is free", func() bool { goruntime.GC(); return p.free(t, a) })
+}
+
+func TestRunner_L_maxHoldFreesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		slow := newThinks()
+		runner, a, _ := p.runner(t, slow.agent, nil, belugamemory.WithMaxHold(time.Minute))
+		_, b, _ := p.runner(t, echo, nil)
+		p.askAndCancel(t, a, slow, "late")
+		if _, errs := p.ask(t.Context(), b, "next"); errs != nil {
+			t.Fatal(errs)
+		}
+		p.sessions.updated = func() { t.Error("the service is asked for a late Update") }
+		close(slow.goOn)
+		drain(t, runner)
+		if got := p.turns(t); got != "next" {
+			t.Errorf("the turns %q", got)
+		}
+	})
+}
+
+func TestRunner_N_lossCancelsTheRun(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		var cause error
+		runner, run, _ := p.runner(t, func(ctx context.Context, input string) (string, error) {
+			p.lose(t)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return echo(ctx, input)
+		}, nil)
+		_, errs := p.ask(t.Context(), run, "q")
+		if len(errs) != 1 {
+			t.Fatalf("%v, want one error", errs)
+		}
+		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+		drain(t, runner)
+		if !errors.Is(cause, distlock.ErrLost) || p.turns(t) != "" {
+			t.Errorf("cause %v, turns %q", cause, p.turns(t))
+		}
+	})
+}
+
+// The Runner makes a session of another ID for one that it does not know, and its Update is part of the run.
+func TestRunner_updatesTheSessionThatItHasMade(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		updates := 0
+		p.sessions.updated = func() { updates++ }
+		_, run, a := p.runner(t, echo, nil)
+		p.session = "unknown"
+		if answer, errs := p.ask(t.Context(), run, "q"); answer != "answer to q" || errs != nil || updates != 1 || !p.free(t, a) {
+			t.Errorf("%q, %v, %d Updates; the lock is free: %t", answer, errs, updates, p.free(t, a))
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/quick"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func sessionKey(t testing.TB, tenant, session string) string {
+	t.Helper()
+	key, err := SessionKey(core.WithTenant(core.WithSessionID(context.Background(), session), core.TenantID(tenant)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// The keys stand in Redis: whoever changes them loses the sessions of who upgrades.
+func TestSessionKey_isWritten(t *testing.T) {
+	seen := make(map[string][2]string)
+	for _, test := range []struct{ tenant, session, want string }{
+		{"", "s", "s"},
+		{"a", "s", "a:s"},
+		{"a", "b:c", "a:b%3Ac"},
+		{"a:b", "c", "a%3Ab:c"},
+		{"", "a:s", "a%3As"},
+		{"", "a%3As", "a%253As"},
+		{"a", "100%", "a:100%25"},
+		{"%", ":", "%25:%3A"},
+		{"", "%25", "%2525"},
+		{"", "%", "%25"},
+		{"", ":", "%3A"},
+		{"", "a:", "a%3A"},
+		{"a", " ", "a: "},
+		{"A", "S", "A:S"},
+		{"ü", "語", "ü:語"},
+	} {
+		key := sessionKey(t, test.tenant, test.session)
+		if key != test.want {
+			t.Errorf("tenant %q, session %q: %q, want %q", test.tenant, test.session, key, test.want)
+		}
+		if before, ok := seen[key]; ok {
+			t.Errorf("%q and %q have one key", before, test)
+		}
+		seen[key] = [2]string{test.tenant, test.session}
+	}
+}
+
+func TestSessionKey_noTwoSessionsHaveOne(t *testing.T) {
+	// Of few characters, so that many pairs come close to each other.
+	text := func(n uint16) string {
+		var b strings.Builder
+		for ; n > 0; n /= 6 {
+			b.WriteByte("a:%325"[n%6])
+		}
+		return b.String()
+	}
+	differ := func(tenant1, session1, tenant2, session2 uint16) bool {
+		t1, s1, t2, s2 := text(tenant1%300), text(session1%300+1), text(tenant2%300), text(session2%300+1)
+		return (sessionKey(t, t1, s1) == sessionKey(t, t2, s2)) == (t1 == t2 && s1 == s2)
+	}
+	if err := quick.Check(differ, &quick.Config{MaxCount: 20_000}); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzSessionKey(f *testing.F) {
+	f.Add("a", "b:c", "a:b", "c")
+	f.Add("", "a:s", "a", "s")
+	f.Add("", "a%3As", "a", "s")
+	f.Fuzz(func(t *testing.T, tenant1, session1, tenant2, session2 string) {
+		if session1 == "" || session2 == "" {
+			return
+		}
+		same := sessionKey(t, tenant1, session1) == sessionKey(t, tenant2, session2)
+		if same != (tenant1 == tenant2 && session1 == session2) {
+			t.Errorf("one key: %t", same)
+		}
+	})
+}
+
+func TestSessionKey_withoutASessionThereIsNoLock(t *testing.T) {
+	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+		for who, ctx := range map[string]context.Context{
+			"no session":    t.Context(),
+			"empty session": core.WithSessionID(t.Context(), ""),
+			"tenant alone":  core.WithTenant(t.Context(), "a"),
+		} {
+			t.Run(name+"/"+who, func(t *testing.T) {
+				m := open(t, url, nil)
+				for operation, err := range everyOperation(ctx, m) {
+					mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+					if err == nil || core.IsRetryable(err) || !strings.Contains(err.Error(), "core.WithSessionID") {
+						t.Errorf("%s: %v", operation, err)
+					}
+				}
+				if err := m.Turn(ctx, func(context.Context) error { t.Error("the Turn's function ran"); return nil }); err == nil {
+					t.Error("Turn has no error")
+				}
+			})
+		}
+	}
+}
+
+// What a key cannot hold is refused, and the error does not show it.
+func TestSessionKey_ofASessionThatCannotBe(t *testing.T) {
+	m := open(t, "mem://", nil)
+	for _, id := range []string{"S3CRET\n", "S3CRET\xff", strings.Repeat("S3CRET", 1000)} {
+		for operation, err := range everyOperation(core.WithSessionID(t.Context(), id), m) {
+			if operation == "Load" || operation == "Search" {
+				continue // they take no lock, and find nothing
+			}
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+			if err != nil && strings.Contains(err.Error(), "S3CRET") {
+				t.Errorf("%s: %v", operation, err)
+			}
+		}
+	}
+}
+
+// A memory that keeps one conversation has one lock, whoever calls.
+func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
+	locker := localLocker(t, nil)
+	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1ms"})
+	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
+		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
+		ctx := distlock.WithWait(core.WithTenant(inSession(t, "2"), "b"), time.Millisecond)
+		if err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%s: another tenant: %v", name, err)
+		}
+		release()
+	}
+}
+
+func TestSessionKey_tenantsStayApart(t *testing.T) {
+	server := testservers.StartRedis(t)
+	for name, opts := range map[string]map[string]any{"session of the context": nil, "session_id": {"session_id": "s", "namespace": "n"}} {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, server.URL(), opts)
+			contexts := map[string]context.Context{"": inSession(t, "s")}
+			for _, tenant := range []string{"a", "b"} {
+				contexts[tenant] = core.WithTenant(inSession(t, "s"), core.TenantID(tenant))
+			}
+			for tenant, ctx := range contexts {
+				save(t, ctx, m, "of "+tenant)
+			}
+			for tenant, ctx := range contexts {
+				if got, want := history(t, ctx, m), fmt.Sprintf("q of %s|a of %[1]s", tenant); got != want {
+					t.Errorf("tenant %q has %q", tenant, got)
+				}
+			}
+			release := hold(t, contexts["a"], m)
+			save(t, contexts["b"], m, "meanwhile") // the lock is a's own
+			release()
+			if err := m.Clear(contexts["a"]); err != nil {
+				t.Fatal(err)
+			}
+			if got := history(t, contexts["b"], m); got != "q of b|a of b|q meanwhile|a meanwhile" {
+				t.Errorf("after a's Clear, b has %q", got)
+			}
+		})
+	}
+}
+
+func TestWithSessionID_isTheSessionWhateverTheContextNames(t *testing.T) {
+	locker := localLocker(t, nil)
+	m, err := Wrap(memory.NewRecall(&list{}), locker, WithSessionID("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ctx := range []context.Context{t.Context(), inSession(t, "two")} {
+		err := m.Turn(ctx, func(ctx context.Context) error {
+			if _, ok := locker.FromContext(ctx, "one"); !ok {
+				t.Error("the Turn is of another session")
+			}
+			return m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if got := history(t, t.Context(), m); got != "q|a|q|a" {
+		t.Error(got)
+	}
+	_, err = Wrap(memory.NewRecall(&list{}), locker, WithSessionID(""))
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+}

@@ -1,0 +1,216 @@
+package belugamemory_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// change is an Update of the session that can be told from what was there.
+func (p *place) change(ctx context.Context, t *testing.T, service runtime.SessionService) error {
+	t.Helper()
+	session, err := p.sessions.Get(t.Context(), p.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session.AgentID = "changed"
+	return service.Update(ctx, session)
+}
+
+func (p *place) changed(t *testing.T) bool {
+	t.Helper()
+	session, err := p.sessions.Get(t.Context(), p.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session.AgentID == "changed"
+}
+
+func TestWrapSessions_S1_refusesAnUpdateWithoutItsLease(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a, b := p.with(t, echo), p.with(t, echo)
+		refused := func(ctx context.Context, sentinel error) {
+			t.Helper()
+			refusedWith(t, p.change(ctx, t, a.sessions), core.ErrInvalidInput, sentinel)
+			if p.changed(t) {
+				t.Fatal("it was done")
+			}
+		}
+		do := func(locker *distlock.Locker, key string, fn func(ctx context.Context)) {
+			t.Helper()
+			if err := locker.Do(t.Context(), key, func(ctx context.Context) error { fn(ctx); return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		refused(t.Context(), distlock.ErrNotHeld)
+		do(a.locker, "another session", func(ctx context.Context) { refused(ctx, distlock.ErrNotHeld) })
+		do(b.locker, p.session, func(ctx context.Context) { refused(ctx, distlock.ErrNotHeld) }) // of another Locker
+		var left context.Context
+		do(a.locker, p.session, func(ctx context.Context) { left = context.WithoutCancel(ctx) })
+		refused(left, distlock.ErrNotHeld)
+		do(a.locker, p.session, func(ctx context.Context) {
+			if err := p.change(ctx, t, a.sessions); err != nil || !p.changed(t) {
+				t.Errorf("Update under the lease: %v; done: %t", err, p.changed(t))
+			}
+		})
+	})
+}
+
+func TestWrapSessions_N_refusesAnUpdateUnderALostLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		a := p.with(t, echo)
+		lease, err := a.locker.Acquire(t.Context(), p.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := lease.Join(t.Context())
+		defer leave()
+		p.lose(t)
+		<-ctx.Done()
+		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
+			refusedWith(t, p.change(ctx, t, a.sessions), core.ErrInvalidInput, distlock.ErrLost)
+			refusedWith(t, a.sessions.Delete(ctx, p.session), core.ErrInvalidInput, distlock.ErrLost)
+		}
+		if p.changed(t) {
+			t.Error("it was done")
+		}
+	})
+}
+
+// A Runner makes a session that is not there, with another ID. It is the run's as long as that goes on.
+func TestWrapSessions_aSessionMadeInARunIsPartOfIt(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		known := p.session
+		p.session = "unknown"
+		var made *runtime.Session
+		var run context.Context
+		a := p.with(t, nil)
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			run = context.WithoutCancel(ctx)
+			var err error
+			if made, err = a.sessions.Create(ctx, "agent"); err != nil {
+				return "", err
+			}
+			if err := a.sessions.Update(ctx, made); err != nil {
+				t.Errorf("Update of a session that this run has made: %v", err)
+			}
+			return "done", a.sessions.Delete(ctx, made.ID)
+		}
+		updates := 0
+		p.sessions.updated = func() { updates++ }
+		if answer, errs := p.say(t.Context(), a, "q"); answer != "done" || errs != nil || updates != 2 {
+			t.Errorf("%q, %v, and %d Updates", answer, errs, updates)
+		}
+		p.session = known
+		refusedWith(t, a.sessions.Update(run, made), core.ErrInvalidInput, distlock.ErrNotHeld)
+		if stranger, err := a.sessions.Create(t.Context(), "agent"); err != nil {
+			t.Error(err)
+		} else {
+			refusedWith(t, a.sessions.Update(t.Context(), stranger), core.ErrInvalidInput, distlock.ErrNotHeld)
+		}
+	})
+}
+
+// Other sessions are none of the run's business: it may not write them without their lease, and writing them is not its end.
+func TestWrapSessions_S1_tellsTheSessionsOfARunApart(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		other, err := p.sessions.Create(t.Context(), "agent")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := newThinks()
+		a, b := p.with(t, nil), p.with(t, echo)
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			refusedWith(t, a.sessions.Update(ctx, other), core.ErrInvalidInput, distlock.ErrNotHeld)
+			if err := a.locker.Do(ctx, other.ID, func(ctx context.Context) error { return a.sessions.Update(ctx, other) }); err != nil {
+				t.Error(err)
+			}
+			foreign, err := b.sessions.Create(ctx, "agent") // this run has no lease of b's Locker
+			if err != nil {
+				t.Error(err)
+			}
+			refusedWith(t, b.sessions.Update(ctx, foreign), core.ErrInvalidInput, distlock.ErrNotHeld)
+			return slow.agent(ctx, input)
+		}
+		p.cancelled(t, a, slow, "q")
+		synctest.Wait()
+		if p.free(t, a) {
+			t.Error("the lock is free while the agent is at work")
+		}
+		close(slow.goOn)
+		a.workers.Wait()
+		if got := p.turns(t); got != "q" {
+			t.Errorf("the turns %q", got)
+		}
+	})
+}
+
+func TestWrapSessions_S1_deleteWaitsForTheRun(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		slow := newThinks()
+		a, b := p.with(t, slow.agent), p.with(t, echo)
+		go p.say(t.Context(), a, "q")
+		<-slow.begun
+		start, deleted := time.Now(), make(chan error, 1)
+		go func() { deleted <- b.sessions.Delete(t.Context(), p.session) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		close(slow.goOn)
+		if err := <-deleted; err != nil || time.Since(start) != time.Second {
+			t.Errorf("Delete: %v after %s", err, time.Since(start))
+		}
+		lease, err := a.locker.Acquire(t.Context(), p.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.sessions.Delete(t.Context(), p.session)
+		refusedWith(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// broken fails in its own words.
+type broken struct{ err error }
+
+func (b broken) Create(context.Context, string) (*runtime.Session, error) { return nil, b.err }
+func (b broken) Get(context.Context, string) (*runtime.Session, error)    { return nil, b.err }
+func (b broken) Update(context.Context, *runtime.Session) error           { return b.err }
+func (b broken) Delete(context.Context, string) error                     { return b.err }
+
+func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		// One that looks like ours is not coded either.
+		p.sessions.SessionService = broken{errors.Join(errors.New("the disk is full"), distlock.ErrUnavailable)}
+		want := p.sessions.SessionService.(broken).err
+		a := p.with(t, echo)
+		lease, err := a.locker.Acquire(t.Context(), p.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := lease.Join(t.Context())
+		defer leave()
+		_, created := a.sessions.Create(ctx, "agent")
+		_, got := a.sessions.Get(ctx, p.session)
+		for name, err := range map[string]error{
+			"Create":        created,
+			"Get":           got,
+			"Update":        a.sessions.Update(ctx, &runtime.Session{ID: p.session}),
+			"Update of nil": a.sessions.Update(ctx, nil),
+			"Delete":        a.sessions.Delete(ctx, p.session),
+			"Delete, alone": a.sessions.Delete(t.Context(), "another session"),
+		} {
+			if err != want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+)
+
+// closeAll ends what the tests before have left, at the end of the test. Tests that use the registry cannot be parallel.
+func closeAll(t testing.TB) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = Close(ctx)
+	})
+}
+
+// open makes a memory as an application does.
+func open(t testing.TB, url string, opts map[string]any) *Memory {
+	t.Helper()
+	closeAll(t)
+	m, err := memory.New(Name, config.ProviderConfig{BaseURL: url, Options: opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(*Memory)
+}
+
+// inSession is a context of a session.
+func inSession(t testing.TB, id string) context.Context { return core.WithSessionID(t.Context(), id) }
+
+func localLocker(t testing.TB, opts *distlock.Options) *distlock.Locker {
+	t.Helper()
+	locker, err := memlock.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	return locker
+}
+
+func save(t testing.TB, ctx context.Context, m memory.Memory, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err := m.Save(ctx, schema.NewHumanMessage("q "+text), schema.NewAIMessage("a "+text)); err != nil {
+			t.Fatal("Save:", err)
+		}
+	}
+}
+
+// history is what Load returns, as "q 1|a 1|…".
+func history(t testing.TB, ctx context.Context, m memory.Memory) string {
+	t.Helper()
+	messages, err := m.Load(ctx, "")
+	if err != nil {
+		t.Fatal("Load:", err)
+	}
+	return texts(messages)
+}
+
+func texts(messages []schema.Message) string {
+	all := make([]string, len(messages))
+	for i, m := range messages {
+		all[i] = m.(interface{ Text() string }).Text()
+	}
+	return strings.Join(all, "|")
+}
+
+// mustHaveCode looks at the outermost error: that is what an application of Beluga looks at.
+func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) {
+	t.Helper()
+	var coded *core.Error
+	switch {
+	case !errors.As(err, &coded):
+		t.Errorf("no error of package core: %v", err)
+	case coded.Code != code:
+		t.Errorf("code %s, want %s: %v", coded.Code, code, err)
+	case !errors.Is(err, sentinel):
+		t.Errorf("does not match %q: %v", sentinel, err)
+	case coded.Op == "" || !strings.HasPrefix(coded.Op, "belugamemory."):
+		t.Errorf("Op is %q", coded.Op)
+	}
+}
+
+// await asks until something holds.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10s: %s", what)
+		}
+	}
+}
+
+// hold has m's session locked until the function that it returns is called.
+func hold(t testing.TB, ctx context.Context, m *Memory) (release func()) {
+	t.Helper()
+	began, end, ended := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := m.Turn(ctx, func(context.Context) error {
+			began <- nil
+			<-end
+			return nil
+		})
+		select {
+		case began <- err:
+		default:
+		}
+	}()
+	if err := <-began; err != nil {
+		t.Fatal("Turn:", err)
+	}
+	release = func() {
+		select {
+		case <-end:
+		default:
+			close(end)
+		}
+		<-ended
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// list is a memory.MessageStore of one conversation, which nothing guards: who works on it at the same time as another is told by the
+// race detector.
+type list struct{ messages []schema.Message }
+
+func (l *list) Append(_ context.Context, m schema.Message) error {
+	l.messages = append(l.messages, m)
+	return nil
+}
+func (l *list) Search(context.Context, string, int) ([]schema.Message, error) { return nil, nil }
+func (l *list) All(context.Context) ([]schema.Message, error)                 { return l.messages, nil }
+func (l *list) Clear(context.Context) error                                   { l.messages = nil; return nil }
