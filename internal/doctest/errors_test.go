@@ -27,7 +27,7 @@ import (
 // and every case here is in the guide.
 func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 	redis.SetLogger(silent{})
-	textsMatch(t, troubles, readPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text"))
+	textsMatch(t, troubles, ReadPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text"))
 }
 
 // textsMatch checks that each line of the blocks is the error of a case, and each case is in the blocks.

@@ -13,7 +13,7 @@ import (
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 func TestDocs_relativeLinksResolve(t *testing.T) {
-	all := pages(t)
+	all := Pages(t)
 	anchors := map[string]map[string]bool{}
 	for _, p := range all {
 		anchors[p.name] = p.anchors()
@@ -44,7 +44,7 @@ func TestDocs_relativeLinksResolve(t *testing.T) {
 }
 
 // anchors are the names that GitHub gives to headings.
-func (p page) anchors() map[string]bool {
+func (p Page) anchors() map[string]bool {
 	names := map[string]bool{}
 	for i, line := range p.lines {
 		hashes, title, ok := strings.Cut(line, " ")

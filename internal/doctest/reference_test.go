@@ -75,7 +75,7 @@ func TestGuide_limitsOfDistlockOptions(t *testing.T) {
 		{"Not negative", "MaxHold", distlock.Options{MaxHold: 1}, distlock.Options{MaxHold: -1}},
 		{"At most 256 bytes", "Holder", distlock.Options{Holder: strings.Repeat("h", 256)}, distlock.Options{Holder: strings.Repeat("h", 257)}},
 	} {
-		rows := readPage(t, "docs/guide.md").table(t, "### distlock.Options")
+		rows := ReadPage(t, "docs/guide.md").Table(t, "### distlock.Options")
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)
 		}
@@ -147,7 +147,7 @@ func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
 		{"At most 256 MiB", "MaxMessage", sessionstore.Options{MaxMessage: 256 << 20}, sessionstore.Options{MaxMessage: 256<<20 + 1}},
 		{"At least 1 s", "RememberTurns", sessionstore.Options{RememberTurns: time.Second}, sessionstore.Options{RememberTurns: 999 * time.Millisecond}},
 	} {
-		rows := readPage(t, "docs/guide.md").table(t, "### sessionstore.Options")
+		rows := ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options")
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)
 		}
@@ -192,7 +192,7 @@ func TestGuide_tracingOptions(t *testing.T) {
 		}
 	}
 	var documented []string
-	for _, row := range readPage(t, "docs/guide.md").table(t, "### Options of tracing.New") {
+	for _, row := range ReadPage(t, "docs/guide.md").Table(t, "### Options of tracing.New") {
 		documented = append(documented, row[0])
 		if row[0] != "WithKeyAttribute" {
 			continue
@@ -220,7 +220,7 @@ func TestGuide_lockURLs(t *testing.T) {
 	}
 	_, known, _ := strings.Cut(err.Error(), "write one of ")
 	var schemes []string
-	for _, row := range readPage(t, "docs/guide.md").table(t, "### URLs of lockurl.Open") {
+	for _, row := range ReadPage(t, "docs/guide.md").Table(t, "### URLs of lockurl.Open") {
 		locker, err := lockurl.Open(t.Context(), row[0], nil)
 		if err != nil {
 			t.Errorf("%s: %v", row[0], err)
@@ -241,7 +241,7 @@ func TestGuide_lockURLs(t *testing.T) {
 func sameRows(t *testing.T, heading string, want [][]string) {
 	t.Helper()
 	var got [][]string
-	for _, row := range readPage(t, "docs/guide.md").table(t, heading) {
+	for _, row := range ReadPage(t, "docs/guide.md").Table(t, heading) {
 		got = append(got, row[:2])
 	}
 	if !reflect.DeepEqual(got, want) {

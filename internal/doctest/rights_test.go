@@ -69,7 +69,7 @@ func TestGuide_rightsForNotificationsCanBeMissing(t *testing.T) {
 			if err := <-got; err != nil {
 				t.Fatal(err)
 			}
-			if says := readPage(t, "docs/guide.md").section(t, "### The lock service is unavailable", "log")[0].text; line+"\n" != says {
+			if says := ReadPage(t, "docs/guide.md").section(t, "### The lock service is unavailable", "log")[0].text; line+"\n" != says {
 				t.Errorf("the log has %q, the guide %q", line, says)
 			}
 		})
@@ -91,7 +91,7 @@ func (m messages) Handle(_ context.Context, record slog.Record) error {
 // grant sends a server the command that stands below a heading of the guide.
 func grant(t *testing.T, server *testservers.Redis, heading string) {
 	t.Helper()
-	command := strings.Fields(readPage(t, "docs/guide.md").section(t, heading, "redis")[0].text)
+	command := strings.Fields(ReadPage(t, "docs/guide.md").section(t, heading, "redis")[0].text)
 	if _, err := server.Do(command...); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestSemantics_deadlineOfTheDefaultTTL(t *testing.T) {
 			t.Fatal(lease.Err())
 		}
 		lasted, ttl := time.Since(start), locker.Options().TTL
-		text := strings.Join(readPage(t, "docs/semantics.md").lines, " ")
+		text := strings.Join(ReadPage(t, "docs/semantics.md").lines, " ")
 		says := fmt.Sprintf("With the default TTL of %.0f s, a lease that cannot be renewed ends on the holder's side after %.3f s: %d ms before",
 			ttl.Seconds(), lasted.Seconds(), (ttl - lasted).Milliseconds())
 		if !strings.Contains(text, says) {
@@ -46,7 +46,7 @@ func TestSemantics_everyErrorIsExplained(t *testing.T) {
 		{"lockedmemory/sessionstore/errors.go", "docs/turns.md", "## What an error means", "sessionstore."},
 	} {
 		text := ""
-		for _, row := range readPage(t, c.page).table(t, c.heading) {
+		for _, row := range ReadPage(t, c.page).Table(t, c.heading) {
 			text += row[0] + "\n"
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(c.source)), nil, 0)
@@ -77,7 +77,7 @@ func TestDocs_testsThatAreNamedExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, p := range pages(t) {
+	for _, p := range Pages(t) {
 		for i, line := range p.lines {
 			for _, name := range testName.FindAllStringSubmatch(line, -1) {
 				named++

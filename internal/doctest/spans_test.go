@@ -37,7 +37,7 @@ func TestGuide_spans(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := exporter.GetSpans()
-	guide := readPage(t, "docs/guide.md")
+	guide := ReadPage(t, "docs/guide.md")
 	want := guide.section(t, "### Traces", "spans")[0].text
 	if got := tree(turn); got != want {
 		t.Errorf("a turn has the spans\n%sthe guide shows\n%s", got, want)
@@ -62,7 +62,7 @@ func TestGuide_spans(t *testing.T) {
 		}
 	}
 	documented := map[string]bool{}
-	for _, row := range guide.table(t, "### Traces") {
+	for _, row := range guide.Table(t, "### Traces") {
 		documented[row[0]] = true
 	}
 	if !maps.Equal(got, documented) {

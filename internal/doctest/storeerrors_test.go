@@ -19,7 +19,7 @@ import (
 // Every error text of a session store in docs/operations.md is one that the library prints, and every case here is in it.
 func TestOperations_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 	redis.SetLogger(silent{})
-	textsMatch(t, storeTroubles, readPage(t, "docs/operations.md").section(t, "## Reading the errors", "text"))
+	textsMatch(t, storeTroubles, ReadPage(t, "docs/operations.md").section(t, "## Reading the errors", "text"))
 }
 
 var storeTroubles = map[string]func(t *testing.T) error{

@@ -55,9 +55,9 @@ func TestGuide_rightsForSessionsSufficeOnACluster(t *testing.T) {
 
 // No right is one too many. Those that the lock needs as well are not looked at: it is the lock that would miss them.
 func TestGuide_rightsForSessionsAreNeeded(t *testing.T) {
-	ofLock := strings.Fields(readPage(t, "docs/guide.md").section(t, rightsOfLock, "redis")[0].text)
+	ofLock := strings.Fields(ReadPage(t, "docs/guide.md").section(t, rightsOfLock, "redis")[0].text)
 	server := testservers.StartRedis(t)
-	for _, right := range strings.Fields(readPage(t, "docs/guide.md").section(t, rightsOfStore, "redis")[0].text)[3:] {
+	for _, right := range strings.Fields(ReadPage(t, "docs/guide.md").section(t, rightsOfStore, "redis")[0].text)[3:] {
 		if slices.Contains(ofLock, right) {
 			continue
 		}
@@ -99,7 +99,7 @@ func TestRedisstore_rightsAreThoseOfTheGuide(t *testing.T) {
 			documented = append(documented, strings.TrimRight(word, ";,."))
 		}
 	}
-	for _, word := range strings.Fields(readPage(t, "docs/guide.md").section(t, rightsOfStore, "redis")[0].text) {
+	for _, word := range strings.Fields(ReadPage(t, "docs/guide.md").section(t, rightsOfStore, "redis")[0].text) {
 		if strings.HasPrefix(word, "+") {
 			want = append(want, word)
 		}

@@ -1,0 +1,222 @@
+package belugamemory_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	_ "github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
+
+	"github.com/belugalock/belugalock/internal/doctest"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
+
+var docsCode = doctest.Code{
+	Given: map[string]string{
+		"chatModel": "llm.ChatModel",
+		"ctx":       "context.Context",
+		"id":        "string",
+		"locker":    "*distlock.Locker",
+		"mem":       "memory.Memory",
+		"model":     "func(ctx context.Context, history []schema.Message, question schema.Message) (schema.Message, error)",
+		"question":  "schema.Message",
+		"service":   "runtime.SessionService",
+		"tenant":    "string",
+	},
+	Importable: map[string]string{
+		"context":      "context",
+		"fmt":          "fmt",
+		"time":         "time",
+		"agent":        belugaPath + "agent",
+		"config":       belugaPath + "config",
+		"core":         belugaPath + "core",
+		"llm":          belugaPath + "llm",
+		"memory":       belugaPath + "memory",
+		"runtime":      belugaPath + "runtime",
+		"schema":       belugaPath + "schema",
+		"distlock":     "github.com/belugalock/belugalock/distlock",
+		"lockurl":      "github.com/belugalock/belugalock/distlock/lockurl",
+		"lockedmemory": "github.com/belugalock/belugalock/lockedmemory",
+		"belugamemory": "github.com/belugalock/belugalock/lockedmemory/belugamemory",
+	},
+	Beluga:  true,
+	Without: notHad,
+}
+
+func belugaPage(t *testing.T) doctest.Page { return doctest.ReadPage(t, "docs/beluga.md") }
+
+func TestDocs_codeCompiles(t *testing.T) { docsCode.Compiles(t, doctest.Pages(t)...) }
+
+// Two processes at once: every answer has seen all that is before it, and the longer output begins with the shorter one.
+func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
+	program, _ := belugaPage(t).Program(t)
+	binary := doctest.Build(t, program, testservers.StartRedis(t).Addr())
+	var outputs [2]string
+	var both sync.WaitGroup
+	for i := range outputs {
+		both.Go(func() { outputs[i] = doctest.Run(t, binary) })
+	}
+	both.Wait()
+	short, long := outputs[0], outputs[1]
+	if len(short) > len(long) {
+		short, long = long, short
+	}
+	lines := strings.Split(strings.TrimSuffix(long, "\n"), "\n")
+	if len(lines) != 12 || !strings.HasPrefix(long, short) {
+		t.Fatalf("they printed\n%s\n\nand\n%s", long, short)
+	}
+	asked := map[string]int{}
+	for i := 0; i < len(lines); i += 2 {
+		if want := fmt.Sprintf("ai %d messages.", i); lines[i+1] != want {
+			t.Errorf("line %d is %q, want %q", i+2, lines[i+1], want)
+		}
+		asked[lines[i]]++
+	}
+	if len(asked) != 2 {
+		t.Errorf("who asked: %v", asked)
+	}
+}
+
+// take makes a memory of a configuration, in this process.
+func take(t *testing.T, cfg config.ProviderConfig) error {
+	t.Helper()
+	cfg.BaseURL = "mem://"
+	_, err := belugamemory.New(cfg)
+	if err := belugamemory.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return err
+}
+
+// The table has all options and no other, and its defaults are allowed.
+func TestDocs_options(t *testing.T) {
+	var documented []string
+	for _, row := range belugaPage(t).Table(t, "### Options") {
+		documented = append(documented, row[0])
+		if row[2] == "none" {
+			continue
+		}
+		var value any
+		if err := json.Unmarshal([]byte(row[2]), &value); err != nil {
+			t.Errorf("default of %s: %v", row[0], err)
+			continue
+		}
+		if err := take(t, config.ProviderConfig{Options: map[string]any{row[0]: value}}); err != nil {
+			t.Errorf("default of %s: %v", row[0], err)
+		}
+	}
+	if want := belugamemory.OptionNames(); !slices.Equal(documented, want) {
+		t.Errorf("the page has %q, the package %q", documented, want)
+	}
+}
+
+func TestDocs_limitsOfOptions(t *testing.T) {
+	for _, c := range []struct {
+		option, says    string // the row has to say that
+		allowed, beyond any
+	}{
+		{"busy", "`\"wait\"`, `\"refuse\"`", "refuse", "drop"},
+		{"idle_ttl", "`\"1s\"` to", "1s", "999ms"},
+		{"idle_ttl", "to `\"87600h\"`", "87600h", "87601h"},
+		{"inner", "but `locked`", "inmemory", "locked"},
+		{"max_hold", "`\"1s\"` or more", "1s", "999ms"},
+		{"max_retries", "`1` to", 1.0, 0.0},
+		{"max_retries", "to `1000000`", 1000000.0, 1000001.0},
+		{"max_turns", "`1` to", 1.0, 0.5},
+		{"max_turns", "to `1000000000`", 1000000000.0, 1000000001.0},
+		{"namespace", "1 to 100 bytes", strings.Repeat("n", 100), strings.Repeat("n", 101)},
+		{"namespace", "no braces", "n", "n}"},
+		{"namespace", "no control characters", "n", "n\n"},
+		{"retry_delay", "`\"1ms\"` to", "1ms", "999us"},
+		{"retry_delay", "to `\"1h\"`", time.Hour, "61m"},
+		{"session_id", "not empty", "s", ""},
+		{"ttl", "`\"100ms\"` or more", "100ms", "99ms"},
+		{"wait", "`\"1ms\"` or more", "1ms", "999us"},
+		{"wait", "or negative", "-1s", "0s"},
+		{"window", "`1` or more", 1.0, -1.0},
+	} {
+		rows := belugaPage(t).Table(t, "### Options")
+		if !slices.ContainsFunc(rows, func(row []string) bool {
+			return row[0] == c.option && (strings.Contains(row[4], c.says) || row[4] == strings.Trim(c.says, "`"))
+		}) {
+			t.Errorf("the row of %s does not say %q", c.option, c.says)
+		}
+		for value, want := range map[any]bool{c.allowed: true, c.beyond: false} {
+			if err := take(t, config.ProviderConfig{Options: map[string]any{c.option: value}}); (err == nil) != want {
+				t.Errorf("%s %#v: %v", c.option, value, err)
+			}
+		}
+	}
+}
+
+func TestDocs_optionsInGo(t *testing.T) {
+	source, err := os.ReadFile("options.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented, want []string
+	for _, f := range regexp.MustCompile(`(?m)^func (With\w+)\(`).FindAllStringSubmatch(string(source), -1) {
+		want = append(want, f[1])
+	}
+	for _, row := range belugaPage(t).Table(t, "### Options in Go") {
+		documented = append(documented, row[0])
+	}
+	if len(want) == 0 || !slices.Equal(documented, want) {
+		t.Errorf("the page has %q, the package %q", documented, want)
+	}
+}
+
+// The configurations on the page are JSON, and taken.
+func TestDocs_configurationsAreTaken(t *testing.T) {
+	blocks := belugaPage(t).Texts("json")
+	if len(blocks) < 2 {
+		t.Fatalf("there are %d", len(blocks))
+	}
+	for _, text := range blocks {
+		var cfg config.ProviderConfig
+		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+			t.Errorf("%v\n%s", err, text)
+			continue
+		}
+		if err := take(t, cfg); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+}
+
+// The table of errors has every sentinel that gets a code, beside that code.
+func TestDocs_errors(t *testing.T) {
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[string]core.ErrorCode{
+		"core.ErrInvalidInput": core.ErrInvalidInput, "core.ErrProviderDown": core.ErrProviderDown, "core.ErrTimeout": core.ErrTimeout,
+	}
+	rows := belugaPage(t).Table(t, "### Errors")
+	found := regexp.MustCompile(`\{((?:distlock|sessionstore)\.Err\w+), (core\.Err\w+),`).FindAllStringSubmatch(string(source), -1)
+	if len(found) < 10 {
+		t.Fatalf("errors.go has %d", len(found))
+	}
+	for _, f := range found {
+		if !slices.ContainsFunc(rows, func(row []string) bool {
+			return row[0] == string(codes[f[2]]) && row[1] == f[1] && strings.HasPrefix(row[4], "yes") == core.IsRetryable(core.NewError("", codes[f[2]], "", nil))
+		}) {
+			t.Errorf("the table has no %s with %s, or is wrong about trying again", f[1], codes[f[2]])
+		}
+	}
+	if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == string(belugamemory.ErrOutcomeUnknown) }) {
+		t.Errorf("the table has no %s", belugamemory.ErrOutcomeUnknown)
+	}
+}
