@@ -89,6 +89,10 @@ hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)
 chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURNS, FLAGS="-server '--appendonly yes'"
 	go test -count=1 -v -timeout 20m -run 'TestChaos$$' ./internal/chaos -args -on $(or $(ON),node) -turns $(or $(TURNS),20000) $(FLAGS)
 
+.PHONY: mutants
+mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp: some of them
+	go run ./internal/mutants -only '$(ONLY)'
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
 	@# Where Beluga can be had: make vuln MODULES="lockedmemory/belugamemory examples/beluga"

@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
 	"internal/integrity":                   {},
+	"internal/mutants":                     {},
 	"internal/watch":                       {"go.uber.org/goleak"},
 }
 

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// thing is a module with a guard, a test that watches it, and one that does not.
+var thing = map[string]string{
+	"go.mod":    "module thing\n\ngo 1.25.0\n",
+	"thing.go":  "package thing\n\nimport _ \"embed\"\n\n//go:embed words.txt\nvar words string\n\nfunc guard() bool {\n\treturn true\n}\n",
+	"words.txt": "guarded\n",
+	"thing_test.go": `package thing
+
+import "testing"
+
+func TestGuard(t *testing.T) {
+	t.Run("go", func(t *testing.T) {
+		if !guard() {
+			t.Error("the guard is out")
+		}
+	})
+	t.Run("embedded", func(t *testing.T) {
+		if words != "guarded\n" {
+			panic("the guard is out")
+		}
+	})
+}
+
+func TestNothing(*testing.T) {}
+`,
+}
+
+const change = "file: thing.go\n-return true\n+return false\n"
+
+// Each way that a mutant can go is told from the others.
+func TestGate_tellsWhatBecomesOfAMutant(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range thing {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &gate{root: dir, scratch: t.TempDir()}
+	for _, c := range []struct {
+		name, mutant string
+		want         verdict
+	}{
+		{"a guard that is tested", "caught: TestGuard/go\n" + change, killed},
+		{"an embedded file, and a panic", "caught: TestGuard/embedded\nfile: words.txt\n-guarded\n+\n", killed},
+		{"a guard that is not tested", "caught: TestNothing\n" + change, survived},
+		{"one of two tests", "caught: TestGuard/go\ncaught: TestNothing\n" + change, survived},
+		{"what does not compile", "caught: TestGuard/go\nfile: thing.go\n-return true\n+return maybe\n", invalid},
+		{"a test that is not there", "caught: TestGuard/gone\n" + change, invalid},
+	} {
+		mutants, err := parse("testdata/mutants/x.txt", "mutant: m\nguard: S1\n"+c.mutant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, by, detail, err := g.try(t.Context(), mutants[0]); v != c.want || err != nil {
+			t.Errorf("%s: %s, %v, by %s; want %s\n%s", c.name, v, err, by, c.want, detail)
+		}
+	}
+}
+
+func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
+	out := read([]byte(`{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"panic: test timed out after 1m0s\n"}
+{"Action":"fail","Test":"TestA"}
+{"Action":"fail"}
+`))
+	out.failed = true
+	if v, _ := out.judge(test{"", "TestA"}, false); v != invalid {
+		t.Error(v)
+	}
+	if v, _ := out.judge(test{"", "TestA"}, true); v != killed {
+		t.Error(v)
+	}
+}
+
+// A test that fails by itself catches nothing.
+func TestGate_wantsTestsThatPassUnbroken(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range thing {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "return true", "return false")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &gate{root: dir, scratch: t.TempDir()}
+	mutants := []*mutant{{name: "m", caught: []test{{".", "TestNothing"}}}, {name: "n", caught: []test{{".", "TestGuard/go"}}}}
+	if err := g.passesUnbroken(context.Background(), mutants); err == nil || !regexp.MustCompile(`TestGuard/go does not pass`).MatchString(err.Error()) {
+		t.Error(err)
+	}
+}
