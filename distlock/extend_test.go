@@ -237,11 +237,27 @@ func TestExtend_refusals(t *testing.T) {
 	})
 }
 
+// An Extend may be the first to learn that the lock is gone.
+func TestExtend_N_ofALockThatIsGoneIsALoss(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		s.steal(t)
+		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+		if cause := context.Cause(lease.Context()); cause != distlock.ErrLost {
+			t.Errorf("the context's cause is %v", cause)
+		}
+	})
+}
+
 // Nothing is renewed while a shortening Extend is under way: it could reach the service after the renewal.
 func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
-		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second, MaxHold: 1500 * time.Millisecond})
+		// One renewal would fall into the time for which the Extend is on its way; none follows it.
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second, MaxHold: 1100 * time.Millisecond})
 		lease := mustAcquire(t, l)
 		hold := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {

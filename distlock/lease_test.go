@@ -119,25 +119,31 @@ func TestLease_N_contextIsCancelledBeforeAnotherHolds(t *testing.T) {
 
 // The deadline counts from the sending of a request, however long its answer takes.
 func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Release {
-				return drivertest.Fault{Before: errBroken}
-			}
-			answer := make(chan struct{})
-			time.AfterFunc(ttl/3, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+	for name, extends := range map[string]bool{"of an acquire": false, "of an extend": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newService()
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					if c.Op == drivertest.Release {
+						return drivertest.Fault{Before: errBroken}
+					}
+					answer := make(chan struct{})
+					time.AfterFunc(ttl/3, func() { close(answer) })
+					return drivertest.Fault{HoldAfter: answer}
+				})
+				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+				if extends {
+					if err := lease.Extend(t.Context(), ttl); err != nil {
+						t.Fatal(err)
+					}
+				}
+				<-lease.Context().Done()
+				if state := s.state(t); state.TTL <= 0 {
+					t.Errorf("told when the service kept the lock no more: %+v", state)
+				}
+			})
 		})
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
-		<-lease.Context().Done()
-		if state := s.state(t); state.TTL <= 0 {
-			t.Errorf("told when the service kept the lock no more: %+v", state)
-		}
-	})
+	}
 }
 
 func TestLease_N_renewalCountsFromTheSending(t *testing.T) {

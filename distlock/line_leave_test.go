@@ -89,6 +89,27 @@ func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
 	})
 }
 
+// Who leaves the service's line does so at once: its place would be handed the lock, and keep it from the others for a second at least.
+func TestLine_L_whoLeavesGivesUpItsPlaceInTheServiceAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		holder := mustAcquire(t, s.twin().locker(t, patient))
+		q := newQueue(t)
+		q.join(s.twin().locker(t, patient), "leaves", 0)
+		q.join(s.twin().locker(t, patient), "stays", 0)
+		q.leave("leaves")
+		if waiters := s.state(t).Waiters; waiters != 1 {
+			t.Errorf("%d stand in line", waiters)
+		}
+		start := time.Now()
+		mustRelease(t, holder)
+		mustRelease(t, q.lease("stays"))
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the lock lay idle for %s", took)
+		}
+	})
+}
+
 // A grant that comes as its waiter leaves goes on to the next: none is lost, none is doubled.
 func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
 	s := newService()
@@ -294,6 +315,9 @@ func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
 		q.want("a", "b")
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("it took %s: the lock lay idle", took)
+		}
+		if calls := s.Calls(drivertest.Acquire); calls != 3 {
+			t.Errorf("the service was asked %d times: the lock was handed on long after its grant", calls)
 		}
 	})
 }

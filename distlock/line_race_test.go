@@ -383,3 +383,33 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 		})
 	})
 }
+
+// A waiter has registered before it is in line: who calls it before it has its answer is heard.
+func TestWaiter_L_isCalledThoughTheHandoverOvertakesTheAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		holder := mustAcquire(t, s.twin().locker(t, patient))
+		mine := s.twin()
+		answer := make(chan struct{})
+		mine.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire && c.N == 1 { // by which it lines up
+				return drivertest.Fault{HoldAfter: answer}
+			}
+			return drivertest.Fault{}
+		})
+		l := mine.locker(t, patient)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		if waiters := s.state(t).Waiters; waiters != 1 {
+			t.Fatalf("%d stand in line", waiters)
+		}
+		mustRelease(t, holder)
+		start := time.Now()
+		close(answer)
+		q.wg.Wait()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("it found out after %s", took)
+		}
+		mustRelease(t, q.lease("a"))
+	})
+}

@@ -224,6 +224,28 @@ func TestLine_handsOnOnlySoonAfterTheGrant(t *testing.T) {
 	})
 }
 
+// A lock that changes hands faster than a microsecond passes goes through the service: tokens that ran ahead of the clock would have to
+// be remembered for as long.
+func TestLine_S2_tokensDoNotRunAheadOfTheClock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, patient)
+		first := mustAcquire(t, l)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		q.join(l, "b", 0)
+		time.Sleep(time.Microsecond)
+		mustRelease(t, first)
+		a := q.lease("a")
+		mustRelease(t, a) // in the same microsecond
+		b := q.lease("b")
+		if calls := s.Calls(drivertest.Acquire); a.Fence() != first.Fence()+1 || b.Fence() <= first.Fence()+driver.FenceBlock || calls != 2 {
+			t.Errorf("tokens %d, %d, %d, and the service was asked %d times", first.Fence(), a.Fence(), b.Fence(), calls)
+		}
+		mustRelease(t, b)
+	})
+}
+
 // Others who wait elsewhere are overtaken by those who were in line at the time of the grant, once each, and for 10 ms.
 func TestLine_L_boundsHowOftenOthersAreOvertaken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -297,11 +319,32 @@ func TestLine_N_aHandedLeaseKeepsTheDeadline(t *testing.T) {
 	})
 }
 
+// Without renewal it ends when that of the grant would have ended.
+func TestLine_N_aHandedLeaseEndsWithItsGrant(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
+		start := time.Now()
+		first := mustAcquire(t, l)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		time.Sleep(9 * time.Millisecond)
+		mustRelease(t, first)
+		<-q.lease("a").Context().Done()
+		if took, want := time.Since(start), ttl-ttl/100-2*time.Millisecond-ttl/50; took != want {
+			t.Errorf("lost after %s, want %s", took, want)
+		}
+	})
+}
+
 // A lock whose time in the service is not what a grant gave is not handed on, nor while anything is under way for it.
 func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s *service, l *distlock.Locker, le *distlock.Lease){
 		"extended": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
 			_ = le.Extend(t.Context(), time.Hour)
+		},
+		"shortened": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
+			_ = le.Extend(t.Context(), time.Second)
 		},
 		"shortened, and not answered": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
 			s.Inject(after(drivertest.Extend, errBroken))
@@ -365,6 +408,7 @@ func TestLine_handsOnOnlyTheTTLThatWaitersWant(t *testing.T) {
 		}
 		q := newQueue(t)
 		q.join(l, "a", 0)
+		time.Sleep(time.Millisecond) // tokens come with time
 		if err := lock.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -299,6 +299,32 @@ func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
+// A renewal that went out after the release would keep a lock alive that nobody holds, for as long as the release does not get through.
+func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l := s.locker(t, distlock.Options{})
+		lease := mustAcquire(t, l)
+		stuck := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Release {
+				return drivertest.Fault{HoldBefore: stuck}
+			}
+			return drivertest.Fault{}
+		})
+		released := make(chan error, 1)
+		go func() { released <- lease.Release(context.Background()) }()
+		time.Sleep(ttl - time.Millisecond) // a renewal is due every third of that
+		if calls := s.Calls(drivertest.Extend); calls != 0 {
+			t.Errorf("%d renewals were sent", calls)
+		}
+		close(stuck)
+		if err := <-released; err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
 func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

@@ -39,7 +39,8 @@ func testFenceBlocks(t *testing.T, newDriver New) {
 	const grants = 500
 	start := time.Now()
 	first := s.request()
-	base := s.granted(first).Fence
+	before := s.granted(first)
+	base := before.Fence
 	s.release(first, true)
 	for range grants {
 		req := s.request()
@@ -48,6 +49,10 @@ func testFenceBlocks(t *testing.T, newDriver New) {
 		if grant.FenceEnd < grant.Fence {
 			t.Fatalf("the block %d…%d is empty", grant.Fence, grant.FenceEnd)
 		}
+		if grant.Fence <= before.FenceEnd {
+			t.Fatalf("the block from %d overlaps the one before, %d…%d", grant.Fence, before.Fence, before.FenceEnd)
+		}
+		before = grant
 		// However fast names change hands, tokens run ahead of the clock by one block and one per grant at most.
 		if ahead := grant.FenceEnd - base - time.Since(start).Microseconds(); ahead > driver.FenceBlock+grants+tick.Microseconds() {
 			t.Fatalf("the block ends %d µs ahead of the clock", ahead)

@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,5 +163,24 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Whoever lines up comes after all who stand there, also if Redis's clock has been set back since they came.
+func TestLine_L_ticketsRiseThoughTheClockStepsBack(t *testing.T) {
+	d, client := newDriver(t)
+	holder, before := owner("a"), owner("b")
+	mustGrant(t, d, holder)
+	before.Alive = time.Minute
+	before.Ticket = time.Now().Add(time.Hour).UnixMicro() // of a clock that was ahead
+	late := owner("c")
+	late.Alive = time.Minute
+	for _, req := range []driver.AcquireRequest{before, late} {
+		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Busy {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+	}
+	if line := client.ZRange(t.Context(), "n:{k}:line", 0, -1).Val(); !slices.Equal(line, []string{before.Owner, late.Owner}) {
+		t.Errorf("the line is %q", line)
 	}
 }

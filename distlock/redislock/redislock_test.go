@@ -272,6 +272,12 @@ func TestFence_S2_hasAllItsDigits(t *testing.T) {
 	if rounded > 5 {
 		t.Errorf("%d of 20 tokens end in 00", rounded)
 	}
+	// Nor are those rounded that are far ahead of the clock, as a store's mark can make them.
+	const floor = 8_000_000_000_000_001
+	req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "far"}, Owner: strings.Repeat("a", 32), TTL: time.Minute, FenceFloor: floor}
+	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Fence != floor {
+		t.Errorf("with the floor %d: %+v, %v", floor, reply, err)
+	}
 }
 
 func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {

@@ -39,7 +39,8 @@ func load(root string) ([]*mutant, error) {
 	var all []*mutant
 	seen := make(map[string]*mutant)
 	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(name) != ".txt" || !strings.HasSuffix(filepath.Dir(name), filepath.Join("testdata", "mutants")) {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".txt" ||
+			!strings.HasSuffix(filepath.Dir(name), filepath.Join("testdata", "mutants")) {
 			return err
 		}
 		text, err := os.ReadFile(name)

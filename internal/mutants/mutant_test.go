@@ -137,8 +137,9 @@ func TestParse_readsAMutant(t *testing.T) {
 		t.Fatal(mutants, err)
 	}
 	m := mutants[0]
+	caught := []test{{"a/b", "TestThing"}, {"other", "TestOther/part"}}
 	if m.name != "thing/guard" || m.guard != "S1, a guard" || m.file != "a/b/thing.go" || m.from != "a/b/testdata/mutants/x.txt:2" ||
-		!slices.Equal(m.caught, []test{{"a/b", "TestThing"}, {"other", "TestOther/part"}}) || !slices.Equal(m.with, []string{"-race"}) || !m.hangs {
+		!slices.Equal(m.caught, caught) || !slices.Equal(m.with, []string{"-race"}) || !m.hangs {
 		t.Errorf("%+v", m)
 	}
 	changed, err := m.apply("first\n\t\tbefore\n\told\nlast\nend")

@@ -126,6 +126,80 @@ func TestStore_O_aSaveThatWasCancelledIsSettled(t *testing.T) {
 	}
 }
 
+// unsure is a driver that writes instantly, and whose answers come too late, when it is told so.
+type unsure struct {
+	driver.Driver
+	late             bool
+	appends, settles int
+}
+
+func (*unsure) Ready() bool { return true }
+
+func (d *unsure) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
+	d.appends++
+	if d.late {
+		d.late = false
+		<-ctx.Done()
+		return false, driver.Verdict{}, ctx.Err()
+	}
+	return true, driver.Verdict{}, nil
+}
+
+func (d *unsure) Settle(context.Context, *distlock.Locker, string, string, time.Time) (bool, error) {
+	d.settles++
+	return true, nil
+}
+
+// A Save that takes no lock, and whose answer is late, is asked about: sent again it would be another one.
+func TestStore_O_aSaveWithoutALockIsSentOnceIfItsAnswerIsLate(t *testing.T) {
+	d := &unsure{}
+	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+		d.Driver = memstore.NewDriver(s)
+		return d
+	})
+	for _, late := range []bool{false, true} { // by the first, the service is known to be quick
+		d.late, d.appends = late, 0
+		if err := memory.Save(t.Context(), "q", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.appends != 1 || d.settles != 1 {
+		t.Errorf("it was sent %d times, and asked about %d times", d.appends, d.settles)
+	}
+}
+
+// plain is a codec whose texts have no end of their own.
+type plain struct{}
+
+func (plain) Encode(m string) ([]byte, error) { return []byte(m), nil }
+func (plain) Decode(b []byte) (string, error) { return string(b), nil }
+func (plain) Text(m string) string            { return m }
+func (plain) Document(m string) string        { return m }
+
+// Messages under a turn ID are told apart by where one ends and the other begins, too.
+func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
+	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := lockedmemory.WithTurnID(t.Context(), "id")
+	if err := memory.Save(ctx, "ab", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := memory.Save(ctx, "a", "bc"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+		t.Errorf("Save: %v", err)
+	}
+}
+
 // memoryOver makes a memory of one session, under a lock in process.
 func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()

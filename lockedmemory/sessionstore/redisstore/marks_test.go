@@ -1,10 +1,16 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -110,6 +116,153 @@ func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
 	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 4 {
 		t.Errorf("%q, %v", messages, err)
 	}
+}
+
+// Where the mark is gone as well, the lock tells who may begin a session anew.
+func TestMarks_S2_theLockIsTheGuardWhereTheyAreGone(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	var old context.Context
+	if err := s.memory.Turn(ctx, func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	err := s.memory.Turn(ctx, func(ctx context.Context) error {
+		if err := s.memory.Save(ctx, "q", "a"); err != nil {
+			return err
+		}
+		s.client.Del(ctx, "session:{s}:log", "session:{s}:mark")
+		var stale *sessionstore.StaleError
+		if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark != 0 {
+			t.Errorf("a stale Save: %v", err)
+		}
+		return s.memory.Save(ctx, "q", "a")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A holder that was overtaken while it worked does not bring a session back that is gone.
+func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
+	s := newSession(t, nil, nil)
+	other, err := redislock.New(s.client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	theirs, err := lockedmemory.New(s.store, other, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.memory.Turn(t.Context(), func(ctx context.Context) error {
+		if _, err := s.memory.Load(ctx, ""); err != nil {
+			return err
+		}
+		s.client.Del(ctx, "distlock:{s}:lock")
+		if err := theirs.Turn(t.Context(), func(ctx context.Context) error { return theirs.Save(ctx, "q", "a") }); err != nil {
+			t.Error(err)
+		}
+		s.client.Del(ctx, "session:{s}:log")
+		if err := s.memory.Save(ctx, "stale", "stale"); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Save: %v", err)
+		}
+		return nil
+	})
+	if n := s.client.Exists(t.Context(), "session:{s}:log").Val(); n != 0 || !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("Turn: %v; %d sessions", err, n)
+	}
+}
+
+// A Save outside a turn comes after all that the log has, also after tokens that the lock does not know of.
+func TestSave_S2_isAboveTheLog(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	top := time.Now().Add(time.Hour).UnixMicro()
+	entry := redis.XAddArgs{Stream: "session:{s}:log", ID: fmt.Sprintf("%d-1", top), Values: []string{"op", strings.Repeat("0", 32), "in", `"q"`, "out", `"a"`}}
+	if err := s.client.XAdd(ctx, &entry).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.memory.Save(ctx, "next", "a"); err != nil {
+		t.Fatal(err)
+	}
+	for turn, err := range s.store.Turns(ctx) {
+		if err != nil || turn.Input == "next" && turn.Place.Fence != top+1 {
+			t.Errorf("%+v, %v; want it at %d", turn, err, top+1)
+		}
+	}
+}
+
+// A mark that is not there any more is no reason to remove what another program has put in its place.
+func TestMarks_leaveDataOfOthersAlone(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	opens := func(ctx context.Context) error { _, err := s.memory.Load(ctx, ""); return err }
+	if err := s.memory.Turn(ctx, opens); err != nil {
+		t.Fatal(err)
+	}
+	place := s.client.Get(ctx, "session:{s}:mark").Val()
+	s.client.Del(ctx, "session:{s}:log")
+	foreign := redis.XAddArgs{Stream: "session:{s}:log", ID: place, Values: []string{"another", "program"}}
+	if err := s.client.XAdd(ctx, &foreign).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var broken sessionstore.EntryErrors
+	if err := s.memory.Turn(ctx, opens); !errors.As(err, &broken) || len(broken) != 1 || broken[0].Place.String() != place {
+		t.Errorf("Load: %v, want the entry at %s to be reported", err, place)
+	}
+	if entries := s.client.XRange(ctx, foreign.Stream, place, place).Val(); len(entries) != 1 {
+		t.Errorf("the entry of another program: %v", entries)
+	}
+}
+
+// halving is a connection that calls between the first and the second command of a pipeline of a script and an XRANGE.
+type halving struct {
+	net.Conn
+	between *atomic.Pointer[func()]
+}
+
+func (h halving) Write(b []byte) (int, error) {
+	script, read := bytes.Index(b, []byte("evalsha")), bytes.Index(b, []byte("xrange"))
+	f := h.between.Load()
+	if f == nil || script < 0 || read < 0 || !h.between.CompareAndSwap(f, nil) {
+		return h.Conn.Write(b)
+	}
+	at := bytes.LastIndexByte(b[:max(script, read)], '*')
+	n, err := h.Conn.Write(b[:at])
+	if err != nil {
+		return n, err
+	}
+	(*f)()
+	m, err := h.Conn.Write(b[at:])
+	return n + m, err
+}
+
+// An older holder that writes while a new one loads for the first time is refused, or its write is in what is loaded: an answer to a
+// history that is no more would be the other way.
+func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
+	server := testservers.StartRedis(t)
+	var between atomic.Pointer[func()]
+	r := newRig(t, "s", redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return halving{c, &between}, err
+	}}, distlock.Options{}, nil)
+	opens := func(ctx context.Context) error { _, err := r.memory.Load(ctx, ""); return err }
+	must(t, r.memory.Turn(t.Context(), opens)) // the scripts are there
+	var old context.Context
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error { old = context.WithoutCancel(ctx); return opens(ctx) }))
+	called, wrote := false, error(nil)
+	writes := func() {
+		time.Sleep(20 * time.Millisecond) // the first command has been carried out
+		called, wrote = true, r.store.Save(old, "q", "late")
+	}
+	between.Store(&writes)
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		loaded, err := r.memory.Load(ctx, "")
+		if !called || wrote == nil && !slices.Contains(loaded, "late") {
+			t.Errorf("called: %t; the older holder's write was accepted, and %q loaded", called, loaded)
+		}
+		return err
+	}))
 }
 
 // A turn ID that is known shows the token only if Redis took it.

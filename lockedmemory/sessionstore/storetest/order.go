@@ -120,8 +120,15 @@ func lateSaveOfTheSameLease(h *harness) {
 		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (driver.Place{Fence: lease.Fence(), N: 2}) {
 			h.Errorf("the first, late: %+v", v)
 		}
+		a.has("second")
+		if v, err := a.driver.Clear(ctx, a.write(lease, 3)); err != nil || v.Outcome != driver.Done {
+			h.Errorf("Clear: %+v, %v", v, err)
+		}
+		if v := append(2, "second"); v.Outcome != driver.Taken {
+			h.Errorf("one from before the Clear, late: %+v", v)
+		}
 	})
-	a.has("second")
+	a.has()
 }
 
 // write is one of its own under a lease, as the first access.
@@ -183,8 +190,8 @@ func clearWithinATurn(h *harness) {
 func storesShareALease(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
-		for n := range 6 {
-			i := []*instance{a, b}[n%2]
+		for n := range 20 { // each finds eight places taken
+			i := []*instance{a, b, a}[n/8]
 			if err := i.store.Save(ctx, question(n), answer(n)); err != nil {
 				h.Errorf("Save %d: %v", n, err)
 			}

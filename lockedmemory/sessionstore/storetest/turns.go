@@ -48,7 +48,11 @@ func turnIDs(h *harness) {
 	a.mustSave(id(h.Context(), "one"), 1)
 	again("at once")
 	a.has(1)
-	b.turn(func(ctx context.Context) { b.mustSave(id(ctx, "two"), 2) })
+	b.turn(func(ctx context.Context) {
+		for range 2 {
+			b.mustSave(id(ctx, "two"), 2)
+		}
+	})
 	a.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
 	again("after others")
 	b.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
@@ -143,6 +147,7 @@ func settledWrites(h *harness) {
 	a := h.instance(nil, nil)
 	ctx := h.Context()
 	op, sent := newOp(), time.Now()
+	first := op
 	instant, ok := a.driver.(driver.Instant)
 	if !h.Instant {
 		if ok {
@@ -178,4 +183,10 @@ func settledWrites(h *harness) {
 		}
 	})
 	a.has(append([]any{"written"}, between...)...)
+	if err := a.memory.Clear(ctx); err != nil {
+		h.Fatal(err)
+	}
+	if written, err = instant.Settle(ctx, a.locker, h.session, first, sent); err == nil {
+		h.Errorf("settling what was cleared since, and cannot be told: %t", written)
+	}
 }
