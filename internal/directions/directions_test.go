@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"internal/chaos":                       {},
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
+	"internal/sweeps":                      {},
 	"internal/integrity":                   {},
 	"internal/mutants":                     {},
 	"internal/watch":                       {"go.uber.org/goleak"},
@@ -54,7 +55,7 @@ var testOnly = []string{
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
 	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer",
+	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/sweeps",
 }
 
 type listed struct {

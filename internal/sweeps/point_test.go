@@ -1,0 +1,188 @@
+package sweeps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+var errBroken = errors.New("the wire is broken")
+
+// kind is a way in which an operation fails.
+type kind struct {
+	name    string
+	err     error
+	effect  bool // it has been carried out all the same
+	hangs   bool // until its own context ends
+	cancels bool // the caller's context ends meanwhile
+	onwards bool // and so do all that follow, until the call has returned
+}
+
+// point is where the faults of one run are: it counts the operations of the call under way, and spoils the n-th.
+type point struct {
+	kind   kind
+	n      int
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	armed   bool
+	count   int
+	reached bool
+}
+
+// arm makes the point count and spoil; a second arm goes on where the first has stopped.
+func (p *point) arm(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = on
+}
+
+// mayLose reports whether renewals fail for so long that a lease ends.
+func (p *point) mayLose() bool { return p.kind.hangs || p.kind.onwards }
+
+func (p *point) wasReached() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reached
+}
+
+// hit counts an operation, and tells whether it is to fail.
+func (p *point) hit() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.armed {
+		return false
+	}
+	this := p.count
+	p.count++
+	if this != p.n && (!p.kind.onwards || this < p.n) {
+		return false
+	}
+	p.reached = true
+	if p.kind.cancels {
+		time.AfterFunc(time.Millisecond, p.cancel)
+	}
+	return true
+}
+
+// through makes a call of a driver, or what the point makes of it.
+func through[T any](ctx context.Context, p *point, call func(context.Context) (T, error)) (T, error) {
+	if !p.hit() {
+		return call(ctx)
+	}
+	var none T
+	if p.kind.effect {
+		if reply, err := call(ctx); err != nil {
+			return reply, err
+		}
+	}
+	if p.kind.hangs {
+		return none, hang(ctx)
+	}
+	return none, p.kind.err
+}
+
+// clientsPatience is after how long a client of a session store gives up by itself. Of the callers of these some have no deadline, as the
+// contract of the drivers says.
+const clientsPatience = 10 * time.Second
+
+func hang(ctx context.Context) error {
+	timer := time.NewTimer(clientsPatience)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return errBroken
+	}
+}
+
+// locks is a driver of a lock service behind a point.
+type locks struct {
+	driver.Driver
+	point *point
+}
+
+func (d *locks) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	return through(ctx, d.point, func(ctx context.Context) (driver.AcquireReply, error) { return d.Driver.Acquire(ctx, req) })
+}
+
+func (d *locks) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies, err := through(ctx, d.point, func(ctx context.Context) ([]driver.ExtendReply, error) { return d.Driver.Extend(ctx, reqs), nil })
+	if err != nil {
+		replies = make([]driver.ExtendReply, len(reqs))
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
+func (d *locks) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	return through(ctx, d.point, func(ctx context.Context) (driver.ReleaseReply, error) { return d.Driver.Release(ctx, req) })
+}
+
+func (d *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	return through(ctx, d.point, func(ctx context.Context) (driver.State, error) { return d.Driver.Inspect(ctx, name) })
+}
+
+func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	queue := d.Driver.(driver.Queue)
+	if !d.point.hit() {
+		return queue.Listen(ctx, name, owner)
+	}
+	if d.point.kind.effect {
+		if _, stop, err := queue.Listen(ctx, name, owner); err == nil {
+			stop() // who is told of an error will not
+		}
+	}
+	if d.point.kind.hangs {
+		return nil, nil, hang(ctx)
+	}
+	return nil, nil, d.point.kind.err
+}
+
+// sessions is a driver of a session store behind a point.
+type sessions struct {
+	storedriver.Driver
+	point *point
+}
+
+func (d *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
+}
+
+func (d *sessions) Clear(ctx context.Context, w storedriver.Write) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Clear(ctx, w) })
+}
+
+func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.Driver.Read(ctx, r) })
+}
+
+// kinds are those in which an operation of a driver fails.
+func kinds() (all []kind) {
+	for _, effect := range []bool{false, true} {
+		when := "before"
+		if effect {
+			when = "after"
+		}
+		for name, err := range map[string]error{
+			"noAnswer": errBroken, "temporary": fmt.Errorf("%w: it starts", driver.ErrTemporary), "refused": fmt.Errorf("%w: no right", driver.ErrRefused),
+		} {
+			for _, onwards := range []bool{false, true} {
+				all = append(all, kind{name: fmt.Sprintf("%s/%s/onwards=%t", when, name, onwards), err: err, effect: effect, onwards: onwards})
+			}
+		}
+		all = append(all,
+			kind{name: when + "/hangs", hangs: true, effect: effect},
+			kind{name: when + "/hangs/onwards", hangs: true, effect: effect, onwards: true},
+			kind{name: when + "/hangsUntilTheCallerHasGone", hangs: true, effect: effect, cancels: true})
+	}
+	return all
+}

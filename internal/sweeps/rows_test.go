@@ -1,0 +1,423 @@
+package sweeps
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// row is a call. Each calls scene.sweep once, and then judge.
+type row struct {
+	name   string
+	covers string // methods, as "Locker.Acquire", with spaces between them
+	run    func(s *scene)
+	silent bool // it asks no service
+}
+
+var lockRows = []row{
+	{name: "acquire-free", covers: "Locker.Acquire", run: acquires(func(ctx context.Context, s *scene) (*distlock.Lease, error) {
+		return s.faulty.locker.Acquire(ctx, s.key)
+	})},
+	{name: "acquire-waits", covers: "Locker.Acquire", run: waits(1)},
+	{name: "acquire-twoWait", covers: "Locker.Acquire", run: waits(2)},
+	{name: "tryAcquire-free", covers: "Locker.TryAcquire", run: acquires(func(ctx context.Context, s *scene) (*distlock.Lease, error) {
+		return s.faulty.locker.TryAcquire(ctx, s.key)
+	})},
+	{name: "tryAcquire-busy", covers: "Locker.TryAcquire", run: func(s *scene) {
+		lease, err := s.sound.locker.Acquire(s.ctx, s.key)
+		s.must(err)
+		s.sweep(s.ctx, func(ctx context.Context) error {
+			_, err := s.faulty.locker.TryAcquire(ctx, s.key)
+			return err
+		})
+		if s.err == nil {
+			s.Error("two have the lock")
+		}
+		if err := lease.Err(); err != nil {
+			s.Errorf("the holder: %v", err)
+		}
+		s.must(lease.Release(s.ctx))
+		s.judge(distlock.ErrNotAcquired)
+	}},
+	{name: "do", covers: "Locker.Do Locker.FromContext", run: runs((*distlock.Locker).Do)},
+	{name: "doInstantly", covers: "Locker.DoInstantly", run: runs(func(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error {
+		return l.DoInstantly(ctx, key, func(context.Context) (bool, error) { return false, nil }, fn)
+	})},
+	{name: "inspect", covers: "Locker.Inspect", run: func(s *scene) {
+		lease := s.hold()
+		var info distlock.Info
+		s.sweep(s.ctx, func(ctx context.Context) (err error) {
+			info, err = s.faulty.locker.Inspect(ctx, s.key)
+			return err
+		})
+		if s.err == nil && (!info.Held || info.Fence != lease.Fence()) || s.err != nil && info != (distlock.Info{}) {
+			s.Errorf("%+v, %v", info, s.err)
+		}
+		s.must(lease.Release(s.ctx))
+		s.judge()
+	}},
+	{name: "close", covers: "Locker.Close", run: func(s *scene) {
+		lease := s.hold()
+		waiting := make(chan error, 1)
+		go func() {
+			next, err := s.faulty.locker.Acquire(s.ctx, s.key)
+			waiting <- errors.Join(err, next.Release(s.ctx))
+		}()
+		time.Sleep(5 * time.Millisecond)
+		s.sweep(s.ctx, s.faulty.locker.Close)
+		if s.point.kind.cancels && errors.Is(s.err, context.Canceled) {
+			s.must(s.faulty.locker.Close(s.ctx))
+		}
+		if err := <-waiting; !errors.Is(err, distlock.ErrClosed) {
+			s.Errorf("who has waited: %v", err)
+		}
+		if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrLost) {
+			s.Errorf("the lease: %v", err)
+		}
+		if s.point.kind.onwards {
+			s.soon = max(s.soon, s.faulty.locker.Options().TTL+time.Second) // what it could not release expires
+		}
+		s.judge()
+	}},
+	{name: "extend-longer", covers: "Lease.Extend", run: extends(2 * ttl)},
+	{name: "extend-shorter", covers: "Lease.Extend", run: extends(ttl / 2)},
+	{name: "refence", covers: "Lease.Refence", run: func(s *scene) {
+		lease := s.hold()
+		before := lease.Fence()
+		above := before + time.Minute.Microseconds()
+		s.sweep(s.ctx, func(ctx context.Context) error { return lease.Refence(ctx, above) })
+		if fence := lease.Fence(); s.err == nil && fence <= above || s.err != nil && fence < before {
+			s.Errorf("the token was %d, is %d, was to be above %d: %v", before, fence, above, s.err)
+		}
+		if s.err != nil {
+			s.must(lease.Refence(s.ctx, above))
+		}
+		s.judgeHeld(lease)
+	}},
+	{name: "release", covers: "Lease.Release", run: func(s *scene) {
+		lease := s.hold()
+		s.releases(lease.Release)
+		if err := lease.Release(s.ctx); err != nil && !errors.Is(err, distlock.ErrLost) {
+			s.Errorf("Release, again: %v", err)
+		}
+	}},
+	{name: "release-toALocalWaiter", covers: "Lease.Release", run: func(s *scene) {
+		lease := s.hold()
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- s.faulty.locker.Do(distlock.WithWait(s.ctx, 2*ttl), s.key, func(context.Context) error { return nil })
+		}()
+		time.Sleep(30 * time.Millisecond)
+		s.sweep(s.ctx, lease.Release)
+		if err := <-waiting; err != nil && !errors.Is(err, distlock.ErrUnavailable) {
+			s.Errorf("who has waited: %v", err)
+		}
+		s.judge()
+	}},
+	{name: "guard", covers: "Lease.Guard Lease.Check", silent: true, run: func(s *scene) {
+		lease, ran := s.hold(), false
+		s.sweep(s.ctx, func(ctx context.Context) error {
+			return lease.Guard(ctx, func(context.Context) error { ran = true; return nil })
+		})
+		if s.err != nil || !ran {
+			s.Errorf("%v, ran: %t", s.err, ran)
+		}
+		s.lease = lease
+		s.judge()
+	}},
+	{name: "lock.acquire", covers: "Lock.Acquire", run: handles(func(ctx context.Context, k *distlock.Lock) error {
+		got, err := k.Acquire(ctx)
+		if err == nil && !got {
+			return distlock.ErrNotAcquired
+		}
+		return err
+	})},
+	{name: "lock.acquireWithRetry", covers: "Lock.AcquireWithRetry", run: handles(func(ctx context.Context, k *distlock.Lock) error {
+		return k.AcquireWithRetry(ctx, 3, 10*time.Millisecond)
+	})},
+	{name: "lock.extend", covers: "Lock.Extend", run: func(s *scene) {
+		k := s.handle()
+		s.sweep(s.ctx, func(ctx context.Context) error { return k.Extend(ctx, 2*ttl) })
+		s.must(k.Release(s.ctx))
+		s.judge()
+	}},
+	{name: "lock.release", covers: "Lock.Release", run: func(s *scene) { s.releases(s.handle().Release) }},
+}
+
+func (s *scene) handle() *distlock.Lock {
+	s.Helper()
+	k := s.faulty.locker.NewLock(s.key, 0)
+	s.must(k.AcquireWithRetry(s.ctx, 1, 0))
+	return k
+}
+
+// acquires is about calls that return a lease.
+func acquires(get func(ctx context.Context, s *scene) (*distlock.Lease, error)) func(*scene) {
+	return func(s *scene) {
+		s.sweep(s.ctx, func(ctx context.Context) (err error) {
+			s.lease, err = get(ctx, s)
+			return err
+		})
+		if (s.err == nil) == (s.lease == nil) {
+			s.Errorf("the lease %p, and %v", s.lease, s.err)
+		}
+		s.judge()
+	}
+}
+
+// waits is about so many callers of one process that stand in line, behind another process.
+func waits(n int) func(*scene) {
+	return func(s *scene) {
+		s.blocked()
+		s.sweep(s.ctx, func(ctx context.Context) error {
+			var all sync.WaitGroup
+			errs := make([]error, n)
+			for i := range n {
+				all.Go(func() {
+					lease, err := s.faulty.locker.Acquire(ctx, s.key)
+					if err == nil {
+						if err := lease.Err(); err != nil {
+							s.Errorf("the lease was granted, and: %v", err)
+						}
+						err = lease.Release(context.Background())
+					}
+					errs[i] = err
+				})
+			}
+			all.Wait()
+			for _, err := range errs {
+				if s.err = err; err != nil {
+					s.judgeError([]error{distlock.ErrNotAcquired})
+				}
+			}
+			return errors.Join(errs...)
+		})
+		s.unblocked()
+		s.judge(distlock.ErrNotAcquired)
+	}
+}
+
+// runs is about calls that run a function under the lock.
+func runs(do func(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error) func(*scene) {
+	return func(s *scene) {
+		ran := 0
+		s.sweep(s.ctx, func(ctx context.Context) error {
+			return do(s.faulty.locker, ctx, s.key, func(ctx context.Context) error {
+				ran++
+				lease, ok := s.faulty.locker.FromContext(ctx, s.key)
+				if !ok || lease.Err() != nil {
+					s.Errorf("the function runs without the lock: %v", lease.Err())
+				}
+				return nil
+			})
+		})
+		if s.err == nil && ran != 1 || s.err != nil && ran != 0 {
+			s.Errorf("the function ran %d times, and: %v", ran, s.err)
+		}
+		s.judge()
+	}
+}
+
+func extends(by time.Duration) func(*scene) {
+	return func(s *scene) {
+		lease := s.hold()
+		s.sweep(s.ctx, func(ctx context.Context) error { return lease.Extend(ctx, by) })
+		s.judgeHeld(lease)
+	}
+}
+
+// judgeHeld judges a call that has failed or not, under a lease that is held, unless it has hung for so long.
+func (s *scene) judgeHeld(lease *distlock.Lease) {
+	s.Helper()
+	if err := lease.Err(); err != nil {
+		if !s.point.mayLose() || !errors.Is(err, distlock.ErrLost) {
+			s.Errorf("the lease: %v; the call: %v", err, s.err)
+		}
+		_ = lease.Release(s.ctx)
+		s.judge()
+		return
+	}
+	s.must(lease.Release(s.ctx))
+	s.judge()
+}
+
+// releases sweeps a release. One that has succeeded lets others in, one that has failed lets them in soon.
+func (s *scene) releases(release func(ctx context.Context) error) {
+	s.Helper()
+	s.sweep(s.ctx, func(ctx context.Context) error {
+		err := release(ctx)
+		if err == nil {
+			next, err := s.sound.locker.TryAcquire(s.ctx, s.key)
+			if err != nil {
+				s.Errorf("after a release that has succeeded: %v", err)
+			}
+			s.must(next.Release(s.ctx))
+		}
+		return err
+	})
+	s.judge()
+}
+
+// handles is about a handle that gets the lock.
+func handles(get func(ctx context.Context, k *distlock.Lock) error) func(*scene) {
+	return func(s *scene) {
+		k := s.faulty.locker.NewLock(s.key, 0)
+		s.sweep(s.ctx, func(ctx context.Context) error { return get(ctx, k) })
+		err := k.Release(s.ctx)
+		if s.err == nil && err != nil || s.err != nil && !errors.Is(err, distlock.ErrNotHeld) {
+			s.Errorf("Release: %v, after: %v", err, s.err)
+		}
+		s.judge()
+	}
+}
+
+var storeRows = func() (rows []row) {
+	for _, named := range []bool{false, true} {
+		with := func(ctx context.Context) context.Context { return ctx }
+		suffix := ""
+		if named {
+			with = func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, secret+"-id") }
+			suffix = "WithAnID"
+		}
+		again := func(s *scene, ctx context.Context) {
+			if lease, ok := s.faulty.locker.FromContext(ctx, s.key); ok && lease.Err() != nil {
+				s.later = func() { s.repeat(with(s.ctx)) } // the turn is over
+			} else {
+				s.repeat(with(ctx))
+			}
+		}
+		rows = append(rows,
+			row{name: "save" + suffix, covers: "LockedMemory.Save Store.Save Store.SaveInstantly", run: func(s *scene) {
+				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
+				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				again(s, s.ctx)
+				s.judge()
+			}},
+			row{name: "save-whileBusy" + suffix, covers: "LockedMemory.Save Store.Save Store.SaveInstantly", run: func(s *scene) {
+				s.blocked()
+				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				s.unblocked()
+				again(s, s.ctx)
+				s.judge(distlock.ErrNotAcquired)
+			}},
+			row{name: "save-first" + suffix, covers: "Store.Save", run: inTurn(func(s *scene, turn context.Context) {
+				s.sweep(turn, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				again(s, turn)
+			})},
+			row{name: "save-second" + suffix, covers: "Store.Save", run: inTurn(func(s *scene, turn context.Context) {
+				s.must(s.save(turn, s.faulty.memory, secret+" first"))
+				s.sweep(turn, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				again(s, turn)
+			})})
+	}
+	for name, read := range reads {
+		rows = append(rows,
+			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Turns", run: func(s *scene) {
+				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
+				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
+				s.judge()
+			}},
+			row{name: name + "-inATurn", covers: "", run: func(s *scene) {
+				s.must(s.save(s.ctx, s.sound.memory, secret+" before"))
+				inTurn(func(s *scene, turn context.Context) {
+					s.sweep(turn, func(ctx context.Context) error { return read(ctx, s, 1) })
+				})(s)
+			}})
+	}
+	return append(rows,
+		row{name: "clear", covers: "LockedMemory.Clear Store.Clear", run: func(s *scene) {
+			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx) })
+			s.judge()
+		}},
+		row{name: "clear-inATurn", covers: "LockedMemory.Clear Store.Clear", run: inTurn(func(s *scene, turn context.Context) {
+			s.must(s.save(turn, s.faulty.memory, secret+" before"))
+			s.sweep(turn, func(ctx context.Context) error { return s.clears(ctx) })
+		})},
+		row{name: "turn", covers: "LockedMemory.Turn", run: func(s *scene) {
+			s.must(s.save(s.ctx, s.sound.memory, secret+" before"))
+			s.sweep(s.ctx, func(ctx context.Context) error {
+				return s.faulty.memory.Turn(ctx, func(ctx context.Context) error {
+					if _, err := s.faulty.memory.Load(ctx, ""); err != nil {
+						return err
+					}
+					return errors.Join(s.save(ctx, s.faulty.memory, secret+" 1"), s.save(ctx, s.faulty.memory, secret+" 2"))
+				})
+			})
+			s.judge()
+		}})
+}()
+
+// repeat makes a Save again that has failed, if it had a turn ID: it is stored once then.
+func (s *scene) repeat(ctx context.Context) {
+	s.Helper()
+	if _, named := lockedmemory.TurnID(ctx); s.err == nil || !named {
+		return
+	}
+	s.must(s.faulty.memory.Save(ctx, secret, answer(secret)))
+	s.maybe = slices.DeleteFunc(s.maybe, func(text string) bool { return text == secret })
+	s.saved = append(s.saved, secret)
+}
+
+// clears is a Clear. Of one that has failed nobody knows, unless it says so.
+func (s *scene) clears(ctx context.Context) error {
+	err := s.faulty.memory.Clear(ctx)
+	switch {
+	case err == nil:
+		s.saved = nil
+	case saysPerhaps(err):
+		s.clear = true
+	}
+	return err
+}
+
+// inTurn runs what is swept inside of a turn, whose own beginning and end do not fail.
+func inTurn(run func(s *scene, turn context.Context)) func(*scene) {
+	return func(s *scene) {
+		err := s.faulty.memory.Turn(s.ctx, func(turn context.Context) error {
+			run(s, turn)
+			return nil
+		})
+		if err != nil && !(s.point.mayLose() && errors.Is(err, distlock.ErrLost)) {
+			s.Errorf("the turn: %v", err)
+		}
+		if s.later != nil {
+			s.later()
+		}
+		s.judge()
+	}
+}
+
+// reads are those of a memory and its store. Each expects so many exchanges, or an error and nothing.
+var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
+	"load": func(ctx context.Context, s *scene, exchanges int) error {
+		messages, err := s.faulty.memory.Load(ctx, "")
+		return s.all(len(messages), 2*exchanges, err)
+	},
+	"search": func(ctx context.Context, s *scene, exchanges int) error {
+		found, err := s.faulty.memory.Search(ctx, secret, 1000)
+		return s.all(len(found), 2*exchanges, err)
+	},
+	"turns": func(ctx context.Context, s *scene, exchanges int) error {
+		n := 0
+		for _, err := range s.faulty.store.Turns(ctx) {
+			if err != nil {
+				return s.all(n, exchanges, err)
+			}
+			n++
+		}
+		return s.all(n, exchanges, nil)
+	},
+}
+
+func (s *scene) all(got, want int, err error) error {
+	if err == nil && got != want || err != nil && got != 0 {
+		s.Errorf("%d were read, want %d: %v", got, want, err)
+	}
+	return err
+}
