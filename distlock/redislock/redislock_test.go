@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -216,15 +218,9 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 
 func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	server := testservers.StartRedis(t)
-	admin := newClient(t, server.Addr())
-	err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">pw", "~distlock:*", "resetchannels", "&distlock:*",
-		"+evalsha", "+eval", "+get", "+mget", "+set", "+append", "+del",
-		"+exists", "+pexpire", "+pttl", "+time",
-		"+zadd", "+zrem", "+zrange", "+zscore", "+zcard", "+hset", "+hget", "+hgetall", "+hdel", "+publish", "+subscribe").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "pw"})
+	rights := acl.Documented(t, "doc.go")
+	acl.Set(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: acl.Password})
 	defer client.Close()
 	l := newLocker(t, client, distlock.Options{})
 	lease, err := l.Acquire(t.Context(), key)

@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"internal/acl":                         {"internal/testservers"},
 	"internal/testservers":                 {"internal/loopback"},
 	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
 	"internal/loopback":                    {},
@@ -48,13 +49,13 @@ var allowed = map[string][]string{
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
 	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...",
-	module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
+	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
 	module + "internal/watch", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
 	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/sweeps",
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/acl"
 )
 
 // The application has used up the pool it shares with the Locker. Only who asks for a new lock has to wait for it.
@@ -67,8 +68,12 @@ func poolUsedUp(t *testing.T, s *service) {
 // those for notifications too, by polling in line.
 func rightsMissing(t *testing.T, s *service) {
 	const key, ttl = "rightsMissing", time.Second
-	documented := []string{"evalsha", "eval", "mget", "get", "set", "append", "del", "exists", "pexpire", "pttl", "time",
-		"zadd", "zrem", "zrange", "zscore", "zcard", "hset", "hget", "hgetall", "hdel"}
+	var documented []string
+	for _, right := range acl.Documented(t, "../../distlock/redislock/doc.go").Needed {
+		if command, ok := strings.CutPrefix(right, "+"); ok {
+			documented = append(documented, command)
+		}
+	}
 	as := func(user string) func(*redis.UniversalOptions) {
 		return func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" }
 	}

@@ -1,0 +1,29 @@
+package redislock_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/internal/acl"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// namespaces are those of package drivertest.
+var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
+
+// A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
+func TestConformance_withTheDocumentedRights(t *testing.T) {
+	server := testservers.StartRedis(t)
+	rights := acl.Documented(t, "doc.go")
+	acl.Set(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told)...)
+	t.Cleanup(func() {
+		if refused := acl.Refused(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
+	})
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: acl.Password}))
+}

@@ -1,0 +1,93 @@
+// Package acl reads which rights a package documents, so that its tests run with these and no others: the section "Rights" of its
+// package documentation and the tests cannot part.
+package acl
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Password is that of every user.
+const Password = "secret"
+
+// Rights are those of a section "Rights", in the words of ACL SETUSER. Namespaces are left open.
+type Rights struct {
+	Needed  []string // for everything
+	Told    []string // to be told of hand-overs
+	Cluster []string // besides, in a Cluster
+}
+
+// Documented reads the rights that a doc.go lists.
+func Documented(tb testing.TB, file string) Rights {
+	tb.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(source), "// # Rights\n//\n")
+	text, _, ends := strings.Cut(text, "\n//\n")
+	if !found || !ends {
+		tb.Fatalf("%s has no section on rights that a paragraph follows", file)
+	}
+	var r Rights
+	for sentence := range strings.SplitSeq(strings.ReplaceAll(text, "\n// ", " "), ". ") {
+		list := &r.Needed
+		switch {
+		case strings.HasPrefix(sentence, "To be told"):
+			list = &r.Told
+		case strings.HasPrefix(sentence, "In a Cluster"):
+			list = &r.Cluster
+		}
+		for _, word := range strings.Fields(sentence) {
+			if word = strings.TrimRight(word, ".,;"); strings.ContainsAny(word[:1], "+~&") {
+				*list = append(*list, word)
+			}
+		}
+	}
+	if len(r.Needed) < 5 || len(r.Cluster) == 0 {
+		tb.Fatalf("%s: the section on rights is read as %q", file, r)
+	}
+	return r
+}
+
+// Without returns the rights without one, and whether it was among them.
+func (r Rights) Without(right string) Rights {
+	left := func(all []string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right })
+	}
+	return Rights{left(r.Needed), left(r.Told), left(r.Cluster)}
+}
+
+// Set makes a user who has these rights in some namespaces, and no others.
+func Set(tb testing.TB, server *testservers.Redis, user string, namespaces []string, rights ...string) {
+	tb.Helper()
+	command := []string{"ACL", "SETUSER", user, "reset", "on", ">" + Password}
+	for _, right := range rights {
+		if !strings.Contains(right, "<namespace>") {
+			command = append(command, right)
+			continue
+		}
+		for _, namespace := range namespaces {
+			command = append(command, strings.ReplaceAll(right, "<namespace>", namespace))
+		}
+	}
+	for _, command := range [][]string{command, {"ACL", "LOG", "RESET"}} {
+		if _, err := server.Do(command...); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Refused is what a server has refused to its users since Set, empty for nothing.
+func Refused(tb testing.TB, server *testservers.Redis) string {
+	tb.Helper()
+	log, err := server.Do("ACL", "LOG")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return log
+}
