@@ -24,7 +24,15 @@ if refusal then
   return refusal
 end
 if KEYS[4] then
-  redis.call('SET', KEYS[4], ARGV[12], 'PX', ARGV[13])
+  -- Where the right to do that is missing, the entry must not stay: each repetition would add another one. Its place is used up.
+  local noted = redis.pcall('SET', KEYS[4], ARGV[12], 'PX', ARGV[13])
+  if noted.err then
+    redis.call('XDEL', log, fence .. '-' .. ARGV[5])
+    if ARGV[3] ~= '0' then
+      redis.call('PEXPIRE', log, ARGV[3])
+    end
+    return noted
+  end
 end
 if ARGV[10] == '1' then
   shown('0')

@@ -1,0 +1,306 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/acl"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
+)
+
+const docOfLock = "../../../distlock/redislock/doc.go"
+
+// A user who has the rights that doc.go lists, and no others, keeps the whole contract of a store: with the lock's rights besides,
+// where one client is for both, and without, where the lock has its own.
+func TestConformance_withTheDocumentedRights(t *testing.T) {
+	ofStore, ofLock := acl.Documented(t, "doc.go"), acl.Documented(t, docOfLock)
+	as := func(t *testing.T, server *testservers.Redis, user string) redis.UniversalOptions {
+		t.Cleanup(func() {
+			if refused := acl.Refused(t, server); refused != "" {
+				t.Errorf("the server has refused %s", refused)
+			}
+		})
+		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: acl.Password}
+	}
+	t.Run("oneClient", func(t *testing.T) {
+		t.Parallel()
+		server := testservers.StartRedis(t)
+		acl.Set(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Told)...)
+		storetest.Run(t, service(as(t, server, "both"), nil))
+	})
+	t.Run("twoClients", func(t *testing.T) {
+		t.Parallel()
+		server := testservers.StartRedis(t)
+		acl.Set(t, server, "store", []string{"session"}, ofStore.Needed...)
+		acl.Set(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+		locks := as(t, server, "locker")
+		storetest.Run(t, service(as(t, server, "store"), &locks))
+	})
+}
+
+// besideTheLock are the rights that only a store with its lock's client makes use of.
+var besideTheLock = []string{"+time", "+exists"}
+
+// Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves open is
+// settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
+func TestStore_C_withoutARight(t *testing.T) {
+	ofStore, ofLock := acl.Documented(t, "doc.go"), acl.Documented(t, docOfLock)
+	server := testservers.StartRedis(t)
+	newClient := func(user string) *redis.Client {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: acl.Password})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	for _, apart := range []bool{false, true} {
+		for i, missing := range ofStore.Needed {
+			t.Run(fmt.Sprintf("%s,apart=%t", missing, apart), func(t *testing.T) {
+				without := ofStore.Without(missing)
+				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
+				if apart {
+					acl.Set(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+				} else { // the lock's rights are there, but for one that both need
+					locker = user
+					without = acl.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
+					if strings.HasPrefix(missing, "~") { // that of the store alone
+						without.Needed = slices.DeleteFunc(without.Needed, func(right string) bool { return right == missing })
+						without.Needed = append(without.Needed, "~distlock:*")
+					}
+				}
+				grant := func(rights []string) {
+					if apart {
+						acl.Set(t, server, user, []string{"session"}, rights...)
+					} else {
+						acl.Set(t, server, user, []string{"session", "distlock"}, rights...)
+					}
+				}
+				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
+				client := newClient(user)
+				lockClient := client
+				if apart {
+					lockClient = newClient(locker)
+				}
+				r := &rightless{T: t, missing: missing, client: client, admin: admin}
+				r.open(client, lockClient)
+				r.round("before")
+				if r.failed > 0 {
+					t.Fatal("with all rights something has failed")
+				}
+				grant(without.Needed)
+				if _, err := server.Do("SCRIPT", "FLUSH"); err != nil { // or else nobody needs EVAL
+					t.Fatal(err)
+				}
+				r.round("without")
+				r.clear()
+				if _, err := server.Do("DEL", r.log()); err != nil { // for what is asked of a session that is not there
+					t.Fatal(err)
+				}
+				r.saved, r.unknown = nil, nil
+				r.round("anew")
+				if (r.failed == 0) != (apart && slices.Contains(besideTheLock, missing)) {
+					t.Errorf("%d calls have failed, and the server has refused %s", r.failed, acl.Refused(t, server))
+				}
+				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
+				r.repeat()
+			})
+		}
+	}
+}
+
+// rightless makes calls that may fail for want of a right.
+type rightless struct {
+	*testing.T
+	missing, key string
+	memory       *lockedmemory.LockedMemory[string, string]
+	store        *sessionstore.Store[string, string]
+	client       *redis.Client
+	admin        *redis.Client
+
+	failed         int
+	saved, unknown []string
+	named          []string // turn IDs of Saves that have failed
+}
+
+func (r *rightless) open(client, lockClient *redis.Client) {
+	r.Helper()
+	r.key = r.Name()
+	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 300 * time.Millisecond, Wait: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = locker.Close(context.Background()) })
+	key := lockedmemory.FixedKey(r.key)
+	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, &sessionstore.Options{IdleTTL: time.Hour, MaxTurns: 100}); err != nil {
+		r.Fatal(err)
+	}
+	if r.memory, err = lockedmemory.New(r.store, locker, key, nil); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// did judges the error of a call.
+func (r *rightless) did(what string, start time.Time, err error) {
+	r.Helper()
+	if took := time.Since(start); took > 2*time.Second {
+		r.Errorf("%s took %s", what, took)
+	}
+	if err == nil {
+		return
+	}
+	r.failed++
+	text := strings.ToLower(err.Error())
+	// Of a command in a script Redis does not say which.
+	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
+		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
+	unavailable := errors.Is(err, sessionstore.ErrUnavailable) || errors.Is(err, distlock.ErrUnavailable)
+	if !unavailable || !names || !strings.Contains(text, "acl user lacks a right") {
+		r.Errorf("%s: %v", what, err)
+	}
+}
+
+func (r *rightless) save(ctx context.Context, what, text string) {
+	r.Helper()
+	start := time.Now()
+	err := r.memory.Save(ctx, text, "re: "+text)
+	r.did(what, start, err)
+	_, named := lockedmemory.TurnID(ctx)
+	switch {
+	case err == nil:
+		r.saved = append(r.saved, text)
+	case strings.Contains(err.Error(), "may or may not have happened"):
+		r.unknown = append(r.unknown, text)
+		fallthrough
+	default:
+		if named {
+			r.named = append(r.named, text)
+		}
+	}
+}
+
+// round makes every call.
+func (r *rightless) round(when string) {
+	r.Helper()
+	ctx := r.Context()
+	withID := func(ctx context.Context, id string) context.Context { return lockedmemory.WithTurnID(ctx, id) }
+	r.save(ctx, "Save", when+"-1")
+	r.save(withID(ctx, when+"-2"), "Save with an ID", when+"-2")
+	start := time.Now()
+	err := r.memory.Turn(ctx, func(ctx context.Context) error {
+		start := time.Now()
+		_, err := r.memory.Load(ctx, "")
+		r.did("Load in a turn", start, err)
+		r.save(ctx, "Save in a turn", when+"-3")
+		r.save(withID(ctx, when+"-4"), "Save with an ID in a turn", when+"-4")
+		r.save(withID(ctx, when+"-4"), "Save with an ID in a turn, again", when+"-4")
+		if n := len(r.saved); n > 1 && r.saved[n-1] == r.saved[n-2] {
+			r.saved = r.saved[:n-1]
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, distlock.ErrLost) {
+		r.did("Turn", start, err)
+	}
+	start = time.Now()
+	_, err = r.memory.Search(ctx, "re", 3)
+	r.did("Search", start, err)
+	start = time.Now()
+	for _, err := range r.store.Turns(ctx) {
+		r.did("Turns", start, err)
+	}
+	r.lastRemovedByHand()
+}
+
+// lastRemovedByHand has another store write under a lease whose last entry somebody has removed.
+func (r *rightless) lastRemovedByHand() {
+	r.Helper()
+	start := time.Now()
+	err := r.memory.Turn(r.Context(), func(ctx context.Context) error {
+		r.save(ctx, "Save", "removed")
+		if n := len(r.saved); n == 0 || r.saved[n-1] != "removed" {
+			return nil
+		}
+		r.saved = r.saved[:len(r.saved)-1]
+		r.unknown = append(r.unknown, "by another")
+		entries, err := r.admin.XRevRangeN(ctx, r.log(), "+", "-", 1).Result()
+		if err != nil || r.admin.XDel(ctx, r.log(), entries[0].ID).Err() != nil {
+			r.Fatal(err)
+		}
+		other, err := redisstore.New(r.client, lockedmemory.FixedKey(r.key), sessionstore.JSON[string]{}, nil)
+		if err != nil {
+			r.Fatal(err)
+		}
+		start := time.Now()
+		r.did("a Save where the last entry was removed by hand", start, other.Save(ctx, "by another", "re: by another"))
+		return nil
+	})
+	if err != nil {
+		r.did("Turn", start, err)
+	}
+}
+
+// clear clears. If that fails, nobody knows.
+func (r *rightless) clear() {
+	r.Helper()
+	start := time.Now()
+	err := r.memory.Clear(r.Context())
+	r.did("Clear", start, err)
+	if err != nil {
+		r.unknown = append(r.unknown, r.saved...)
+	} else {
+		r.unknown = nil
+	}
+	r.saved = nil
+}
+
+func (r *rightless) log() string { return "session:{" + r.key + "}:log" }
+
+// repeat makes the Saves again that had a turn ID and have failed, and looks at what is there.
+func (r *rightless) repeat() {
+	r.Helper()
+	for _, text := range r.named {
+		if err := r.memory.Save(lockedmemory.WithTurnID(r.Context(), text), text, "re: "+text); err != nil {
+			r.Errorf("the repetition of %s: %v", text, err)
+		}
+	}
+	counts := make(map[string]int)
+	messages, err := r.memory.Load(r.Context(), "")
+	if err != nil || len(messages)%2 != 0 {
+		r.Errorf("%d messages, %v", len(messages), err)
+	}
+	for pair := range slices.Chunk(messages, 2) {
+		if counts[pair[0]]++; pair[1] != "re: "+pair[0] {
+			r.Errorf("torn: %q", pair)
+		}
+	}
+	for text, n := range counts {
+		if n > 1 && text != "by another" {
+			r.Errorf("%s stands there %d times: %q", text, n, messages)
+		}
+		if !slices.Contains(r.saved, text) && !slices.Contains(r.unknown, text) && !slices.Contains(r.named, text) {
+			r.Errorf("%s stands there, and nobody can have written it", text)
+		}
+	}
+	for _, text := range r.saved {
+		if counts[text] != 1 {
+			r.Errorf("%s was acknowledged, and stands there %d times", text, counts[text])
+		}
+	}
+	if err := r.memory.Clear(r.Context()); err != nil {
+		r.Error(err)
+	}
+}
