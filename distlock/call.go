@@ -68,10 +68,11 @@ func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call f
 	}
 	l.workers.run(func() {
 		defer l.end()
+		start := time.Now()
 		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		value, err := call(callCtx)
 		cancel()
-		err = ownDeadline(err, limit)
+		err = ownDeadline(err, limit, time.Since(start))
 		if settled.CompareAndSwap(false, true) {
 			answer <- result{value, err}
 		} else {
@@ -90,12 +91,17 @@ func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call f
 	}
 }
 
-// ownDeadline makes a text of the error of a deadline that is the Locker's: the caller's ctx may have none.
-func ownDeadline(err error, limit time.Duration) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+// ownDeadline makes a text of the error of a deadline that is the Locker's, or one of the client's own that came sooner: the
+// caller's ctx may have none.
+func ownDeadline(err error, limit, took time.Duration) error {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case took < limit:
+		return fmt.Errorf("no answer within the time-outs of the client: %v", err)
+	default:
 		return fmt.Errorf("no answer within %s: %v", limit, err)
 	}
-	return err
 }
 
 // errLeft says that the caller's ctx ended before the lock service had answered.

@@ -134,7 +134,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 		le.locker.renewals.add(le, next)
 	}
 	if reply.Err != nil {
-		return unavailable("extend", ownDeadline(reply.Err, e.ttl))
+		return unavailable("extend", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
 	}
 	return nil
 }

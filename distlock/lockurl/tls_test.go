@@ -1,0 +1,195 @@
+package lockurl_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/loopback"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// secured is a Redis that speaks TLS on a port of its own, with a certificate for 127.0.0.1 and no other name.
+type secured struct {
+	*testservers.Redis
+	authority string // the file with the certificate of its authority, which nobody trusts
+	roots     *x509.CertPool
+	addr      string
+}
+
+const tlsPassword = "s3cret"
+
+func startSecured(t *testing.T) *secured {
+	t.Helper()
+	dir := t.TempDir()
+	s := &secured{authority: filepath.Join(dir, "authority.pem"), roots: x509.NewCertPool()}
+	write := func(file, kind string, content []byte) {
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parent == nil {
+			parent, signer = template, key
+		}
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificate, err := x509.ParseCertificate(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certificate, key
+	}
+	authority, signer := issue(&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority for a test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, nil, nil)
+	certificate, key := issue(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, authority, signer)
+	s.roots.AddCert(authority)
+	write(s.authority, "CERTIFICATE", authority.Raw)
+	write(filepath.Join(dir, "server.pem"), "CERTIFICATE", certificate.Raw)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(dir, "server.key"), "PRIVATE KEY", private)
+
+	listener, err := loopback.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = listener.Addr().String()
+	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(s.addr)
+	s.Redis = testservers.StartRedis(t, "--requirepass", tlsPassword, "--tls-port", port, "--tls-auth-clients", "no",
+		"--tls-cert-file", filepath.Join(dir, "server.pem"), "--tls-key-file", filepath.Join(dir, "server.key"), "--tls-ca-cert-file", s.authority)
+	return s
+}
+
+// url is that of the server, by this name of its host.
+func (s *secured) url(scheme, host string) string {
+	_, port, _ := net.SplitHostPort(s.addr)
+	return scheme + "://:" + tlsPassword + "@" + net.JoinHostPort(host, port)
+}
+
+// The certificate is checked, and what is wrong with it is said. A server that does not speak TLS shows by its silence alone.
+func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	for name, c := range map[string]struct{ url, says string }{
+		"an authority that is not trusted": {s.url("rediss", "127.0.0.1"), "certificate signed by unknown authority"},
+		"another name":                     {s.url("rediss", "localhost"), "x509: "},
+		"a server without TLS":             {strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1), "time-outs of the client"},
+		"a client without TLS":             {s.url("redis", "127.0.0.1"), "EOF"},
+	} {
+		l, err := lockurl.Open(t.Context(), c.url+"?dial_timeout=50ms&max_retries=-1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Acquire(t.Context(), "key")
+		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), tlsPassword) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An authority of one's own is given to the process, or to the client.
+func TestOpen_tlsTrustsTheAuthorityOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	// A process reads its authorities once.
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpen_tlsChild$", "-test.v")
+	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.authority, "SSL_CERT_DIR="+t.TempDir(), tlsChild+"="+s.url("rediss", "127.0.0.1"))
+	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOpen_tlsChild") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+const tlsChild = "LOCKURL_TEST_TLS_URL"
+
+// TestOpen_tlsChild is run by another test, in a process of its own.
+func TestOpen_tlsChild(t *testing.T) {
+	url := os.Getenv(tlsChild)
+	if url == "" {
+		t.Skip("another test runs it")
+	}
+	checkLocks(t, url)
+	checkHandover(t, open(t, url), open(t, url))
+}
+
+func TestOpen_tlsCanSkipTheCheck(t *testing.T) {
+	t.Parallel()
+	url := startSecured(t).url("rediss", "127.0.0.1") + "?skip_verify=true"
+	checkHandover(t, open(t, url), open(t, url))
+}
+
+// A Locker over a client of the caller's takes over what that trusts, for all of its connections.
+func TestNewRedislock_tlsOfTheClient(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	locker := func() *distlock.Locker {
+		client := redis.NewClient(&redis.Options{Addr: s.addr, Password: tlsPassword, TLSConfig: &tls.Config{RootCAs: s.roots}})
+		t.Cleanup(func() { _ = client.Close() })
+		l, err := redislock.New(client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		return l
+	}
+	checkHandover(t, locker(), locker())
+}
+
+// checkHandover uses each kind of connection: for commands, for extends, and for notifications.
+func checkHandover(t *testing.T, one, other *distlock.Locker) {
+	t.Helper()
+	lease := acquire(t, one)
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	got := make(chan error, 1)
+	go func() { got <- other.Do(t.Context(), "key", func(context.Context) error { return nil }) }()
+	within(t, 2*time.Second, "somebody waits", func() bool {
+		info, err := one.Inspect(t.Context(), "key")
+		return err == nil && info.Waiters == 1
+	})
+	start := time.Now()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil || time.Since(start) > time.Second { // without notifications it asks after 3 s
+		t.Errorf("the waiter has it after %s: %v", time.Since(start), err)
+	}
+}
