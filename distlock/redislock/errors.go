@@ -74,6 +74,7 @@ func isTemporary(err error) bool {
 // explain adds to an error of Redis what to do about it, and of what kind it is. No text names a key. Its text begins with the name of
 // the package that called Redis.
 func explain(err error, on topology, name string) error {
+	err = discreet(err)
 	kind, advice := driver.ErrRefused, ""
 	switch {
 	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
@@ -104,6 +105,34 @@ func explain(err error, on topology, name string) error {
 	}
 	return &serverError{kind, fmt.Errorf("%s: %w", name, err)}
 }
+
+// discreet leaves out of an error's text what it quotes. Redis repeats the first arguments of a command that it does not know, as
+// where commands were renamed or a proxy comes between, and go-redis what it cannot read: keys, messages and turn IDs.
+func discreet(err error) error {
+	text := err.Error()
+	for _, quotes := range []struct {
+		after string
+		keep  bool
+	}{{", with args beginning with", false}, {"redis: can't parse", true}, {"redis: invalid reply", true}} {
+		i := strings.Index(text, quotes.after)
+		if i < 0 {
+			continue
+		}
+		if quotes.keep {
+			i += len(quotes.after)
+		}
+		return &discreetError{err, text[:i]}
+	}
+	return err
+}
+
+type discreetError struct {
+	error
+	text string
+}
+
+func (e *discreetError) Error() string { return e.text }
+func (e *discreetError) Unwrap() error { return e.error }
 
 // serverError is an error of a known kind, which is not part of its text.
 type serverError struct {

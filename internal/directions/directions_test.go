@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"internal/chaos":                       {},
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
+	"internal/privacy":                     {},
 	"internal/sweeps":                      {},
 	"internal/integrity":                   {},
 	"internal/mutants":                     {},
@@ -56,7 +57,7 @@ var testOnly = []string{
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
 	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/sweeps",
+	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/privacy", "internal/sweeps",
 }
 
 type listed struct {

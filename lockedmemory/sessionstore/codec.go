@@ -1,6 +1,11 @@
 package sessionstore
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Codec turns messages of type M into bytes and back, and into what a search gives back, a D. It is safe for concurrent use.
 type Codec[M, D any] interface {
@@ -25,11 +30,33 @@ type JSON[M any] struct {
 // Encode implements [Codec].
 func (JSON[M]) Encode(message M) ([]byte, error) { return json.Marshal(message) }
 
-// Decode implements [Codec].
+// Decode implements [Codec]. Its errors show nothing of the message.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
-	err = json.Unmarshal(text, &message)
+	if err = json.Unmarshal(text, &message); err != nil {
+		err = &decodeError{err}
+	}
 	return message, err
 }
+
+// decodeError is an error of encoding/json whose text does not quote the message, as that of a number or time does.
+type decodeError struct{ error }
+
+func (e *decodeError) Error() string {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(e.error, &syntax):
+		return syntax.Error()
+	case errors.As(e.error, &mismatch):
+		discreet := *mismatch
+		discreet.Value, _, _ = strings.Cut(mismatch.Value, " ") // "number 12"
+		return discreet.Error()
+	default:
+		return fmt.Sprintf("a value does not have the form that its type wants (%T)", e.error)
+	}
+}
+
+func (e *decodeError) Unwrap() error { return e.error }
 
 // Text implements [Codec].
 func (c JSON[M]) Text(message M) string {

@@ -1,0 +1,154 @@
+package privacy
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// round makes every call, and takes what fails. It returns how many do.
+func (w *witness) round(in *instance) {
+	w.t.Helper()
+	take := func(what string, err error) {
+		w.t.Helper()
+		if err != nil {
+			w.saw(what, err)
+		}
+	}
+	ctx := w.t.Context()
+	lease, err := in.locker.Acquire(ctx, session)
+	take("Acquire", err)
+	if err == nil {
+		take("Extend", lease.Extend(ctx, 400*time.Millisecond))
+		take("Refence", lease.Refence(ctx, lease.Fence()+1))
+		waiting := make(chan error, 1)
+		go func() {
+			next, err := in.locker.Acquire(ctx, session)
+			_ = next.Release(ctx)
+			waiting <- err
+		}()
+		take("a waiter", <-waiting)
+	}
+	_, err = in.locker.Inspect(ctx, session)
+	take("Inspect", err)
+	take("Release", lease.Release(ctx))
+	named := lockedmemory.WithTurnID(ctx, turnID)
+	take("Save", in.memory.Save(ctx, said(1), said(2)))
+	take("Save with an ID", in.memory.Save(named, said(1), said(2)))
+	take("Turn", in.memory.Turn(ctx, func(ctx context.Context) error {
+		_, err := in.memory.Load(ctx, text)
+		take("Load in a turn", err)
+		take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
+		take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
+		take("Save with an ID in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+"2"), said(1), said(2)))
+		take("Clear in a turn", in.memory.Clear(ctx))
+		return nil
+	}))
+	_, err = in.memory.Load(ctx, text)
+	take("Load", err)
+	_, err = in.memory.Search(ctx, text, 3)
+	take("Search", err)
+	for _, err := range in.store.Turns(ctx) {
+		take("Turns", err)
+	}
+	take("Clear", in.memory.Clear(ctx))
+}
+
+func wrongRights(w *witness, server *testservers.Redis) {
+	for name, rights := range map[string][]string{
+		"keys": {"~other:*", "&*", "+@all"}, "evalsha": {"~*", "&*", "+@all", "-evalsha"}, "xadd": {"~*", "&*", "+@all", "-xadd"},
+		"xrange": {"~*", "&*", "+@all", "-xrange"}, "set": {"~*", "&*", "+@all", "-set"}, "sessions": {"~distlock:*", "&*", "+@all"},
+		"channels": {"~*", "resetchannels", "+@all"}, "del": {"~*", "&*", "+@all", "-del"}, "nothing": {},
+	} {
+		_, err := server.Do(append([]string{"ACL", "SETUSER", "few-" + name, "reset", "on", ">" + password}, rights...)...)
+		must(w.t, err)
+		_, err = server.Do("SCRIPT", "FLUSH")
+		must(w.t, err)
+		w.round(w.open(server, "few-"+name))
+	}
+}
+
+func wrongPassword(w *witness, server *testservers.Redis) {
+	_, err := server.Do("ACL", "SETUSER", "known", "on", ">right", "~*", "+@all")
+	must(w.t, err)
+	w.round(w.open(server, "known"))
+	w.round(w.open(server, mark+"-unknown"))
+	protected := testservers.StartRedis(w.t, "--requirepass", "right")
+	w.round(w.over(&redis.Options{Addr: protected.Addr(), Password: password}))
+	w.round(w.over(&redis.Options{Addr: protected.Addr()}))
+}
+
+func unavailable(w *witness, server *testservers.Redis) {
+	w.round(w.over(redisOptions(w.t, "redis://u:"+password+"@127.0.0.1:1")))
+	w.round(w.over(redisOptions(w.t, "redis://u:"+password+"@"+garbler(w.t))))
+	in := w.open(server, "all")
+	must(w.t, in.client.Ping(w.t.Context()).Err())
+	server.Pause()
+	defer server.Resume()
+	_, err := in.locker.Acquire(w.t.Context(), session)
+	w.saw("Acquire", err, distlock.ErrUnavailable)
+	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrUnavailable)
+	_, err = in.memory.Load(w.t.Context(), text)
+	w.saw("Load", err, sessionstore.ErrUnavailable)
+}
+
+func cancelled(w *witness, server *testservers.Redis) {
+	in, other := w.open(server, "all"), w.open(server, "all")
+	lease, err := other.locker.Acquire(w.t.Context(), session)
+	must(w.t, err)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = in.locker.Acquire(ctx, session)
+	w.saw("Acquire", err, context.DeadlineExceeded)
+	w.saw("Turn", in.memory.Turn(ctx, func(context.Context) error { return nil }), context.DeadlineExceeded)
+	w.saw("Save", in.memory.Save(ctx, said(1), said(2)), context.DeadlineExceeded)
+	_, err = in.memory.Load(ctx, text)
+	w.saw("Load", err, context.DeadlineExceeded)
+	must(w.t, lease.Release(w.t.Context()))
+}
+
+// forgetful is an inner memory of the application.
+type forgetful struct{}
+
+func (forgetful) Save(context.Context, note, note) error              { return nil }
+func (forgetful) Load(context.Context, string) ([]note, error)        { return nil, nil }
+func (forgetful) Search(context.Context, string, int) ([]note, error) { return nil, nil }
+func (forgetful) Clear(context.Context) error                         { return nil }
+
+func failOpen(w *witness, _ *testservers.Redis) {
+	in := w.over(redisOptions(w.t, "redis://u:"+password+"@127.0.0.1:1"))
+	memory, err := lockedmemory.New(forgetful{}, in.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+	must(w.t, err)
+	must(w.t, memory.Save(w.t.Context(), said(1), said(2))) // and a warning in the log
+	_, err = in.locker.Acquire(w.t.Context(), session)
+	w.saw("Acquire", err, distlock.ErrUnavailable)
+}
+
+func outOfMemory(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	must(w.t, in.memory.Save(w.t.Context(), said(1), said(2)))
+	_, err := server.Do("CONFIG", "SET", "maxmemory", "1")
+	must(w.t, err)
+	w.round(in)
+}
+
+func readOnly(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	must(w.t, in.memory.Save(w.t.Context(), said(1), said(2)))
+	host, port, _ := strings.Cut(testservers.StartRedis(w.t).Addr(), ":")
+	_, err := server.Do("REPLICAOF", host, port)
+	must(w.t, err)
+	w.round(in)
+}
+
+func unknownCommand(w *witness, server *testservers.Redis) {
+	w.round(w.open(server, "all"))
+	w.round(w.open(server, "all", func(o *redis.Options) { o.Protocol = 2 }))
+}

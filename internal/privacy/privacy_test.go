@@ -1,0 +1,272 @@
+package privacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+var scenes = []struct {
+	name string
+	run  func(w *witness, server *testservers.Redis)
+	args []string // for a server of its own
+}{
+	{name: "busy", run: busy},
+	{name: "lost", run: lost},
+	{name: "stale", run: stale},
+	{name: "wrongInput", run: wrongInput},
+	{name: "codec", run: codec},
+	{name: "brokenEntries", run: brokenEntries},
+	{name: "foreignData", run: foreignData},
+	{name: "wrongRights", run: wrongRights},
+	{name: "wrongPassword", run: wrongPassword},
+	{name: "unavailable", run: unavailable},
+	{name: "cancelled", run: cancelled},
+	{name: "failOpen", run: failOpen},
+	{name: "outOfMemory", run: outOfMemory, args: []string{}},
+	{name: "readOnly", run: readOnly, args: []string{}},
+	// Redis repeats the first arguments of a command that it does not know.
+	{name: "unknownCommand/evalsha", run: unknownCommand, args: []string{"--rename-command", "EVALSHA", ""}},
+	{name: "unknownCommand/xadd", run: unknownCommand, args: []string{"--rename-command", "XADD", ""}},
+	{name: "unknownCommand/xrange", run: unknownCommand, args: []string{"--rename-command", "XRANGE", ""}},
+	{name: "unknownCommand/subscribe", run: unknownCommand, args: []string{"--rename-command", "SUBSCRIBE", ""}},
+	{name: "unknownCommand/pexpire", run: unknownCommand, args: []string{"--rename-command", "PEXPIRE", ""}},
+}
+
+// No session, message, turn ID or password is in any error, log line or span.
+func TestPrivacy(t *testing.T) {
+	w := newWitness(t)
+	defer redis.SetLogger(nil)
+	start := func(args ...string) *testservers.Redis {
+		server := testservers.StartRedis(t, args...)
+		_, err := server.Do("ACL", "SETUSER", "all", "on", ">"+password, "~*", "&*", "+@all")
+		must(t, err)
+		return server
+	}
+	shared := start()
+	for _, scene := range scenes {
+		t.Run(scene.name, func(t *testing.T) {
+			w.t = t
+			server := shared
+			if scene.args != nil {
+				server = start(scene.args...)
+			}
+			_, err := server.Do("FLUSHALL")
+			must(t, err)
+			before := w.errors
+			scene.run(w, server)
+			if w.errors == before {
+				t.Error("there was no error")
+			}
+		})
+	}
+	w.t = t
+	w.verdict()
+}
+
+func busy(w *witness, server *testservers.Redis) {
+	one, other := w.open(server, "all"), w.open(server, "all")
+	ctx := w.t.Context()
+	w.memory(other, nil, &lockedmemory.Options{Busy: lockedmemory.Refuse})
+	must(w.t, one.memory.Turn(ctx, func(inner context.Context) error {
+		_, err := other.locker.TryAcquire(ctx, session)
+		w.saw("TryAcquire", err, distlock.ErrNotAcquired)
+		_, err = other.locker.Acquire(ctx, session)
+		w.saw("Acquire", err, distlock.ErrNotAcquired)
+		w.saw("AcquireWithRetry", other.locker.NewLock(session, 0).AcquireWithRetry(ctx, 2, time.Millisecond), distlock.ErrNotAcquired)
+		w.saw("Turn", other.memory.Turn(ctx, func(context.Context) error { return nil }), distlock.ErrNotAcquired)
+		w.saw("Save", other.memory.Save(ctx, said(1), said(2)), distlock.ErrNotAcquired)
+		w.saw("Save by itself", one.memory.Save(ctx, said(1), said(2)), distlock.ErrNotAcquired)
+		w.saw("a released handle", other.locker.NewLock(session, 0).Release(ctx), distlock.ErrNotHeld)
+		return one.memory.Save(inner, said(1), said(2))
+	}))
+	closed := w.open(server, "all")
+	must(w.t, closed.locker.Close(ctx))
+	_, err := closed.locker.Acquire(ctx, session)
+	w.saw("a closed Locker", err, distlock.ErrClosed)
+}
+
+func lost(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	ctx := w.t.Context()
+	forget := func() {
+		_, err := server.Do("DEL", "distlock:{"+session+"}:lock")
+		must(w.t, err)
+	}
+	lease, err := in.locker.Acquire(ctx, session)
+	must(w.t, err)
+	forget()
+	w.saw("Extend", lease.Extend(ctx, time.Minute), distlock.ErrLost)
+	w.saw("Guard", lease.Guard(ctx, func(context.Context) error { return nil }), distlock.ErrLost)
+	w.saw("the cause", context.Cause(lease.Context()), distlock.ErrLost)
+	w.saw("Turn", in.memory.Turn(ctx, func(ctx context.Context) error {
+		forget()
+		<-ctx.Done() // the renewal learns of it
+		w.saw("Save", in.memory.Save(ctx, said(1), said(2)), distlock.ErrLost)
+		_, err := in.memory.Load(ctx, text)
+		w.saw("Load", err, distlock.ErrLost)
+		return nil
+	}), distlock.ErrLost)
+	lease, err = in.locker.Acquire(ctx, session)
+	must(w.t, err)
+	forget()
+	w.saw("Release", lease.Release(ctx), distlock.ErrLost)
+	lease, err = in.locker.Acquire(ctx, session)
+	must(w.t, err)
+	forget()
+	w.saw("Refence", lease.Refence(ctx, lease.Fence()+1000), distlock.ErrLost)
+}
+
+func stale(w *witness, server *testservers.Redis) {
+	one, other := w.open(server, "all"), w.open(server, "all")
+	ctx := w.t.Context()
+	var old context.Context
+	must(w.t, one.memory.Turn(ctx, func(ctx context.Context) error {
+		old = context.WithoutCancel(ctx)
+		return one.memory.Save(ctx, said(1), said(2))
+	}))
+	must(w.t, other.memory.Save(ctx, said(3), said(4)))
+	var refused *sessionstore.StaleError
+	err := one.store.Save(old, said(5), said(6))
+	w.saw("Save", err, distlock.ErrLost)
+	if !errors.As(err, &refused) {
+		w.t.Errorf("%v is no StaleError", err)
+	}
+	w.saw("Clear", one.store.Clear(old), distlock.ErrLost)
+	w.saw("Save after the turn", one.memory.Save(old, said(5), said(6)), distlock.ErrNotHeld)
+	w.saw("without a lease", one.store.Save(ctx, said(5), said(6)), distlock.ErrNotHeld)
+}
+
+func wrongInput(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	ctx := w.t.Context()
+	for _, key := range []string{session + "\x00", session + "\r\n", session + strings.Repeat("x", 1024), session + "\xff"} {
+		_, err := in.locker.Acquire(ctx, key)
+		w.saw("a bad key", err, distlock.ErrInvalidKey)
+		_, err = in.locker.Inspect(ctx, key)
+		w.saw("a bad key", err, distlock.ErrInvalidKey)
+	}
+	named := lockedmemory.WithTurnID(ctx, turnID)
+	must(w.t, in.memory.Save(named, said(1), said(2)))
+	w.saw("another Save of the ID", in.memory.Save(named, said(3), said(4)), sessionstore.ErrTurnConflict)
+	must(w.t, in.memory.Turn(ctx, func(ctx context.Context) error {
+		w.saw("likewise, in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID), said(3), said(4)), sessionstore.ErrTurnConflict)
+		return nil
+	}))
+	w.saw("a long turn ID", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512)), said(1), said(2)), sessionstore.ErrTurnID)
+	large := note{Text: strings.Repeat(text, 200)}
+	w.saw("a large message", in.memory.Save(ctx, large, large), sessionstore.ErrTooLarge)
+	_, err := in.memory.Search(ctx, text, -1)
+	w.saw("a bad k", err, distlock.ErrInvalidOption)
+	for _, url := range []string{
+		"redis://u:" + password + "/x@localhost", "redis://:" + password + "#x@localhost", "redis://localhost?password=" + password,
+		"rediss://u:" + password + "%@localhost", "other://u:" + password + "@localhost",
+		"redis+sentinel://u:" + password + "@localhost", "redis+cluster://a:" + password + "@localhost/3", "redis://u:" + password + "@localhost:x",
+		"redis+sentinel://h?master_name=m&sentinel_password=a&" + password + "=x", password,
+	} {
+		_, err := lockurl.Open(ctx, url, nil)
+		w.saw("a bad URL", err, distlock.ErrInvalidOption)
+	}
+}
+
+// codec is about messages that cannot be decoded, as those of another version of the application.
+func codec(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	ctx := w.t.Context()
+	for i, message := range []string{
+		text, `{"Text":"` + text + `"`, `{"Text":["` + text + `"]}`, `{"At":"` + text + `"}`, `{"N":"` + text + `"}`, `"` + text + `"`,
+		`{"N":1` + strings.Repeat("0", 30) + `}`, `{"Text":"\x` + text + `"}`, `["` + text + `"]`,
+	} {
+		_, err := server.Do("XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1), "op", strings.Repeat("0", 32), "in", message, "out", message)
+		must(w.t, err)
+	}
+	_, err := in.memory.Load(ctx, "")
+	w.saw("Load", err, sessionstore.ErrBroken, sessionstore.ErrCodec)
+	var broken sessionstore.EntryErrors
+	errors.As(err, &broken)
+	for _, each := range broken {
+		w.saw("an entry", each, sessionstore.ErrCodec)
+		if strings.Contains(each.Error(), "0000000") {
+			w.t.Errorf("it shows a number of the message: %v", each)
+		}
+	}
+	if len(broken) != 9 {
+		w.t.Errorf("%d entries are broken", len(broken))
+	}
+	_, err = in.memory.Search(ctx, text, 3)
+	w.saw("Search", err, sessionstore.ErrBroken)
+	for _, err := range in.store.Turns(ctx) {
+		w.saw("Turns", err, sessionstore.ErrBroken)
+	}
+	// A year that JSON cannot have.
+	w.saw("Save", in.memory.Save(ctx, note{Text: text, At: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, said(1)), sessionstore.ErrCodec)
+}
+
+func brokenEntries(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	for _, fields := range [][]string{
+		{text, text}, {"op", text}, {"op", strings.Repeat("0", 32), "in", text}, {"op", "x", "in", "{}", "out", "{}", text, turnID}, {"mark", text},
+		{"clear", text}, {"op", "x", "in", "{}", "out", "{}", "id", turnID, "id", turnID},
+	} {
+		_, err := server.Do(append([]string{"XADD", "session:{" + session + "}:log", "*"}, fields...)...)
+		must(w.t, err)
+	}
+	_, err := in.memory.Load(w.t.Context(), "")
+	w.saw("Load", err, sessionstore.ErrBroken)
+	_, err = server.Do("XADD", "session:{"+session+"}:log", "9007199254740992-7", text, text)
+	must(w.t, err)
+	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrLost)
+}
+
+func foreignData(w *witness, server *testservers.Redis) {
+	in := w.open(server, "all")
+	ctx := w.t.Context()
+	for _, suffix := range []string{"lock", "fence", "line", "waiters"} {
+		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}, {"HSET", "", text, text}, {"ZADD", "", "1", text}} {
+			_, err := server.Do("FLUSHALL")
+			must(w.t, err)
+			put[1] = "distlock:{" + session + "}:" + suffix
+			_, err = server.Do(put...)
+			must(w.t, err)
+			lease, err := in.locker.Acquire(ctx, session)
+			if err != nil {
+				w.saw(suffix+", Acquire", err)
+			}
+			_ = lease.Release(ctx)
+			if _, err = in.locker.Inspect(ctx, session); err != nil {
+				w.saw(suffix+", Inspect", err)
+			}
+		}
+	}
+	for _, suffix := range []string{"log", "mark", "turn:x"} {
+		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}} {
+			_, err := server.Do("FLUSHALL")
+			must(w.t, err)
+			put[1] = "session:{" + session + "}:" + suffix
+			_, err = server.Do(put...)
+			must(w.t, err)
+			for _, ctx := range []context.Context{ctx, lockedmemory.WithTurnID(ctx, turnID)} {
+				if err := in.memory.Save(ctx, said(1), said(2)); err != nil {
+					w.saw(suffix+", Save", err)
+				}
+			}
+			if _, err := in.memory.Load(ctx, ""); err != nil {
+				w.saw(suffix+", Load", err)
+			}
+			if err := in.memory.Clear(ctx); err != nil {
+				w.saw(suffix+", Clear", err)
+			}
+		}
+	}
+}
