@@ -7,8 +7,8 @@
 //	redis+cluster://user:password@host:6379,host:6379       the Cluster that these nodes belong to
 //
 // With rediss in place of redis, all connections use TLS. The certificate of every server has to be valid for the first host
-// of the URL, and to come from an authority that the system trusts; on Linux and other Unix systems, the environment variables SSL_CERT_FILE and
-// SSL_CERT_DIR of package crypto/x509 name others. A certificate that is not good shows at the first operation, with
+// of the URL, and to come from an authority that the system trusts; on Linux and other Unix systems, the environment variables
+// SSL_CERT_FILE and SSL_CERT_DIR of package crypto/x509 name others. A certificate that is not good shows at the first operation, with
 // distlock.ErrUnavailable and the reason. A program that brings its own authority, or a certificate of its own, makes the client itself,
 // with a TLSConfig, and gives it to redislock.New. The parameter skip_verify=true trusts any certificate: do not use it.
 //

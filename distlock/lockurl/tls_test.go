@@ -91,7 +91,8 @@ func startSecured(t *testing.T) *secured {
 	_ = listener.Close()
 	_, port, _ := net.SplitHostPort(s.addr)
 	s.Redis = testservers.StartRedis(t, "--requirepass", tlsPassword, "--tls-port", port, "--tls-auth-clients", "no",
-		"--tls-cert-file", filepath.Join(dir, "server.pem"), "--tls-key-file", filepath.Join(dir, "server.key"), "--tls-ca-cert-file", s.authority)
+		"--tls-cert-file", filepath.Join(dir, "server.pem"), "--tls-key-file", filepath.Join(dir, "server.key"),
+		"--tls-ca-cert-file", s.authority)
 	return s
 }
 

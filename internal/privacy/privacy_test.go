@@ -164,7 +164,8 @@ func wrongInput(w *witness, server *testservers.Redis) {
 		w.saw("likewise, in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID), said(3), said(4)), sessionstore.ErrTurnConflict)
 		return nil
 	}))
-	w.saw("a long turn ID", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512)), said(1), said(2)), sessionstore.ErrTurnID)
+	long := lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512))
+	w.saw("a long turn ID", in.memory.Save(long, said(1), said(2)), sessionstore.ErrTurnID)
 	large := note{Text: strings.Repeat(text, 200)}
 	w.saw("a large message", in.memory.Save(ctx, large, large), sessionstore.ErrTooLarge)
 	_, err := in.memory.Search(ctx, text, -1)
@@ -172,7 +173,8 @@ func wrongInput(w *witness, server *testservers.Redis) {
 	for _, url := range []string{
 		"redis://u:" + password + "/x@localhost", "redis://:" + password + "#x@localhost", "redis://localhost?password=" + password,
 		"rediss://u:" + password + "%@localhost", "other://u:" + password + "@localhost",
-		"redis+sentinel://u:" + password + "@localhost", "redis+cluster://a:" + password + "@localhost/3", "redis://u:" + password + "@localhost:x",
+		"redis+sentinel://u:" + password + "@localhost", "redis+cluster://a:" + password + "@localhost/3",
+		"redis://u:" + password + "@localhost:x",
 		"redis+sentinel://h?master_name=m&sentinel_password=a&" + password + "=x", password,
 	} {
 		_, err := lockurl.Open(ctx, url, nil)
@@ -188,7 +190,8 @@ func codec(w *witness, server *testservers.Redis) {
 		text, `{"Text":"` + text + `"`, `{"Text":["` + text + `"]}`, `{"At":"` + text + `"}`, `{"N":"` + text + `"}`, `"` + text + `"`,
 		`{"N":1` + strings.Repeat("0", 30) + `}`, `{"Text":"\x` + text + `"}`, `["` + text + `"]`,
 	} {
-		_, err := server.Do("XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1), "op", strings.Repeat("0", 32), "in", message, "out", message)
+		_, err := server.Do("XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1),
+			"op", strings.Repeat("0", 32), "in", message, "out", message)
 		must(w.t, err)
 	}
 	_, err := in.memory.Load(ctx, "")
@@ -216,7 +219,8 @@ func codec(w *witness, server *testservers.Redis) {
 func brokenEntries(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	for _, fields := range [][]string{
-		{text, text}, {"op", text}, {"op", strings.Repeat("0", 32), "in", text}, {"op", "x", "in", "{}", "out", "{}", text, turnID}, {"mark", text},
+		{text, text}, {"op", text}, {"op", strings.Repeat("0", 32), "in", text}, {"op", "x", "in", "{}", "out", "{}", text, turnID},
+		{"mark", text},
 		{"clear", text}, {"op", "x", "in", "{}", "out", "{}", "id", turnID, "id", turnID},
 	} {
 		_, err := server.Do(append([]string{"XADD", "session:{" + session + "}:log", "*"}, fields...)...)

@@ -57,7 +57,10 @@ func TestSweep_failsEveryCallOfADriver(t *testing.T) {
 		interfaces []reflect.Type
 		passes     []string
 	}{
-		{reflect.TypeFor[locks](), []reflect.Type{reflect.TypeFor[driver.Driver](), reflect.TypeFor[driver.Queue]()}, []string{"Capabilities", "Close"}},
+		{
+			reflect.TypeFor[locks](), []reflect.Type{reflect.TypeFor[driver.Driver](), reflect.TypeFor[driver.Queue]()},
+			[]string{"Capabilities", "Close"},
+		},
 		{reflect.TypeFor[sessions](), []reflect.Type{reflect.TypeFor[storedriver.Driver]()}, nil},
 	} {
 		embedded := c.faulty.Field(0).Type

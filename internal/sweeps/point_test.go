@@ -173,7 +173,8 @@ func kinds() (all []kind) {
 			when = "after"
 		}
 		for name, err := range map[string]error{
-			"noAnswer": errBroken, "temporary": fmt.Errorf("%w: it starts", driver.ErrTemporary), "refused": fmt.Errorf("%w: no right", driver.ErrRefused),
+			"noAnswer": errBroken, "temporary": fmt.Errorf("%w: it starts", driver.ErrTemporary),
+			"refused": fmt.Errorf("%w: no right", driver.ErrRefused),
 		} {
 			for _, onwards := range []bool{false, true} {
 				all = append(all, kind{name: fmt.Sprintf("%s/%s/onwards=%t", when, name, onwards), err: err, effect: effect, onwards: onwards})

@@ -45,9 +45,7 @@ var lockRows = []row{
 		s.judge(distlock.ErrNotAcquired)
 	}},
 	{name: "do", covers: "Locker.Do Locker.FromContext", run: runs((*distlock.Locker).Do)},
-	{name: "doInstantly", covers: "Locker.DoInstantly", run: runs(func(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error {
-		return l.DoInstantly(ctx, key, func(context.Context) (bool, error) { return false, nil }, fn)
-	})},
+	{name: "doInstantly", covers: "Locker.DoInstantly", run: runs(doInstantly)},
 	{name: "inspect", covers: "Locker.Inspect", run: func(s *scene) {
 		lease := s.hold()
 		var info distlock.Info
@@ -154,6 +152,10 @@ func (s *scene) handle() *distlock.Lock {
 	k := s.faulty.locker.NewLock(s.key, 0)
 	s.must(k.AcquireWithRetry(s.ctx, 1, 0))
 	return k
+}
+
+func doInstantly(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error {
+	return l.DoInstantly(ctx, key, func(context.Context) (bool, error) { return false, nil }, fn)
 }
 
 // acquires is about calls that return a lease.

@@ -55,8 +55,8 @@ func TestConformance_withTheDocumentedRights(t *testing.T) {
 // besideTheLock are the rights that only a store with its lock's client makes use of.
 var besideTheLock = []string{"+time", "+exists"}
 
-// Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves open is
-// settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
+// Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
+// open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
 func TestStore_C_withoutARight(t *testing.T) {
 	ofStore, ofLock := acl.Documented(t, "doc.go"), acl.Documented(t, docOfLock)
 	server := testservers.StartRedis(t)
@@ -139,13 +139,15 @@ type rightless struct {
 func (r *rightless) open(client, lockClient *redis.Client) {
 	r.Helper()
 	r.key = r.Name()
-	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 300 * time.Millisecond, Wait: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	quiet := slog.New(slog.DiscardHandler)
+	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 300 * time.Millisecond, Wait: time.Second, Logger: quiet})
 	if err != nil {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey(r.key)
-	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, &sessionstore.Options{IdleTTL: time.Hour, MaxTurns: 100}); err != nil {
+	options := &sessionstore.Options{IdleTTL: time.Hour, MaxTurns: 100}
+	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, options); err != nil {
 		r.Fatal(err)
 	}
 	if r.memory, err = lockedmemory.New(r.store, locker, key, nil); err != nil {
