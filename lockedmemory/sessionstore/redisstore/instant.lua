@@ -40,10 +40,11 @@ end
 if reply.err then
   return reply
 end
-if KEYS[6] then
-  redis.call('SET', KEYS[6], ARGV[7], 'PX', ARGV[8])
+local noted = KEYS[6] and redis.pcall('SET', KEYS[6], ARGV[7], 'PX', ARGV[8]) or {}
+if noted.err then -- see append.lua
+  redis.call('XDEL', log, fence .. '-1')
 end
 if ARGV[2] ~= '0' then
   redis.call('PEXPIRE', log, ARGV[2])
 end
-return {0}
+return noted.err and noted or {0}
