@@ -93,6 +93,10 @@ chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURN
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp: some of them
 	go run ./internal/mutants -only '$(ONLY)'
 
+.PHONY: faults
+faults: deps ## Strike at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS=-strikes
+	go test -count=1 -v -timeout $$(($(or $(MINUTES),30) + 15))m -run 'TestCampaign$$' ./internal/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)
 	@# Where Beluga can be had: make vuln MODULES="lockedmemory/belugamemory examples/beluga"

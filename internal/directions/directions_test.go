@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"internal/loopback":                    {},
 	"internal/directions":                  {},
 	"internal/doctest":                     {},
+	"internal/campaign":                    {},
 	"internal/chaos":                       {},
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
@@ -57,7 +58,7 @@ var testOnly = []string{
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
 	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/privacy", "internal/sweeps",
+	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/privacy", "internal/sweeps", "internal/campaign",
 }
 
 type listed struct {

@@ -1,0 +1,57 @@
+package campaign
+
+import "time"
+
+var replicatedOn = []string{"sentinel", "cluster"}
+
+var failoverFaults = []*fault{
+	{name: "fail-over that loses the last writes", row: 4, on: replicatedOn, breaks: true, of: ofServer, short: 100 * time.Millisecond, long: 600 * time.Millisecond, heals: 7 * time.Second, strike: loseMaster},
+	{name: "fail-over that loses nothing", row: 4, on: replicatedOn, of: ofServer, heals: 7 * time.Second, strike: replaceMaster},
+}
+
+// loseMaster cuts a master off from its replicas for a while, in which it goes on acknowledging, and kills it.
+func loseMaster(c *campaign, h *hit) {
+	c.failOver(true)
+	defer c.failOver(false)
+	master := c.masterFor(h)
+	key := c.keyOf(h)
+	detached := now() - int64(replicationLag)
+	master.Detach()
+	time.Sleep(h.lasts)
+	master.Kill()
+	c.windows.forget(h.window, detached, now())
+	c.await(h, 0, c.hot(), 0)
+	c.service.replaced(master, key)
+	c.windows.close(h.window) // what follows does not concern the locks
+	c.service.settled(master)
+}
+
+// replicationLag is how much of what a master has acknowledged its replicas may lack.
+const replicationLag = 250 * time.Millisecond
+
+// keyOf is a key of the master that is struck.
+func (c *campaign) keyOf(h *hit) string {
+	if c.service.cluster == nil {
+		return ""
+	}
+	return c.service.keyOn(c.masterFor(h))
+}
+
+// replaceMaster has a master acknowledge no more writes until its replicas have them all, and kills it then.
+func replaceMaster(c *campaign, h *hit) {
+	c.failOver(true)
+	defer c.failOver(false)
+	master := c.masterFor(h)
+	key := c.keyOf(h)
+	replicas := c.service.replicas(master)
+	must(c, master, "CLIENT", "PAUSE", "2500", "WRITE")
+	if !c.service.caughtUp(master, replicas) {
+		_, _ = master.Do("CLIENT", "UNPAUSE")
+		c.say("its replicas did not catch up, it lives")
+		return
+	}
+	master.Kill()
+	c.await(h, 0, c.hot(), 0)
+	c.service.replaced(master, key)
+	c.service.settled(master)
+}

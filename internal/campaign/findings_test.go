@@ -1,0 +1,68 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// finding is one thing that is wrong. Whether it lies in the window of a fault that may cause it is known when the run is over: some
+// faults are noticed late.
+type finding struct {
+	kind  string // S1, S2, fence, N, O, L, lost, stale, failure
+	at    int64
+	runs  []int // whose windows count
+	fault *fault
+	text  string
+	never bool // no fault may cause it
+}
+
+func (f *finding) String() string { return f.kind + ": " + f.text }
+
+// most is how many findings are kept.
+const most = 20_000
+
+func (c *campaign) blame(f *finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.findings) < most {
+		c.findings = append(c.findings, f)
+	}
+}
+
+// apart counts what a fault may cause, and nobody is blamed for.
+func (c *campaign) apart(f *finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cause := c.windows.broken(f.at, f.runs...); cause != nil {
+		c.stat(cause).apart[f.kind]++
+	}
+}
+
+// kept are the kinds of which no fault is an excuse: stale writes, tokens that fall, turns that are torn or doubled.
+var kept = []string{"S2", "fence", "torn", "doubled", "failure", "L"}
+
+// attribute parts the findings in those that a fault may cause, which are counted, and the others.
+func (c *campaign) attribute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.findings {
+		cause := f.fault
+		if !slices.Contains(kept, f.kind) && !f.never {
+			if cause == nil {
+				cause = c.windows.broken(f.at, f.runs...)
+			}
+			if cause != nil && cause.breaks {
+				c.stat(cause).apart[f.kind]++
+				continue
+			}
+		}
+		if near := c.windows.others(nil, f.at, f.at); near != nil {
+			f.text += fmt.Sprintf(" [%s after the start, while %s]", time.Duration(f.at-c.start).Round(time.Millisecond), near.name)
+		} else {
+			f.text += fmt.Sprintf(" [%s after the start]", time.Duration(f.at-c.start).Round(time.Millisecond))
+		}
+		c.wrong = append(c.wrong, f)
+	}
+	c.findings = nil
+}

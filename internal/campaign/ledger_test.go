@@ -1,0 +1,172 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ledger is what workers have said of the sessions.
+type ledger struct {
+	c *campaign
+
+	mu       sync.Mutex
+	sessions map[string][]*attempt
+	asked    map[string]chan reading // sessions of which a worker is to tell what stands there
+	judging  sync.Mutex
+
+	tally ledgerTally
+}
+
+// ledgerTally counts what was judged.
+type ledgerTally struct {
+	turns, notes, clears, stray, strayRefused, unread int
+	stored, forgotten, outlived, sessions             int
+	endings                                           map[ending]int
+}
+
+type reading struct {
+	stored []message
+	err    error
+}
+
+func newLedger(c *campaign) *ledger {
+	return &ledger{c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), tally: ledgerTally{endings: make(map[ending]int)}}
+}
+
+func (l *ledger) add(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A Clear is announced, or the ledger would not know of one whose worker is killed.
+	if i := slices.IndexFunc(l.sessions[a.Session], func(b *attempt) bool { return b.own() == a.own() && b.Kind == a.Kind }); i >= 0 {
+		l.sessions[a.Session][i] = a
+	} else {
+		l.sessions[a.Session] = append(l.sessions[a.Session], a)
+	}
+	if a.Ended == 0 {
+		return
+	}
+	l.tally.endings[a.End]++
+	switch {
+	case a.Kind == aStrayWrite:
+		l.tally.stray++
+		if a.End == refused {
+			l.tally.strayRefused++
+		}
+	case !a.acknowledged():
+	case a.Kind == aTurn:
+		l.tally.turns++
+	case a.Kind == aClear || a.Kind == aTurnClear:
+		l.tally.clears++
+	default:
+		l.tally.notes++
+	}
+}
+
+// told is the answer of a worker that was asked what stands in a session.
+func (l *ledger) told(session string, stored []message, failed string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in := l.asked[session]; in != nil {
+		r := reading{stored: stored}
+		if failed != "" {
+			r.err = errors.New(failed)
+		}
+		in <- r
+		delete(l.asked, session)
+	}
+}
+
+// judgeUntil judges the sessions whose time was over before a moment; all of them, if these are the last.
+func (l *ledger) judgeUntil(moment int64, last bool) {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	l.mu.Lock()
+	due := make(map[string][]*attempt)
+	for session, attempts := range l.sessions {
+		if last || epochOf(session) < epoch(moment, l.c.start, l.c.plan.rotate) {
+			due[session] = attempts
+		}
+	}
+	l.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	read, closing := l.reader()
+	defer closing()
+	for session := range due {
+		stored, err := read(session)
+		if err != nil && !last {
+			continue // later
+		}
+		l.mu.Lock()
+		attempts := slices.Clone(l.sessions[session])
+		delete(l.sessions, session)
+		l.tally.sessions++
+		l.mu.Unlock()
+		if err != nil {
+			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + err.Error()})
+			continue
+		}
+		v := &verdict{c: l.c, session: session, stored: stored, attempts: attempts}
+		if strings.Contains(session, "/talk-") {
+			v.talk()
+		} else {
+			v.notes()
+		}
+		l.mu.Lock()
+		l.tally.stored += v.pairs
+		l.tally.forgotten += v.forgotten
+		l.tally.outlived += v.outlived
+		l.mu.Unlock()
+	}
+}
+
+// reader reads sessions as they are stored.
+func (l *ledger) reader() (read func(string) ([]message, error), closing func()) {
+	if l.c.service == nil {
+		return l.ask, func() {}
+	}
+	client := l.c.service.client()
+	store, err := openStore(client, &config{Broken: l.c.plan.broken})
+	if err != nil {
+		l.c.t.Fatal(err)
+	}
+	return func(session string) (stored []message, err error) {
+			for range 3 {
+				ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
+				stored, err = store.Load(ctx, "")
+				cancel()
+				if err == nil {
+					return stored, nil
+				}
+			}
+			return nil, err
+		}, func() {
+			_ = client.(redis.UniversalClient).Close()
+		}
+}
+
+// ask has a worker read a session.
+func (l *ledger) ask(session string) ([]message, error) {
+	w := l.c.slots[0].now()
+	if w == nil {
+		return nil, errors.New("there is no worker")
+	}
+	in := make(chan reading, 1)
+	l.mu.Lock()
+	l.asked[session] = in
+	l.mu.Unlock()
+	w.tell(order{Do: doRead, Key: session})
+	select {
+	case r := <-in:
+		return r.stored, r.err
+	case <-time.After(10 * time.Second):
+		return nil, errors.New("the worker does not tell")
+	}
+}

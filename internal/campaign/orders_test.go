@@ -1,0 +1,108 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// obey does what the parent has told.
+func (p *process) obey(o *order) {
+	until := now() + int64(o.For)
+	switch o.Do {
+	case doStarve:
+		p.starve(o.For)
+	case doPool:
+		p.usePool(o.For)
+	case doCancel:
+		p.hasty.Store(until)
+	case doExpire:
+		p.mem.failing[o.Locker].Store(until)
+		p.rooms[o.Locker].slow.Store(until)
+	case doSlow:
+		for _, r := range p.rooms {
+			r.slow.Store(until)
+		}
+	case doClose:
+		p.reopen(p.rooms[o.Locker])
+	case doHold, doStand:
+		p.stage(o)
+	case doRead:
+		s := &said{What: sayStored, Key: o.Key}
+		ctx, cancel := context.WithTimeout(withSession(context.Background(), o.Key), 5*time.Second)
+		defer cancel()
+		var err error
+		if s.Stored, err = p.rooms[0].now().store.Load(ctx, ""); err != nil {
+			s.Text = err.Error()
+		}
+		p.tell(s)
+	}
+}
+
+// starve has busy loops take the process's only processor.
+func (p *process) starve(d time.Duration) {
+	before := runtime.GOMAXPROCS(1)
+	var loops sync.WaitGroup
+	for range 6 {
+		loops.Go(func() {
+			for until := now() + int64(d); now() < until; {
+			}
+		})
+	}
+	loops.Wait()
+	runtime.GOMAXPROCS(before)
+}
+
+// usePool takes all connections of the application, with commands that wait.
+func (p *process) usePool(d time.Duration) {
+	var calls sync.WaitGroup
+	for n := range 3 * pool {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), d+time.Second)
+			defer cancel()
+			_ = p.client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err()
+		})
+	}
+	calls.Wait()
+}
+
+// reopen closes a Locker under load, and gives the room another one.
+func (p *process) reopen(r *room) {
+	old := r.now().locker
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := old.Close(ctx); err != nil {
+		p.tell(&said{What: sayWrong, Text: fmt.Sprintf("Close: %v", err)})
+	}
+	if err := r.furnish(); err != nil {
+		p.tell(&said{What: sayWrong, Text: fmt.Sprintf("another Locker: %v", err)})
+	}
+}
+
+// stage stands in line for a key, and holds it for a time.
+func (p *process) stage(o *order) {
+	l, err := dialRegister(p.config.Register)
+	if err != nil {
+		return
+	}
+	defer l.conn.Close()
+	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	began := now()
+	lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+	for err != nil {
+		if h.ended(err, false); ctx.Err() != nil || p.ending.Load() {
+			return
+		}
+		began = now()
+		lease, err = h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+	}
+	h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
+	h.ended(lease.Release(ctx), true)
+	h.tell(&said{What: sayAlive})
+}

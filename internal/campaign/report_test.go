@@ -1,0 +1,122 @@
+package campaign
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// stat is what is known of one fault on one topology.
+type stat struct {
+	times     int
+	apart     map[string]int  // what it may cause, and has, by kind
+	recovered []time.Duration // until somebody else worked
+	disturbed []time.Duration // the same, while something else struck too
+	stalled   int             // recoveries that were late because the machine stood
+}
+
+// stat needs c.mu.
+func (c *campaign) stat(f *fault) *stat {
+	s := c.stats[f]
+	if s == nil {
+		s = &stat{apart: make(map[string]int)}
+		c.stats[f] = s
+	}
+	return s
+}
+
+// report is the text of one topology.
+func (c *campaign) report() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, l := c.register, c.ledger
+	var text strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
+	n := &r.counts
+	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults\n", c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, c.struck())
+	line("%d critical sections, %.0f a minute; acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
+		r.sections, float64(r.sections)/c.took.Minutes(), n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
+	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged, in which stood %d exchanges; attempts: %s",
+		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions, l.tally.stored, list(l.tally.endings))
+	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store", r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
+	line("met another in a critical section: %d had been told in time, %d in a process that was not let run, %d were killed before they said", r.told, r.starved, r.undecided)
+	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
+	var stood time.Duration
+	for _, s := range c.stalls.spans {
+		stood += time.Duration(s.until - s.from)
+	}
+	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers", len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
+	kinds := make(map[string]int)
+	for _, f := range c.wrong {
+		kinds[f.kind]++
+	}
+	line("violations outside the windows of ✗: %s", list(kinds))
+	return text.String()
+}
+
+// struck is how many faults have struck. It needs c.mu.
+func (c *campaign) struck() (n int) {
+	for _, s := range c.stats {
+		n += s.times
+	}
+	return n
+}
+
+// list says how many of each there are.
+func list[K cmp.Ordered](counts map[K]int) string {
+	sum, parts := 0, []string{}
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		sum += counts[k]
+		parts = append(parts, fmt.Sprintf("%d %v", counts[k], k))
+	}
+	if sum == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", sum, strings.Join(parts, ", "))
+}
+
+// table is the table of all topologies, in the Markdown of docs/reliability.md.
+func table(all []*campaign) string {
+	var text strings.Builder
+	text.WriteString("| Fault | Row | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) | While others struck |\n")
+	text.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults, []*fault{replaced}) {
+		for _, c := range all {
+			c.mu.Lock()
+			s := c.stats[f]
+			if s != nil {
+				promised := "yes"
+				if f.breaks {
+					promised = "✗"
+				}
+				fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n", f.name, f.row, c.plan.on, promised, s.times, c.during(f), list(s.apart),
+					spread(s.recovered), spread(s.disturbed))
+			}
+			c.mu.Unlock()
+		}
+	}
+	return text.String()
+}
+
+// during counts the violations while a fault was felt. It needs c.mu.
+func (c *campaign) during(f *fault) (n int) {
+	for _, w := range c.wrong {
+		c.windows.mu.Lock()
+		if w.fault == f || slices.ContainsFunc(c.windows.all, func(v *window) bool { return v.fault == f && v.from <= w.at && w.at <= v.until }) {
+			n++
+		}
+		c.windows.mu.Unlock()
+	}
+	return n
+}
+
+func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "–"
+	}
+	all = slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("%s, %s (%d)", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond), len(all))
+}

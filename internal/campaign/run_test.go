@@ -1,0 +1,159 @@
+package campaign
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+var (
+	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: a minute, and then -seed is drawn")
+	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
+	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, mem")
+	only    = flag.String("faults", "", "`names` of faults, with commas between them; none: all")
+	verbose = flag.Bool("strikes", false, "print every strike")
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(workerEnv); text != "" {
+		if err := work(text, os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	watch.VerifyTestMain(m)
+}
+
+// TestCampaign strikes at random, on one topology after the other.
+func TestCampaign(t *testing.T) {
+	lasts, drawn := time.Minute, *seed
+	if *minutes > 0 {
+		lasts = time.Duration(*minutes * float64(time.Minute))
+	}
+	if drawn == 0 {
+		drawn = rand.Uint64N(1e9)
+	}
+	var topologies []string
+	for _, name := range strings.Split(*on, ",") {
+		if !slices.Contains(everywhere, name) {
+			t.Fatalf("-on names %q, but there are %s", name, strings.Join(everywhere, ", "))
+		}
+		topologies = append(topologies, name)
+	}
+	command := fmt.Sprintf("make faults MINUTES=%g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
+	t.Logf("seed %d: %s", drawn, command)
+	shares := shares(topologies, lasts)
+	var all []*campaign
+	for _, name := range topologies {
+		t.Run(name, func(t *testing.T) {
+			p := planFor(name, drawn, shares[name])
+			if *only != "" {
+				p.faults = strings.Split(*only, ",")
+			}
+			c := newCampaign(t, p)
+			all = append(all, c)
+			c.run()
+			c.tell()
+			if c.register.sections == 0 || c.ledger.tally.turns == 0 || *only == "" && c.struck() == 0 {
+				t.Error("this tests nothing")
+			}
+		})
+	}
+	t.Log(summary(all, lasts, drawn, command))
+}
+
+// shares are how long each topology has: the fewer faults it has, the less.
+func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
+	weight := map[string]float64{"node": 1, "sentinel": 1.2, "cluster": 1.3, "mem": 0.5}
+	sum := 0.0
+	for _, name := range topologies {
+		sum += weight[name]
+	}
+	shares := make(map[string]time.Duration)
+	for _, name := range topologies {
+		shares[name] = time.Duration(float64(lasts) * weight[name] / sum)
+	}
+	return shares
+}
+
+// tell fails the test with what is wrong, and reports the rest.
+func (c *campaign) tell() {
+	c.t.Log(c.report())
+	if *verbose || len(c.wrong) > 0 {
+		c.t.Log("strikes:\n" + strings.Join(c.log, "\n"))
+	}
+	for i, f := range c.wrong {
+		if i == 30 {
+			c.t.Errorf("and %d more", len(c.wrong)-i)
+			break
+		}
+		c.t.Error(f)
+	}
+}
+
+// summary is that of all topologies.
+func summary(all []*campaign, lasts time.Duration, seed uint64, command string) string {
+	var sections, faults, turns, wrong, stale int
+	var kills []time.Duration
+	for _, c := range all {
+		c.mu.Lock()
+		sections += c.register.sections
+		turns += c.ledger.tally.turns + c.ledger.tally.notes
+		stale += c.register.stale + c.ledger.tally.strayRefused
+		faults += c.struck()
+		wrong += len(c.wrong)
+		kills = append(kills, c.stat(workerFaults[0]).recovered...)
+		c.mu.Unlock()
+	}
+	return fmt.Sprintf("%s, seed %d: %d critical sections, %d turns and notes, %d faults, %d stale accesses refused, %d violations outside the windows of ✗; "+
+		"after a kill: %s; %s\n\n%s", lasts, seed, sections, turns, faults, stale, wrong, spread(kills), command, table(all))
+}
+
+// A campaign against workers that do something wrong finds it.
+func TestCampaign_findsWhatIsBroken(t *testing.T) {
+	for _, test := range []struct {
+		broken string
+		lasts  time.Duration
+		faults string // none if empty
+		kinds  []string
+	}{
+		{noLock, 2 * time.Second, "", []string{"S1"}},
+		{blindTrust, 4 * time.Second, "", []string{"S1"}},
+		{lateNotice, 6 * time.Second, "cut off", []string{"N"}},
+		{falling, 2 * time.Second, "", []string{"fence"}},
+		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}},
+		{lostSave, 2 * time.Second, "", []string{"lost"}},
+		{doubledSave, 2 * time.Second, "", []string{"doubled"}},
+		{noClear, 2 * time.Second, "", []string{"O"}},
+		{longTTL, 8 * time.Second, "holder killed", []string{"L"}},
+	} {
+		t.Run(test.broken, func(t *testing.T) {
+			t.Parallel()
+			p := planFor("node", 1, test.lasts)
+			p.broken, p.faults, p.strikes = test.broken, []string{test.faults}, 5
+			if test.broken == longTTL {
+				p.strikes = 1
+			}
+			c := newCampaign(t, p)
+			c.run()
+			kinds := make(map[string]int)
+			for _, f := range c.wrong {
+				kinds[f.kind]++
+			}
+			t.Log(list(kinds))
+			for _, kind := range test.kinds {
+				if kinds[kind] == 0 {
+					t.Errorf("no finding is %s", kind)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package campaign
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+var serverFaults = []*fault{
+	{name: "server restarted empty", row: 3, on: redises, breaks: true, of: ofServer, strike: restartEmpty},
+	{name: "clients paused", row: 7, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing},
+	{name: "server stopped for a moment", row: 7, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume},
+	{name: "scripts flushed", row: 13, on: redises, of: ofServer, short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts},
+	{name: "out of memory", row: 14, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume},
+	{name: "busy script", row: 15, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume},
+	{name: "read-only", row: 15, on: []string{"node"}, of: ofServer, short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume},
+	{name: "slot moved", row: 15, on: []string{"cluster"}, of: ofServer, strike: moveSlot},
+	{name: "subscribers disconnected", row: 18, on: redises, of: ofServer, strike: hangUp("pubsub")},
+	{name: "clients disconnected", row: 11, on: redises, of: ofServer, strike: hangUp("normal")},
+}
+
+// masterFor is the server that is struck.
+func (c *campaign) masterFor(h *hit) *testservers.Redis { return c.service.someMaster(h.victim) }
+
+// restartEmpty kills a server and starts it again, before anybody misses it.
+func restartEmpty(c *campaign, h *hit) {
+	c.failOver(true)
+	defer c.failOver(false)
+	master, key := c.masterFor(h), c.keyOf(h)
+	keys := c.hot()
+	master.Kill()
+	killed := now()
+	c.windows.forget(h.window, 0, killed)
+	c.await(h, 0, keys, 0)
+	master.Restart()
+	if c.service.cluster != nil { // it refuses its keys at first
+		c.service.cluster.AwaitMaster(key, nil)
+	}
+}
+
+func pauseClients(c *campaign, h *hit) {
+	_, _ = c.masterFor(h).Do("CLIENT", "PAUSE", strconv.FormatInt(h.lasts.Milliseconds(), 10), "ALL")
+}
+
+func pauseServer(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	master.Pause()
+	h.restore = master.Resume
+}
+
+func flushScripts(c *campaign, h *hit) {
+	for until := h.at + int64(h.lasts); now() < until; time.Sleep(2 * time.Millisecond) {
+		for _, master := range c.service.nodes {
+			_, _ = master.Do("SCRIPT", "FLUSH") // it may be down
+		}
+	}
+}
+
+func outOfMemory(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	_, _ = master.Do("CONFIG", "SET", "maxmemory", "1")
+	h.restore = func() { must(c, master, "CONFIG", "SET", "maxmemory", "0") }
+}
+
+// busyScript runs a script that does not end until it is killed.
+func busyScript(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	must(c, master, "CONFIG", "SET", "busy-reply-threshold", "20")
+	var looping sync.WaitGroup
+	looping.Go(func() { _, _ = master.Do("EVAL", "while true do end", "0") })
+	h.restore = func() {
+		within(5*time.Second, func() bool {
+			_, err := master.Do("SCRIPT", "KILL")
+			return err == nil
+		})
+		looping.Wait()
+		must(c, master, "CONFIG", "SET", "busy-reply-threshold", "5000")
+	}
+}
+
+// readOnly makes a node the replica of a server that there is not.
+func readOnly(c *campaign, h *hit) {
+	node := c.service.nodes[0]
+	must(c, node, "REPLICAOF", "127.0.0.1", "1")
+	h.restore = func() { must(c, node, "REPLICAOF", "NO", "ONE") }
+}
+
+// moveSlot moves the slot of a lock that all want.
+func moveSlot(c *campaign, h *hit) {
+	keys := c.hot()
+	c.service.cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
+}
+
+// hangUp closes all connections of a kind.
+func hangUp(kind string) func(*campaign, *hit) {
+	return func(c *campaign, _ *hit) {
+		for _, node := range c.service.nodes {
+			_, _ = node.Do("CLIENT", "KILL", "TYPE", kind) // it may be down
+		}
+	}
+}
+
+// must sends a command until it is answered: what is not healed would be a fault of its own.
+func must(c *campaign, node *testservers.Redis, args ...string) {
+	var err error
+	if !within(10*time.Second, func() bool { _, err = node.Do(args...); return err == nil }) {
+		c.t.Errorf("%s: %v", args[0], err)
+	}
+}

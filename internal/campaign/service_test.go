@@ -1,0 +1,181 @@
+package campaign
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// service is a running Redis of some topology. Its methods belong to one goroutine, except state.
+type service struct {
+	tb         testing.TB
+	on         string
+	addrs      []string
+	masterName string
+	nodes      []*testservers.Redis
+	watchers   []*testservers.Redis // Sentinels
+	cluster    *testservers.Cluster
+	sentinel   *testservers.Sentinel
+}
+
+// missed is for how long a server may be silent before the others take it for dead. Pauses of servers are shorter.
+const missed = 3 * time.Second
+
+// startService starts the servers of a topology; nil for those without.
+func startService(tb testing.TB, on string) *service {
+	switch on {
+	case "node":
+		server := testservers.StartRedis(tb)
+		return &service{tb: tb, on: on, addrs: []string{server.Addr()}, nodes: []*testservers.Redis{server}}
+	case "sentinel":
+		s := testservers.StartSentinel(tb)
+		s.DownAfter(missed)
+		return &service{
+			tb: tb, on: on, addrs: s.Addrs(), masterName: s.MasterName(), nodes: s.Nodes(), watchers: s.Sentinels(), sentinel: s,
+		}
+	case "cluster":
+		c := testservers.StartCluster(tb)
+		c.DownAfter(missed)
+		return &service{tb: tb, on: on, addrs: c.Addrs(), nodes: c.Nodes(), cluster: c}
+	}
+	return nil
+}
+
+func (s *service) client() redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: s.addrs, MasterName: s.masterName})
+}
+
+// dialled are the addresses of all servers that clients connect to.
+func (s *service) dialled() (addrs []string) {
+	for _, node := range slices.Concat(s.nodes, s.watchers) {
+		addrs = append(addrs, node.Addr())
+	}
+	return addrs
+}
+
+// masters are the nodes that keep locks now.
+func (s *service) masters() (masters []*testservers.Redis) {
+	if s.sentinel != nil {
+		return []*testservers.Redis{s.sentinel.Master()}
+	}
+	for _, node := range s.nodes {
+		if info(node, "role") == "master" {
+			masters = append(masters, node)
+		}
+	}
+	return masters
+}
+
+// someMaster is one of them, by a number that was drawn.
+func (s *service) someMaster(n int) *testservers.Redis {
+	masters := s.masters()
+	if len(masters) == 0 {
+		s.tb.Fatal("there is no master")
+	}
+	return masters[n%len(masters)]
+}
+
+// keyOn is a key that a master of a cluster keeps.
+func (s *service) keyOn(master *testservers.Redis) string {
+	for i := range 1000 {
+		key := "key-" + strings.Repeat("x", i)
+		if s.cluster.MasterOf(key) == master {
+			return key
+		}
+	}
+	s.tb.Fatal("a master keeps no keys")
+	return ""
+}
+
+func (s *service) replicas(master *testservers.Redis) (replicas []*testservers.Redis) {
+	if s.cluster != nil {
+		return []*testservers.Redis{s.cluster.ReplicaOf(master)}
+	}
+	for _, node := range s.nodes {
+		if node != master {
+			replicas = append(replicas, node)
+		}
+	}
+	return replicas
+}
+
+// replaced waits for the next master after one that has died, and brings the dead one back as a replica.
+func (s *service) replaced(old *testservers.Redis, key string) {
+	if s.sentinel != nil {
+		old.RestartAsReplica(s.sentinel.AwaitMaster(old))
+	} else {
+		s.cluster.AwaitMaster(key, old)
+		old.Restart()
+	}
+}
+
+// settled waits until a node that was dead is a replica with its master's data.
+func (s *service) settled(node *testservers.Redis) {
+	if !within(30*time.Second, func() bool { return info(node, "master_link_status") == "up" }) {
+		s.tb.Errorf("%s is no replica within 30s", node.Addr())
+	}
+}
+
+// caughtUp waits until the replicas of a master, which takes no writes, have all it has. It reports whether they have.
+func (s *service) caughtUp(master *testservers.Redis, replicas []*testservers.Redis) bool {
+	return within(1500*time.Millisecond, func() bool {
+		offset := info(master, "master_repl_offset")
+		return offset != "" && !slices.ContainsFunc(replicas, func(r *testservers.Redis) bool {
+			return info(r, "slave_repl_offset") != offset
+		})
+	})
+}
+
+// state says who are masters, and since which fail-over; empty: it is not known.
+func (s *service) state() string {
+	for _, sentinel := range s.watchers {
+		if text, err := sentinel.Do("SENTINEL", "MASTER", s.masterName); err == nil {
+			_, epoch, _ := strings.Cut(text, "config-epoch\n")
+			epoch, _, _ = strings.Cut(epoch, "\n")
+			return epoch
+		}
+	}
+	if s.cluster == nil {
+		return ""
+	}
+	for _, node := range s.nodes {
+		if text, err := node.Do("CLUSTER", "NODES"); err == nil {
+			var masters []string
+			for line := range strings.Lines(text) {
+				// id, address, flags, master's id or "-", ping, pong, epoch, link, slots …
+				if fields := strings.Fields(line); len(fields) > 8 && fields[3] == "-" {
+					masters = append(masters, fields[0])
+				}
+			}
+			slices.Sort(masters)
+			return strings.Join(masters, ", ")
+		}
+	}
+	return ""
+}
+
+// info is one field of a node's INFO replication.
+func info(node *testservers.Redis, name string) string {
+	text, _ := node.Do("INFO", "replication")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// within polls until done reports true, and reports whether that was in time.
+func within(limit time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package campaign
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// window is the time in which a fault may show: from its strike until a TTL after it was healed, see the package documentation.
+type window struct {
+	fault       *fault
+	from, until int64
+	run         int   // of which worker; 0: of all
+	forgets     bool  // the servers lose what they acknowledged
+	after       int64 // of what was acknowledged, that is lost which was answered after this
+	killed      int64 // and was asked for before this
+}
+
+// windows are those of a run.
+type windows struct {
+	mu  sync.Mutex
+	ttl time.Duration
+	all []*window
+}
+
+// open begins a window that lasts until it is closed.
+func (w *windows) open(f *fault, run int, from int64) *window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := &window{fault: f, from: from, until: math.MaxInt64, run: run}
+	w.all = append(w.all, v)
+	return v
+}
+
+// close ends a window, a TTL from now, unless it was closed before.
+func (w *windows) close(v *window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.until = min(v.until, now()+int64(w.ttl))
+}
+
+// forget notes what the servers lose: what was answered after the one time and asked for before the other.
+func (w *windows) forget(v *window, after, killed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.forgets, v.after, v.killed = true, after, killed
+}
+
+// broken returns the fault that may have broken mutual exclusion, at a time and for certain workers; nil if none may.
+func (w *windows) broken(at int64, runs ...int) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if !v.fault.breaks || at < v.from || at > v.until {
+			continue
+		}
+		if v.run == 0 {
+			return v.fault
+		}
+		for _, run := range runs {
+			if run == v.run {
+				return v.fault
+			}
+		}
+	}
+	return nil
+}
+
+// forgot returns the fault in which the servers may have lost what was asked for and answered at these times.
+func (w *windows) forgot(asked, answered int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v.forgets && answered > v.after && asked < v.killed {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// others returns a fault, other than that of this window, that was felt at some time between two.
+func (w *windows) others(mine *window, from, until int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v != mine && v.from <= until && v.until >= from {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// stalls are the times in which the parent itself was not let run, and so nobody may have been.
+type stalls struct {
+	mu    sync.Mutex
+	spans []span
+}
+
+type span struct{ from, until int64 }
+
+const (
+	beat = 10 * time.Millisecond
+	// late is how late a beat may come.
+	late = 250 * time.Millisecond
+)
+
+// watch notes stalls until done is closed.
+func (s *stalls) watch(done <-chan struct{}) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for last := now(); ; {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		at := now()
+		if at-last > int64(late+beat) {
+			s.mu.Lock()
+			s.spans = append(s.spans, span{last, at})
+			s.mu.Unlock()
+		}
+		last = at
+	}
+}
+
+// between is for how long, in all, nobody was let run between two times.
+func (s *stalls) between(from, until int64) (sum time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.spans {
+		if overlap := min(until, p.until) - max(from, p.from); overlap > 0 {
+			sum += time.Duration(overlap)
+		}
+	}
+	return sum
+}

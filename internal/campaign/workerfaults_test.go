@@ -1,0 +1,128 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var workerFaults = []*fault{
+	{name: "holder killed", row: 1, on: redises, of: ofWorker, barred: true, strike: killHolder},
+	{name: "holder stopped", row: 2, on: redises, breaks: true, of: ofWorker, short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume},
+	{name: "waiter killed in line", row: 19, on: redises, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "shut down", row: 24, on: redises, of: ofWorker, barred: true, strike: shutDown},
+	{name: "connections used up", row: 9, on: redises, of: ofWorker, short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing},
+	{name: "contexts cancelled", row: 10, on: everywhere, of: ofWorker, short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing},
+	{name: "starved", row: 12, on: everywhere, of: ofWorker, short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing},
+	{name: "leases expire", row: 5, on: []string{"mem"}, of: ofWorker, short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing},
+	{name: "Locker closed under load", row: 24, on: []string{"mem"}, of: ofWorker, short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing},
+}
+
+func nothing(*campaign, *hit) {}
+
+// killHolder kills a worker, in the moment in which it works with something that others want.
+func killHolder(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	keys := c.catch(w, "")
+	w.strike("killed", syscall.SIGKILL)
+	c.await(h, w.run, keys, c.plan.bar())
+	<-w.done
+}
+
+// catch stops a worker in a moment in which it works with something that others want, if that comes soon, and returns what.
+func (c *campaign) catch(w *worker, kind string) (keys []string) {
+	within(500*time.Millisecond, func() bool {
+		w.signal(syscall.SIGSTOP)
+		keys = c.register.holds(w.run)
+		if slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) }) {
+			return true
+		}
+		w.signal(syscall.SIGCONT)
+		return false
+	})
+	w.signal(syscall.SIGSTOP)
+	return keys
+}
+
+// stop stops a worker for longer than its leases last, mostly in the middle of a turn.
+func stop(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	c.await(h, w.run, c.catch(w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)]), 0)
+	h.restore = func() { w.signal(syscall.SIGCONT) }
+}
+
+func resume(_ *campaign, h *hit) {
+	if h.restore != nil {
+		h.restore()
+	}
+}
+
+// killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
+// within a TTL and a second from when it is given back.
+func killWaiter(c *campaign, h *hit) {
+	first, victim := c.someone(h)
+	n := len(c.slots)
+	holder, next := c.slots[(first.n+1)%n].now(), c.slots[(first.n+2)%n].now()
+	if victim == nil || holder == nil || next == nil {
+		return
+	}
+	h.aims(c, victim)
+	key := fmt.Sprint("line/", h.n)
+	hold := 400*time.Millisecond + between(h.rng, 0, 400*time.Millisecond)
+	holder.tell(order{Do: doHold, Key: key, For: hold})
+	time.Sleep(100 * time.Millisecond)
+	victim.tell(order{Do: doStand, Key: key})
+	time.Sleep(100 * time.Millisecond)
+	next.tell(order{Do: doStand, Key: key})
+	time.Sleep(between(h.rng, 50*time.Millisecond, hold))
+	victim.strike("killed", syscall.SIGKILL)
+	<-victim.done
+	c.register.mu.Lock()
+	p := c.register.place(key)
+	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar()}
+	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
+	if p.by != next.run || p.top == 0 { // or it has had it already
+		p.waits = append(p.waits, w)
+	}
+	c.register.mu.Unlock()
+	time.Sleep(200 * time.Millisecond)
+}
+
+// shutDown tells a worker to end, as a service manager does.
+func shutDown(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	keys := c.register.holds(w.run)
+	w.strike("shut down", syscall.SIGTERM)
+	c.await(h, w.run, keys, c.plan.bar())
+	select {
+	case <-w.done:
+	case <-time.After(15 * time.Second):
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end when it is told to", w.run)})
+		w.strike("killed", syscall.SIGKILL)
+		<-w.done
+	}
+}
+
+// told has a worker do it to itself.
+func told(what string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		if _, w := c.someone(h); w != nil {
+			h.aims(c, w)
+			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
+		}
+	}
+}
