@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"internal/hammer":                      {},
 	"internal/privacy":                     {},
 	"internal/sweeps":                      {},
+	"internal/history":                     {"distlock", "lockedmemory", "lockedmemory/sessionstore", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
 	"internal/integrity":                   {},
 	"internal/mutants":                     {},
 	"internal/watch":                       {"go.uber.org/goleak"},
@@ -50,15 +51,16 @@ var allowed = map[string][]string{
 
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
-	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...",
+	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...", "github.com/anishathalye/porcupine",
 	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
-	module + "internal/watch", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
+	module + "internal/watch", module + "internal/history", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/watch",
-	"internal/directions", "internal/doctest", "internal/chaos", "internal/faults", "internal/hammer", "internal/privacy", "internal/sweeps", "internal/campaign",
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback",
+	"internal/watch", "internal/directions", "internal/doctest", "internal/campaign", "internal/chaos", "internal/faults", "internal/hammer",
+	"internal/history", "internal/privacy", "internal/sweeps",
 }
 
 type listed struct {

@@ -1,0 +1,2 @@
+// Package history checks histories of real runs.
+package history

@@ -1,0 +1,184 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// simulated is a session and its lock as they might run: a legal history, made by doing each operation at one moment between its call
+// and its return.
+type simulated struct {
+	*rand.Rand
+	key    string
+	now    int64
+	fence  int64 // last granted
+	mark   int64
+	log    []string
+	turns  map[string]string // to entries
+	late   []func()          // what is under way, and may take effect any time
+	number int
+	ops    []Op
+	old    []int64 // tokens of leases that are over
+}
+
+func simulate(r *rand.Rand, key string, size int) []Op {
+	s := &simulated{Rand: r, key: key, turns: make(map[string]string)}
+	for len(s.ops) < size {
+		s.tenure()
+	}
+	return s.ops
+}
+
+// moment is when an operation takes effect, and an interval around it. The clocks of others may have gone on by its return.
+func (s *simulated) moment(o Op) Op {
+	s.now += 10
+	o.Key, o.Process = s.key, fmt.Sprintf("%s-%d", s.key, o.Fence)
+	o.Call, o.Return = s.now-s.Int64N(12), s.now+s.Int64N(12)
+	o.Call = max(0, o.Call)
+	return o
+}
+
+func (s *simulated) add(o Op) { s.ops = append(s.ops, o) }
+
+// tenure is a lease from its grant to its end, and what is done under it, and besides.
+func (s *simulated) tenure() {
+	s.fence += 1 + s.Int64N(5)
+	f := s.fence
+	grant := s.moment(Op{Kind: Acquire, Fence: f, Outcome: OK})
+	s.add(grant)
+	shown := false
+	for range s.IntN(6) {
+		if s.IntN(4) == 0 {
+			s.besides()
+		}
+		switch s.IntN(8) {
+		case 0, 1, 2:
+			shown = s.load(f) || shown
+		case 3, 4, 5, 6:
+			s.save(f)
+		default:
+			s.clear(f)
+		}
+	}
+	// It ends, and may not have noticed.
+	o := s.moment(Op{Kind: Release, Fence: f, Outcome: OK})
+	switch s.IntN(6) {
+	case 0:
+		o = Op{Kind: Lost, Process: o.Process, Key: s.key, Fence: f, Alive: o.Call, Call: o.Return, Return: o.Return}
+		o.Alive = max(o.Alive, grant.Call)
+	case 1:
+		o.Outcome, o.Return = Unknown, 0
+	case 2:
+		o = Op{Kind: Killed, Process: o.Process, Call: o.Call, Return: o.Call}
+		o.Call = max(o.Call, grant.Call)
+	case 3:
+		o = Op{Kind: Stopped, Process: o.Process, Call: max(o.Call, grant.Call), Return: max(o.Call, grant.Call)}
+	}
+	s.add(o)
+	s.old = append(s.old, f)
+	if s.IntN(4) == 0 {
+		s.save(0)
+	}
+}
+
+// besides is what happens meanwhile: something late, an old holder, or somebody who only reads.
+func (s *simulated) besides() {
+	switch {
+	case len(s.late) > 0 && s.IntN(2) == 0:
+		i := s.IntN(len(s.late))
+		s.now++
+		s.late[i]()
+		s.late = slices.Delete(s.late, i, i+1)
+	case len(s.old) > 0 && s.IntN(2) == 0:
+		s.save(s.old[len(s.old)-1-s.IntN(min(3, len(s.old)))])
+	default:
+		s.load(0)
+	}
+}
+
+func (s *simulated) load(f int64) bool {
+	o := s.moment(Op{Kind: Load, Fence: f, Outcome: OK})
+	switch {
+	case f == 0:
+	case f < s.mark:
+		o.Outcome, o.Mark = Stale, s.mark
+		s.add(o)
+		return false
+	default:
+		s.mark = f
+	}
+	o.Seen = slices.Clone(s.log)
+	s.add(o)
+	return true
+}
+
+func (s *simulated) save(f int64) {
+	s.number++
+	o := s.moment(Op{Kind: Save, Fence: f, Entry: fmt.Sprint("e", s.number), Outcome: OK})
+	if s.IntN(3) == 0 {
+		o.Turn = fmt.Sprint("t", s.number)
+		if s.IntN(3) == 0 { // what somebody else has tried
+			for i := len(s.ops) - 1; i >= max(0, len(s.ops)-20); i-- {
+				if s.ops[i].Turn != "" && s.ops[i].Outcome != Conflict {
+					o.Turn, o.Entry = s.ops[i].Turn, s.ops[i].Entry
+					break
+				}
+			}
+		}
+	}
+	if s.IntN(7) == 0 {
+		o.Outcome, o.Return = Unknown, 0
+		switch s.IntN(3) {
+		case 0:
+			s.store(o)
+		case 1:
+			s.late = append(s.late, func() { s.store(o) })
+		}
+		s.add(o)
+		return
+	}
+	o.Outcome = s.store(o)
+	if o.Outcome == Stale {
+		o.Mark = s.mark
+	}
+	s.add(o)
+}
+
+// store is the store.
+func (s *simulated) store(o Op) Outcome {
+	if entry, ok := s.turns[o.Turn]; ok && o.Turn != "" {
+		if entry != o.Entry {
+			return Conflict
+		}
+		if o.Fence > s.mark {
+			s.mark = o.Fence
+		}
+		return OK
+	}
+	f := o.Fence
+	if f == 0 {
+		s.fence = max(s.fence, s.mark) + 1
+		f = s.fence
+	}
+	if f < s.mark {
+		return Stale
+	}
+	s.mark = f
+	s.log = append(s.log, o.Entry)
+	if o.Turn != "" {
+		s.turns[o.Turn] = o.Entry
+	}
+	return OK
+}
+
+func (s *simulated) clear(f int64) {
+	o := s.moment(Op{Kind: Clear, Fence: f, Outcome: OK})
+	switch {
+	case f < s.mark:
+		o.Outcome, o.Mark = Stale, s.mark
+	default:
+		s.mark, s.log = f, nil
+	}
+	s.add(o)
+}

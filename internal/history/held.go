@@ -1,0 +1,103 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// Held is a lease whose end is recorded.
+type Held struct {
+	*distlock.Lease
+	r     *Recorder
+	key   string
+	fence int64
+	alive atomic.Int64
+}
+
+// Acquire acquires a lease, and records that and its loss. Release it with [Held.Release].
+func (r *Recorder) Acquire(ctx context.Context, l *distlock.Locker, key string) (*Held, error) {
+	p := r.Begin(Op{Kind: Acquire, Key: key})
+	lease, err := l.Acquire(ctx, key)
+	if err != nil {
+		if errors.Is(err, distlock.ErrNotAcquired) {
+			p.End(func(o *Op) { o.Outcome = Nothing })
+		}
+		return nil, err
+	}
+	return r.granted(p, key, lease), nil
+}
+
+// granted records a grant, under the token that it had: a store may raise it later.
+func (r *Recorder) granted(p *Pending, key string, lease *distlock.Lease) *Held {
+	h := &Held{Lease: lease, r: r, key: key, fence: lease.Fence()}
+	p.End(func(o *Op) { o.Outcome, o.Fence = OK, h.fence })
+	h.Check()
+	context.AfterFunc(lease.Context(), func() {
+		if errors.Is(context.Cause(lease.Context()), distlock.ErrLost) {
+			h.note(Op{Kind: Lost})
+		}
+	})
+	return h
+}
+
+// Check records that the lease is held, if it is: a notice of its loss cannot have come before. Work calls it now and then; what happens
+// between its last call and the notice cannot be judged. It asks the lease itself, which compares the clock: that a context has not ended
+// shows no more than that nobody has had the time to end it.
+func (h *Held) Check() {
+	now := Now()
+	if h.Lease.Err() == nil {
+		h.alive.Store(now)
+	}
+}
+
+func (h *Held) note(op Op) {
+	op.Key, op.Fence, op.Alive = h.key, h.fence, h.alive.Load()
+	h.r.Note(op)
+}
+
+// Release gives the lease back, and records that.
+func (h *Held) Release(ctx context.Context) error {
+	p := h.over()
+	err := h.Lease.Release(ctx)
+	p.ended(err)
+	return err
+}
+
+// over records that the holder has stopped to work.
+func (h *Held) over() *Pending {
+	return h.r.Begin(Op{Kind: Release, Key: h.key, Fence: h.fence, Alive: h.alive.Load()})
+}
+
+// ended is how a release was answered.
+func (p *Pending) ended(err error) {
+	switch {
+	case err == nil:
+		p.End(func(o *Op) { o.Outcome = OK })
+	case errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable):
+		p.End(func(o *Op) { o.Outcome = Gone })
+	}
+}
+
+// Do runs fn under a lease, as Locker.Do and LockedMemory.Turn do: take is one of them, called with what it is to run. How the lock was given
+// back is told to nobody: the lease has ended at some time after fn had returned, or was lost before take returned.
+func (r *Recorder) Do(ctx context.Context, key string, lease func(context.Context) (*distlock.Lease, bool),
+	take func(context.Context, func(context.Context) error) error, fn func(context.Context, *Held) error) error {
+	p := r.Begin(Op{Kind: Acquire, Key: key})
+	var released *Pending
+	err := take(ctx, func(ctx context.Context) error {
+		l, ok := lease(ctx)
+		if !ok {
+			return errors.New("there is no lease in the context")
+		}
+		h := r.granted(p, key, l)
+		defer func() { released = h.over() }()
+		return fn(ctx, h)
+	})
+	if released != nil && errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) {
+		released.ended(err)
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package history
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Op is one operation as its caller saw it, or one event that whoever runs the test has caused. The package's documentation says what
+// the fields mean for each Kind.
+type Op struct {
+	Kind    Kind    `json:"kind"`
+	Process string  `json:"-"`             // who has made it, or, of Killed and Stopped, to whom it was done
+	Key     string  `json:"key,omitempty"` // Hash of the key; empty for what concerns all keys
+	Call    int64   `json:"call"`          // just before it was sent; see Now
+	Return  int64   `json:"return,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+
+	Fence int64  `json:"fence,omitempty"` // of the lease; 0: made outside of a turn
+	Alive int64  `json:"alive,omitempty"` // of Lost and Release: when the lease was last known to be held
+	Entry string `json:"entry,omitempty"` // of Save: the identity of what it stores
+	Turn  string `json:"turn,omitempty"`  // of Save: its turn ID
+	// Seen are the entries that a Load returned, in order.
+	Seen []string `json:"seen,omitempty"`
+	// Mark is, of a call that was refused as stale, the mark that the store named; 0 if it named none. Of Forgot: the highest token that
+	// was kept.
+	Mark int64 `json:"mark,omitempty"`
+	// Kept is, of Forgot, the last entry that was kept.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Kind is what an Op is.
+type Kind string
+
+// The kinds of operations. Acquire, Release and Lost are the clients' and make histories of leases; Load, Save and Clear make those of
+// sessions. Killed, Stopped and Forgot are done to them.
+const (
+	Acquire Kind = "acquire"
+	Release Kind = "release"
+	Lost    Kind = "lost"
+	Killed  Kind = "killed"
+	Stopped Kind = "stopped"
+	Forgot  Kind = "forgot"
+	Load    Kind = "load"
+	Save    Kind = "save"
+	Clear   Kind = "clear"
+)
+
+// Outcome is how an Op has ended. The zero value means that nobody knows: it may have happened, may happen later, or never.
+type Outcome string
+
+const (
+	Unknown Outcome = ""
+	// OK: it took effect. Of Save: or it had been stored before under its turn ID.
+	OK Outcome = "ok"
+	// Nothing: it had no effect and never will have, for a reason that is not checked: the lock was busy, say.
+	Nothing Outcome = "nothing"
+	// Stale: the store has refused the token.
+	Stale Outcome = "stale"
+	// Conflict, of Save: the turn ID is known with other messages.
+	Conflict Outcome = "conflict"
+	// Gone, of Release: the lease had been lost.
+	Gone Outcome = "gone"
+)
+
+// Hash is how a key is named in a history: keys are personal data.
+func Hash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (o Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", o.Process, o.Kind)
+	if o.Fence != 0 {
+		fmt.Fprintf(&b, " under %d", o.Fence)
+	}
+	if o.Entry != "" {
+		fmt.Fprintf(&b, " of %q", o.Entry)
+	}
+	if o.Turn != "" {
+		fmt.Fprintf(&b, " as turn %q", o.Turn)
+	}
+	if o.Kind == Forgot {
+		fmt.Fprintf(&b, " all behind %q, token %d", o.Kept, o.Mark)
+	}
+	switch o.Outcome {
+	case Unknown:
+		if o.Kind == Acquire || o.Kind == Release || o.Kind == Load || o.Kind == Save || o.Kind == Clear {
+			b.WriteString(": unknown")
+		}
+	default:
+		fmt.Fprintf(&b, ": %s", o.Outcome)
+	}
+	if o.Kind == Load && o.Outcome == OK {
+		const shown = 12
+		seen := o.Seen
+		if len(seen) > shown {
+			seen = seen[len(seen)-shown:]
+			b.WriteString(" …")
+		}
+		fmt.Fprintf(&b, " %q", seen)
+	}
+	if o.Mark != 0 && o.Kind != Forgot {
+		fmt.Fprintf(&b, ", the mark is %d", o.Mark)
+	}
+	end := "never returned"
+	if o.Return != 0 {
+		end = fmt.Sprint(o.Return)
+	}
+	fmt.Fprintf(&b, "   [%d, %s]", o.Call, end)
+	return b.String()
+}

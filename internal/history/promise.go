@@ -1,0 +1,47 @@
+package history
+
+// promise is one clause of a model. A model is built with a set of them left out: that is how a violation finds its name, and how the
+// tests show that each clause is needed.
+type promise uint32
+
+const (
+	exclusion promise = 1 << iota
+	notice
+	ownRelease
+	risingFences
+
+	staleWrites
+	staleLoads
+	refusedWrites
+	unfoundedRefusals
+	turnsOnce
+	clears
+	entriesOnce
+	order
+	nothingLost
+	wholeEntries
+	conflicts
+)
+
+// promises are all, in the order in which they are tried as the one that was broken: those before others of which they are part.
+var promises = []struct {
+	promise
+	letter, text string
+}{
+	{ownRelease, "S1", "a release that answers ok has ended its own lease, which was held until then"},
+	{notice, "N", "a holder is told that its lease is lost before another client holds the lock"},
+	{risingFences, "S2", "a lease has a higher fencing token than every lease that was granted before"},
+	{exclusion, "S1", "at most one lease of a key is live: the one before was released, told lost, or its process was killed or stopped"},
+
+	{refusedWrites, "S2", "a write that was refused is not stored"},
+	{entriesOnce, "O", "what was saved once stands there once"},
+	{turnsOnce, "O", "a Save that is repeated with its turn ID is stored once"},
+	{order, "O", "Saves stand in the order in which their leases were granted, and of one lease in the order in which they were made"},
+	{nothingLost, "O", "a Save that was acknowledged stays, and every Load that begins later shows it"},
+	{clears, "O", "what was there before a Clear, or was written under an older lease, does not stand there after it"},
+	{wholeEntries, "O", "what is stored was saved, and is whole: input and output of one Save, next to each other"},
+	{staleWrites, "S2", "no write below the highest token that the store was shown is accepted"},
+	{staleLoads, "S2", "the first access under a lease below the highest token that the store was shown is refused, also if it only reads"},
+	{unfoundedRefusals, "S2", "a token is refused as stale only if a higher one was shown"},
+	{conflicts, "O", "a Save is refused for its turn ID only if that was used with other messages"},
+}

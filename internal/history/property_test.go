@@ -1,0 +1,226 @@
+package history
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of the histories that are made; 0 for another one each time")
+
+func newRand(t testing.TB) *rand.Rand {
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed=%d", s)
+	return rand.New(rand.NewPCG(s, 1))
+}
+
+// A history that the models themselves have made is right.
+func TestCheck_legalHistoriesPass(t *testing.T) {
+	r := newRand(t)
+	for n := range 300 {
+		ops := simulate(r, "k", 10+r.IntN(80))
+		err := CheckLeases(ops, Options{}).Err()
+		if err == nil {
+			err = CheckSessions(ops, Options{}).Err()
+		}
+		if err != nil {
+			t.Fatalf("history %d: %v", n, err)
+		}
+	}
+}
+
+// damages make a legal history one that cannot be, if they can find a place for it.
+var damages = map[string]func(r *rand.Rand, ops []Op) ([]Op, bool){
+	"a Load misses an acknowledged entry that is not the last": onLoad(func(r *rand.Rand, ops []Op, l *Op) bool {
+		i := r.IntN(len(l.Seen))
+		if !acknowledged(ops, l.Seen[i], l.Call) || i+1 >= len(l.Seen) || !acknowledged(ops, l.Seen[i], started(ops, l.Seen[i+1])) {
+			return false
+		}
+		l.Seen = slices.Delete(slices.Clone(l.Seen), i, i+1)
+		return true
+	}),
+	"a Load shows an entry twice": onLoad(func(r *rand.Rand, _ []Op, l *Op) bool {
+		i := r.IntN(len(l.Seen))
+		l.Seen = slices.Insert(slices.Clone(l.Seen), r.IntN(len(l.Seen)+1), l.Seen[i])
+		return true
+	}),
+	"two entries that came one after the other change places": onLoad(func(r *rand.Rand, ops []Op, l *Op) bool {
+		i := r.IntN(len(l.Seen))
+		if i+1 >= len(l.Seen) || !acknowledged(ops, l.Seen[i], started(ops, l.Seen[i+1])) {
+			return false
+		}
+		l.Seen = slices.Clone(l.Seen)
+		l.Seen[i], l.Seen[i+1] = l.Seen[i+1], l.Seen[i]
+		return true
+	}),
+	"an entry has never been saved": onLoad(func(r *rand.Rand, _ []Op, l *Op) bool {
+		l.Seen = slices.Clone(l.Seen)
+		l.Seen[r.IntN(len(l.Seen))] = "x"
+		return true
+	}),
+	"the Save of an entry that was seen is dropped": func(r *rand.Rand, ops []Op) ([]Op, bool) {
+		entry := ""
+		for _, o := range ops {
+			if len(o.Seen) > 0 && (entry == "" || r.IntN(3) == 0) {
+				entry = o.Seen[r.IntN(len(o.Seen))]
+			}
+		}
+		return slices.DeleteFunc(ops, func(o Op) bool { return o.Kind == Save && o.Entry == entry }), entry != ""
+	},
+	"a refused write is told ok": on(func(r *rand.Rand, ops []Op, o *Op) bool {
+		if o.Kind != Save || o.Outcome != Stale || o.Turn != "" || !shownBefore(ops, o) {
+			return false
+		}
+		o.Outcome = OK
+		return true
+	}),
+	"an entry that was seen is told to be refused": on(func(r *rand.Rand, ops []Op, o *Op) bool {
+		if o.Kind != Save || o.Outcome != OK || o.Turn != "" || started(ops, o.Entry) != o.Call ||
+			!slices.ContainsFunc(ops, func(l Op) bool { return slices.Contains(l.Seen, o.Entry) }) {
+			return false
+		}
+		o.Outcome, o.Mark = Stale, o.Fence+1
+		return true
+	}),
+	"a token of a write is lowered": on(func(r *rand.Rand, ops []Op, o *Op) bool {
+		if o.Kind != Save || o.Outcome != OK || o.Turn != "" || o.Fence < 2 {
+			return false
+		}
+		o.Fence = 1
+		return shownBefore(ops, o)
+	}),
+	"a token that is granted is lowered": on(func(r *rand.Rand, ops []Op, o *Op) bool {
+		if o.Kind != Acquire || !slices.ContainsFunc(ops, func(p Op) bool { return p.Kind == Acquire && p.Fence < o.Fence && p.Return < o.Call }) {
+			return false
+		}
+		o.Fence = 1
+		o.Process = "another"
+		return true
+	}),
+	"the end of a lease is dropped": func(r *rand.Rand, ops []Op) ([]Op, bool) {
+		for i, o := range slices.Backward(ops) {
+			if o.Kind == Release && o.Outcome == OK && slices.ContainsFunc(ops, func(p Op) bool { return p.Kind == Acquire && p.Fence > o.Fence }) {
+				return slices.Delete(ops, i, i+1), true
+			}
+		}
+		return nil, false
+	},
+	"a lease is granted before the one before has ended": func(r *rand.Rand, ops []Op) ([]Op, bool) {
+		for i := range ops {
+			if o := ops[i]; o.Kind == Release || o.Kind == Killed || o.Kind == Stopped || o.Kind == Lost {
+				for j := range ops[i:] {
+					if next := &ops[i+j]; next.Kind == Acquire && r.IntN(2) == 0 {
+						from := max(o.Call, o.Alive)
+						if o.Kind == Lost {
+							from = o.Alive
+						}
+						next.Call, next.Return = from-2, from-1
+						return ops, from > 2
+					}
+				}
+			}
+		}
+		return nil, false
+	},
+}
+
+// on damages one operation, anywhere.
+func on(f func(r *rand.Rand, ops []Op, o *Op) bool) func(*rand.Rand, []Op) ([]Op, bool) {
+	return func(r *rand.Rand, ops []Op) ([]Op, bool) {
+		for _, i := range r.Perm(len(ops)) {
+			if damaged := ops[i]; f(r, ops, &damaged) {
+				ops[i] = damaged
+				return ops, true
+			}
+		}
+		return nil, false
+	}
+}
+
+func onLoad(f func(r *rand.Rand, ops []Op, l *Op) bool) func(*rand.Rand, []Op) ([]Op, bool) {
+	return on(func(r *rand.Rand, ops []Op, o *Op) bool { return o.Kind == Load && len(o.Seen) > 0 && f(r, ops, o) })
+}
+
+// started is the first call of a Save of an entry.
+func started(ops []Op, entry string) int64 {
+	i := slices.IndexFunc(ops, func(o Op) bool { return o.Entry == entry })
+	return ops[i].Call
+}
+
+// acknowledged reports whether a Save of an entry had returned ok before a moment.
+func acknowledged(ops []Op, entry string, before int64) bool {
+	return slices.ContainsFunc(ops, func(o Op) bool { return o.Entry == entry && o.Outcome == OK && o.Return < before })
+}
+
+// shownBefore reports whether the store had surely seen a higher token before an operation was called.
+func shownBefore(ops []Op, o *Op) bool {
+	return slices.ContainsFunc(ops, func(p Op) bool {
+		return p.Fence > o.Fence && p.Outcome == OK && (p.Kind == Load || p.Kind == Clear || p.Kind == Save && p.Turn == "") && p.Return < o.Call
+	})
+}
+
+func TestCheck_damagedHistoriesAreCaught(t *testing.T) {
+	r := newRand(t)
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			tried := 0
+			for range 150 {
+				ops, ok := damage(r, simulate(r, "k", 10+r.IntN(60)))
+				if !ok {
+					continue
+				}
+				tried++
+				leases, sessions := CheckLeases(ops, Options{}), CheckSessions(ops, Options{})
+				if len(leases.Violations)+len(sessions.Violations) == 0 && leases.Malformed == nil && sessions.Malformed == nil {
+					for _, o := range ops {
+						t.Log(o)
+					}
+					t.Fatal("this was not caught")
+				}
+			}
+			if tried < 20 {
+				t.Errorf("only %d histories were damaged", tried)
+			}
+		})
+	}
+}
+
+// A campaign's history, of about 100,000 operations, is checked within seconds.
+func TestCheck_manyOperations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	r := newRand(t)
+	var ops []Op
+	for key := range 1000 {
+		ops = append(ops, simulate(r, fmt.Sprint(key), 100)...)
+	}
+	start := time.Now()
+	leases, sessions := CheckLeases(ops, Options{}), CheckSessions(ops, Options{})
+	took := time.Since(start)
+	if leases.Err() != nil || sessions.Err() != nil {
+		t.Fatal(leases.Err(), sessions.Err())
+	}
+	t.Logf("%d operations of leases and %d of sessions, over %d keys, took %s", leases.Ops, sessions.Ops, sessions.Keys, took)
+	// It takes about a second; the bound is for a machine that is busy, under the race detector.
+	if took > time.Minute {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// One key that everybody uses is no harder than many.
+func TestCheck_longSession(t *testing.T) {
+	r := newRand(t)
+	ops := simulate(r, "k", 5000)
+	start := time.Now()
+	if err := CheckSessions(ops, Options{}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d operations took %s", len(ops), time.Since(start))
+}

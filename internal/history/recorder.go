@@ -1,0 +1,129 @@
+package history
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"sync"
+)
+
+// Recorder notes what one process does, as lines of JSON: one when an operation is called and one when it returns, each by one write.
+// What a process wrote before it was killed is in its file; so an operation that was under way is known as one whose outcome is not. It
+// is safe for concurrent use.
+type Recorder struct {
+	mu     sync.Mutex
+	out    io.Writer
+	number int
+	err    error
+}
+
+// line is one line of a file. The first one names the process.
+type line struct {
+	Process string `json:"process,omitempty"`
+	Number  int    `json:"n,omitempty"`
+	Op      *Op    `json:"op,omitempty"`   // it was called
+	Ended   *Op    `json:"done,omitempty"` // it has returned: the whole again
+}
+
+// NewRecorder makes a Recorder for a process whose name is its own: one that is started again needs another one.
+func NewRecorder(out io.Writer, process string) *Recorder {
+	r := &Recorder{out: out}
+	r.write(line{Process: process})
+	return r
+}
+
+// Create makes a Recorder that writes to a file of its own, which must not be there yet.
+func Create(path, process string) (*Recorder, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	r := NewRecorder(f, process)
+	return r, r.Err()
+}
+
+// Err is the first error of a write. A history that has one is not whole, and proves nothing.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Close closes the file, if there is one, and returns the error of [Recorder.Err].
+func (r *Recorder) Close() error {
+	err := r.Err()
+	if c, ok := r.out.(io.Closer); ok {
+		if failed := c.Close(); err == nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// Pending is an operation that was called.
+type Pending struct {
+	r      *Recorder
+	number int
+	op     Op
+	once   sync.Once
+}
+
+// Begin notes that an operation is about to be sent: call it before anything of it may happen. It hashes op.Key.
+func (r *Recorder) Begin(op Op) *Pending {
+	if op.Key != "" {
+		op.Key = Hash(op.Key)
+	}
+	return r.begin(op)
+}
+
+func (r *Recorder) begin(op Op) *Pending {
+	p := &Pending{r: r, op: op}
+	r.mu.Lock()
+	r.number++
+	p.number = r.number
+	if p.op.Call == 0 {
+		p.op.Call = Now()
+	}
+	r.writeLocked(line{Number: p.number, Op: &p.op})
+	r.mu.Unlock()
+	return p
+}
+
+// End notes that the operation has returned, with what fill says about it: call it after the answer is there. The time is taken before fill is
+// called. An operation whose outcome is [Unknown] has no return: its effect may come later. Only the first End counts.
+func (p *Pending) End(fill func(*Op)) {
+	now := Now()
+	p.once.Do(func() {
+		done := p.op
+		done.Return = now
+		if fill != nil {
+			fill(&done)
+		}
+		p.r.write(line{Number: p.number, Ended: &done})
+	})
+}
+
+// Note notes something that is over as it is noted, with the Call that op has, or none: then it is now.
+func (r *Recorder) Note(op Op) { r.Begin(op).End(nil) }
+
+// Kill is called before a process is sent SIGKILL.
+func (r *Recorder) Kill(process string) { r.Note(Op{Kind: Killed, Turn: process}) }
+
+// Stop is called before a process is sent SIGSTOP.
+func (r *Recorder) Stop(process string) { r.Note(Op{Kind: Stopped, Turn: process}) }
+
+func (r *Recorder) write(l line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeLocked(l)
+}
+
+func (r *Recorder) writeLocked(l line) {
+	text, err := json.Marshal(l)
+	if err == nil {
+		_, err = r.out.Write(append(text, '\n'))
+	}
+	if r.err == nil {
+		r.err = err
+	}
+}

@@ -1,0 +1,277 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// sessionState is a session between two steps.
+type sessionState struct {
+	mark int64 // what is below was refused from here on, for sure
+	most int64 // what is not below cannot be refused
+	log  *node // the last entry
+	// turns are the turn IDs that are known, one bit for each Save that may have stored it.
+	turns string
+	past  *past // states that a fail-over may go back to; kept only if there is one
+}
+
+// node is the last entry of a log, and with it the log.
+type node struct {
+	up    *node
+	entry int32
+	size  int32
+	hash  uint64
+}
+
+type past struct {
+	sessionState
+	hash uint64
+}
+
+// chain is the hash of a log with one more entry.
+func chain(h uint64, entry int32) uint64 {
+	h ^= uint64(entry) + 0x9e3779b97f4a7c15 + h<<6 + h>>2
+	h *= 0xff51afd7ed558ccd
+	return h ^ h>>32
+}
+
+func (n *node) sum() (uint64, int32) {
+	if n == nil {
+		return 0, 0
+	}
+	return n.hash, n.size
+}
+
+func (n *node) push(entry int32) *node {
+	h, size := n.sum()
+	return &node{n, entry, size + 1, chain(h, entry)}
+}
+
+func (n *node) entries() []int32 {
+	var all []int32
+	for ; n != nil; n = n.up {
+		all = append(all, n.entry)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+func (p *past) sum() uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.hash
+}
+
+func (s sessionState) hash() uint64 {
+	h, _ := s.log.sum()
+	h ^= uint64(s.mark)*0x9e3779b97f4a7c15 ^ uint64(s.most)*0xc2b2ae3d27d4eb4f ^ s.past.sum()
+	for i := range len(s.turns) {
+		h = h*31 + uint64(s.turns[i])
+	}
+	return h
+}
+
+func (s sessionState) equal(t sessionState) bool {
+	h1, n1 := s.log.sum()
+	h2, n2 := t.log.sum()
+	return s.mark == t.mark && s.most == t.most && h1 == h2 && n1 == n2 && s.turns == t.turns && s.past.sum() == t.past.sum()
+}
+
+func (s sessionState) knows(bit int) bool {
+	return bit >= 0 && bit/8 < len(s.turns) && s.turns[bit/8]&(1<<(bit%8)) != 0
+}
+
+func (s sessionState) learn(bit int) string {
+	b := make([]byte, max(len(s.turns), bit/8+1))
+	copy(b, s.turns)
+	b[bit/8] |= 1 << (bit % 8)
+	return string(b)
+}
+
+func (s *session) model(without promise) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return sessionState{} },
+		Step: func(state, input, _ any) (bool, any) {
+			before, in := state.(sessionState), input.(*step)
+			after := before
+			if !s.next(&after, in, without) {
+				return false, nil
+			}
+			if s.forgets && !after.equal(before) && in.Kind != Forgot {
+				after.past = &past{before, before.hash()}
+			}
+			return true, after
+		},
+		Equal:             func(a, b any) bool { return a.(sessionState).equal(b.(sessionState)) },
+		Hash:              func(state any) uint64 { return state.(sessionState).hash() },
+		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
+		DescribeState: func(state any) string {
+			st := state.(sessionState)
+			_, size := st.log.sum()
+			return fmt.Sprintf("%d entries, mark %d", size, st.mark)
+		},
+	}
+}
+
+// next makes a step of the model of a fenced log, and reports whether it may come next.
+func (s *session) next(st *sessionState, in *step, without promise) bool {
+	switch in.Kind {
+	case Forgot:
+		return st.forget(in, s)
+	case Load:
+		if in.Outcome == Stale {
+			return st.refuses(in, without)
+		}
+		return s.load(st, in, without)
+	}
+	switch in.Outcome {
+	case Stale:
+		return st.refuses(in, without)
+	case Conflict:
+		return in.founded || without&conflicts != 0
+	}
+	if in.Kind == Save && s.repeated(st, in, without) {
+		if st.most = max(st.most, in.Fence); in.Fence == 0 { // it may have been shown, or not
+			st.most = math.MaxInt64
+		}
+		return true
+	}
+	if in.Kind == Save && without&turnsOnce == 0 && st.conflicts(in) {
+		return in.Outcome == Unknown
+	}
+	if in.Fence != 0 && in.Fence < st.mark && without&staleWrites == 0 {
+		return in.Outcome == Unknown // it is refused, and nobody was told
+	}
+	st.raise(in)
+	if in.Kind == Clear {
+		st.log = nil
+		return true
+	}
+	st.log = st.log.push(int32(in.entry.number))
+	if in.again >= 0 {
+		st.turns = st.learn(in.again)
+	}
+	return true
+}
+
+// repeated reports whether a Save stores nothing, because its turn ID is known.
+func (s *session) repeated(st *sessionState, in *step, without promise) bool {
+	return without&turnsOnce == 0 && st.knows(in.again)
+}
+
+// conflicts reports whether the turn ID is known with other messages.
+func (st *sessionState) conflicts(in *step) bool {
+	if in.again < 0 {
+		return false
+	}
+	t := in.entry.turn
+	for bit := t.number; bit < t.number+len(t.entries); bit++ {
+		if bit != in.again && st.knows(bit) {
+			return true
+		}
+	}
+	return false
+}
+
+// raise lets the store see the token of an operation.
+func (st *sessionState) raise(in *step) {
+	switch {
+	case in.Fence == 0: // one of its own, above all that were granted
+		st.mark, st.most = max(st.mark, in.floor)+1, math.MaxInt64
+	case in.Fence >= st.mark:
+		st.mark, st.most = in.Fence, in.Fence
+	}
+}
+
+func (st *sessionState) refuses(in *step, without promise) bool {
+	return in.excused || in.Fence < st.most || without&unfoundedRefusals != 0
+}
+
+// load is a Load that was answered. What is not the first access under its lease shows the store nothing.
+func (s *session) load(st *sessionState, in *step, without promise) bool {
+	switch {
+	case in.part == reading && in.Fence > st.mark && !s.forgets:
+		return false // it has not been shown yet
+	case in.part != reading && in.first && in.Fence != 0 && in.Fence < st.mark && without&staleLoads == 0:
+		return false
+	case in.part == showing:
+		st.raise(in)
+		return true
+	}
+	if h, n := st.log.sum(); h != in.hash || int(n) != len(in.seen) {
+		if without&(refusedWrites|clears|entriesOnce|turnsOnce|order|nothingLost|wholeEntries) == 0 || !s.resembles(st.log.entries(), in.seen, without) {
+			return false
+		}
+	}
+	switch {
+	case in.Fence == 0 || in.Fence < st.mark:
+	case (in.later || in.part == reading) && s.forgets: // the server that has seen it may be gone
+		st.most = max(st.most, in.Fence)
+	default:
+		st.raise(in)
+	}
+	return true
+}
+
+// resembles reports whether a log and what was seen of it are the same but for the promises that are left out.
+func (s *session) resembles(log, seen []int32, without promise) bool {
+	seen = slices.DeleteFunc(slices.Clone(seen), func(e int32) bool {
+		known := s.list[e]
+		switch {
+		case slices.Contains(log, e):
+			return false
+		case known.saves == 0:
+			return without&wholeEntries != 0
+		case known.refused:
+			return without&refusedWrites != 0
+		}
+		return without&clears != 0
+	})
+	if without&entriesOnce != 0 {
+		log, seen = once(log), once(seen)
+	}
+	if without&nothingLost != 0 {
+		log = slices.DeleteFunc(log, func(e int32) bool { return !slices.Contains(seen, e) })
+	}
+	if without&order != 0 {
+		slices.Sort(log)
+		slices.Sort(seen)
+	}
+	return slices.Equal(log, seen)
+}
+
+// once is a list without repetitions.
+func once(list []int32) []int32 {
+	var kept []int32
+	for _, e := range list {
+		if !slices.Contains(kept, e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// forget goes back to the last state whose last entry and mark are what the server has kept, or to the empty one.
+func (st *sessionState) forget(in *step, s *session) bool {
+	kept := int32(-1)
+	if in.Kept != "" {
+		kept = int32(s.entry(in.Kept).number)
+	}
+	for at := (&past{sessionState: *st}); at != nil; at = at.sessionState.past {
+		last := int32(-1)
+		if at.log != nil {
+			last = at.log.entry
+		}
+		empty := in.Kept == "" && in.Mark == 0
+		if empty && at.past != nil || last != kept || in.Mark != 0 && at.mark != in.Mark {
+			continue
+		}
+		*st = at.sessionState
+		return true
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// CheckSessions checks the log of every session: [Load], [Save], [Clear] and [Forgot].
+//
+// Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID nobody was
+// told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
+func CheckSessions(ops []Op, opts Options) Verdict {
+	keys, of, _ := byKey(ops, Load, Save, Clear, Forgot)
+	var histories []prepared
+	for _, key := range keys {
+		s, err := newSession(of[key])
+		if err != nil {
+			return Verdict{Malformed: fmt.Errorf("key %s: %w", key, err)}
+		}
+		histories = append(histories, prepared{key, len(of[key]), func(without promise) (porcupine.Model, []porcupine.Operation) {
+			return s.model(without), s.steps
+		}})
+	}
+	return check(histories, opts)
+}
+
+// session is the history of one session.
+type session struct {
+	ops     []Op
+	entries map[string]*saved
+	list    []*saved // by number
+	turns   map[string]*turn
+	forgets bool // there is a Forgot: no mark lasts for sure
+	steps   []porcupine.Operation
+}
+
+// saved is an entry, and what is known of it.
+type saved struct {
+	number  int
+	turn    *turn
+	saves   int   // that may have stored it
+	refused bool  // all Saves of it were
+	seen    int64 // the first return of a Load that showed it
+	stored  int64 // by when it is known to have been stored, at least once
+}
+
+// turn is a turn ID that several Saves have used.
+type turn struct {
+	number  int
+	entries []*saved
+	ops     int
+}
+
+// step is the input of a step of a session's model.
+type step struct {
+	Op
+	entry   *saved
+	seen    []int32 // entries by number
+	hash    uint64  // of seen
+	first   bool    // surely the first access under its lease
+	later   bool    // surely not
+	excused bool    // an operation that was under way, or was made outside of a turn, explains a refusal
+	founded bool    // a Save with other messages explains a conflict
+	floor   int64   // of what was made outside of a turn: the highest token that was granted before
+	part    part
+	again   int // bit of the turn ID; -1 if only one Save has it
+}
+
+// part is what a step is of a Load. The first one under a lease shows its token and then reads, and others may come between the two.
+type part int
+
+const (
+	whole part = iota
+	showing
+	reading
+)
+
+func newSession(ops []Op) (*session, error) {
+	s := &session{ops: ops, entries: make(map[string]*saved), turns: make(map[string]*turn)}
+	for _, o := range ops {
+		if err := s.collect(o); err != nil {
+			return nil, err
+		}
+	}
+	bits := 0
+	for _, t := range s.turns {
+		t.number = -1
+		if t.ops > 1 {
+			t.number = bits
+			bits += len(t.entries)
+		}
+	}
+	leases := s.leases()
+	for _, o := range ops {
+		to, ok := s.until(o)
+		if !ok {
+			continue
+		}
+		in := s.step(o, leases)
+		if in.first && o.Fence != 0 && o.Outcome == OK && s.interrupted(o) {
+			show := *in
+			show.part, in.part = showing, reading
+			s.steps = append(s.steps, porcupine.Operation{Input: &show, Call: o.Call, Return: to, Metadata: o})
+		}
+		s.steps = append(s.steps, porcupine.Operation{Input: in, Call: o.Call, Return: to, Metadata: o})
+	}
+	return s, nil
+}
+
+// collect learns of the entries and turn IDs.
+func (s *session) collect(o Op) error {
+	switch {
+	case o.Outcome != Unknown && o.Return < o.Call:
+		return fmt.Errorf("it has an outcome and no return: %s", o)
+	case o.Kind == Forgot:
+		s.forgets = true
+	case o.Kind == Save:
+		if o.Entry == "" {
+			return fmt.Errorf("it does not say what it saves: %s", o)
+		}
+		e := s.entry(o.Entry)
+		if e.turn == nil && o.Turn != "" && e.saves > 0 || e.turn != nil && s.turns[o.Turn] != e.turn || o.Turn == "" && e.saves > 0 {
+			return fmt.Errorf("it saves what another Save has saved under another turn ID, or without one: %s", o)
+		}
+		e.saves++
+		if e.saves == 1 {
+			e.refused = true
+		}
+		e.refused = e.refused && o.Outcome != OK && o.Outcome != Unknown
+		if o.Outcome == OK {
+			e.stored = min(e.stored, o.Return)
+		}
+		if o.Turn == "" {
+			break
+		}
+		t := s.turns[o.Turn]
+		if t == nil {
+			t = &turn{}
+			s.turns[o.Turn] = t
+		}
+		t.ops++
+		if e.turn == nil {
+			e.turn = t
+			t.entries = append(t.entries, e)
+		}
+	case o.Kind == Load && o.Outcome == OK:
+		for _, name := range o.Seen {
+			e := s.entry(name)
+			e.seen = min(e.seen, o.Return)
+			e.stored = min(e.stored, o.Return)
+		}
+	}
+	return nil
+}
+
+func (s *session) entry(name string) *saved {
+	e := s.entries[name]
+	if e == nil {
+		e = &saved{number: len(s.list), seen: math.MaxInt64, stored: math.MaxInt64}
+		s.entries[name] = e
+		s.list = append(s.list, e)
+	}
+	return e
+}
+
+// until is by when an operation has taken effect, if it has. It is false for what has none that could be seen.
+//
+// What has an unknown outcome has until for ever, and "never" is the end of the history. But every such operation is one more that could
+// come next, at every step; so it ends as soon as it cannot matter any more.
+func (s *session) until(o Op) (int64, bool) {
+	switch o.Outcome {
+	case Nothing:
+		return 0, false
+	case Unknown:
+	default:
+		return o.Return, true
+	}
+	switch o.Kind {
+	case Forgot:
+		return o.Return, o.Return != 0
+	case Clear:
+		to := int64(forever)
+		for _, other := range s.ops { // after a higher token was shown, it is refused
+			shown := other.Outcome == OK && other.Turn == "" && other.Fence > o.Fence
+			if shown && o.Fence != 0 && !s.forgets && other.Return >= o.Call {
+				to = min(to, other.Return)
+			}
+		}
+		return to, true
+	case Save:
+		// After it is stored under its turn ID, another copy does nothing. Without one, there is no other.
+		e := s.entries[o.Entry]
+		switch {
+		case e.stored == math.MaxInt64:
+			return 0, false
+		case s.forgets && e.saves > 1:
+			return forever, true // what was stored may have been forgotten, and be stored again
+		}
+		return e.stored, o.Call <= e.stored
+	}
+	return 0, false
+}
+
+// interrupted reports whether another operation may have come between the two parts of a Load.
+func (s *session) interrupted(o Op) bool {
+	return slices.ContainsFunc(s.ops, func(other Op) bool {
+		return other.Kind != Load && other.Fence != o.Fence && (other.Outcome == OK || other.Outcome == Unknown) && other.Call <= o.Return &&
+			(other.Return >= o.Call || other.Outcome == Unknown)
+	})
+}
+
+// access is a successful one under a lease.
+type access struct{ call, end int64 }
+
+// leases are the successful accesses by token.
+func (s *session) leases() map[int64][]access {
+	of := make(map[int64][]access)
+	for _, o := range s.ops {
+		if o.Fence != 0 && o.Outcome == OK {
+			of[o.Fence] = append(of[o.Fence], access{o.Call, o.Return})
+		}
+	}
+	return of
+}
+
+func (s *session) step(o Op, leases map[int64][]access) *step {
+	in := &step{Op: o, again: -1}
+	switch o.Kind {
+	case Load:
+		in.seen = make([]int32, len(o.Seen))
+		for i, name := range o.Seen {
+			in.seen[i] = int32(s.entries[name].number)
+			in.hash = chain(in.hash, in.seen[i])
+		}
+		in.first = true
+		for _, a := range leases[o.Fence] {
+			// A store that is used by several at once may take any of them for the first.
+			if (a.call != o.Call || a.end != o.Return) && a.call <= o.Return {
+				in.first = false
+			}
+			in.later = in.later || a.end < o.Call
+		}
+	case Save:
+		in.entry = s.entries[o.Entry]
+		if t := in.entry.turn; t != nil {
+			if t.number >= 0 {
+				in.again = t.number + slices.Index(t.entries, in.entry)
+			}
+			in.founded = len(t.entries) > 1 && slices.ContainsFunc(s.ops, func(other Op) bool {
+				return other.Kind == Save && other.Turn == o.Turn && other.Entry != o.Entry && other.Call < o.Return &&
+					(other.Outcome == OK || other.Outcome == Unknown)
+			})
+		}
+	}
+	if o.Outcome == Stale {
+		in.excused = o.Mark == 0 && o.Fence != 0 || slices.ContainsFunc(s.ops, func(other Op) bool {
+			return other.Outcome == Unknown && other.Kind != Forgot && other.Call < o.Return && (other.Fence == 0 && other.Kind != Load || other.Fence > o.Fence)
+		})
+	}
+	if o.Fence == 0 && (o.Kind == Save || o.Kind == Clear) && o.Outcome == OK {
+		for fence, of := range leases {
+			if fence > in.floor && slices.ContainsFunc(of, func(a access) bool { return a.end < o.Call }) {
+				in.floor = fence
+			}
+		}
+	}
+	return in
+}

@@ -1,0 +1,51 @@
+package history
+
+import (
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/watch"
+)
+
+func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+
+// The histories of the tests are written with these, all for one key.
+
+func granted(process string, fence, call, end int64) Op {
+	return Op{Kind: Acquire, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: OK}
+}
+
+func released(process string, fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Release, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+func lost(process string, fence, alive, at int64) Op {
+	return Op{Kind: Lost, Process: process, Key: "k", Fence: fence, Alive: alive, Call: at, Return: at}
+}
+
+func done(kind Kind, process string, at int64) Op {
+	return Op{Kind: kind, Process: process, Call: at, Return: at}
+}
+
+func save(fence, call, end int64, entry string, outcome Outcome) Op {
+	return Op{Kind: Save, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Entry: entry, Outcome: outcome}
+}
+
+func (o Op) as(turn string) Op { o.Turn = turn; return o }
+
+func (o Op) marked(mark int64) Op { o.Mark = mark; return o }
+
+func load(fence, call, end int64, seen ...string) Op {
+	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Seen: seen, Outcome: OK}
+}
+
+func staleLoad(fence, call, end, mark int64) Op {
+	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: Stale, Mark: mark}
+}
+
+func cleared(fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Clear, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+func forgot(call, end int64, kept string, mark int64) Op {
+	return Op{Kind: Forgot, Process: "judge", Key: "k", Call: call, Return: end, Kept: kept, Mark: mark}
+}
