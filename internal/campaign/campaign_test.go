@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/history"
 )
 
 // plan is what a campaign on one topology is to do.
@@ -43,17 +44,18 @@ func planFor(on string, seed uint64, lasts time.Duration) plan {
 
 // campaign is the parent of the workers of one topology.
 type campaign struct {
-	t        *testing.T
-	plan     plan
-	service  *service
-	socket   net.Listener
-	register *register
-	ledger   *ledger
-	slots    []*slot
-	windows  windows
-	stalls   stalls
-	start    int64
-	took     time.Duration
+	t         *testing.T
+	plan      plan
+	service   *service
+	socket    net.Listener
+	register  *register
+	ledger    *ledger
+	histories *histories
+	slots     []*slot
+	windows   windows
+	stalls    stalls
+	start     int64
+	took      time.Duration
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -75,7 +77,7 @@ type campaign struct {
 func newCampaign(t *testing.T, p plan) *campaign {
 	c := &campaign{t: t, plan: p, service: startService(t, p.on), stats: make(map[*fault]*stat)}
 	c.windows.ttl = p.ttl
-	c.register, c.ledger = newRegister(c), newLedger(c)
+	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	t.Cleanup(c.end)
 	var err error
@@ -122,6 +124,7 @@ func (c *campaign) run() {
 	if c.plan.on != "mem" {
 		c.ledger.judgeUntil(now(), true)
 	}
+	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, 5*time.Second)
 	c.attribute()
 }
 
@@ -150,6 +153,7 @@ func (c *campaign) tend(done <-chan struct{}) {
 			c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
 			if c.ctx.Err() == nil {
 				c.ledger.judgeUntil(now()-int64(grace), false)
+				c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate), 5*time.Second)
 			}
 		}
 	}
@@ -181,6 +185,8 @@ func (c *campaign) guard(done <-chan struct{}) {
 			v := c.windows.open(replaced, 0, seen-int64(missed))
 			c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
 			c.windows.close(v)
+			p := c.histories.events.Begin(history.Op{Kind: history.Forgot, Call: history.Now() - (at - v.from)})
+			p.End(nil)
 			c.mu.Lock()
 			c.stat(replaced).times++
 			c.mu.Unlock()

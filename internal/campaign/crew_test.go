@@ -88,7 +88,7 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	c.mu.Unlock()
 	config := config{
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed, TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (run+s.n)%2 == 0, Broken: c.plan.broken,
+		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (run+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
 	}
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.addrs, c.service.masterName

@@ -20,6 +20,10 @@ func (h *hand) leaseWork() {
 	}
 	ctx, cancel := h.limited()
 	defer cancel()
+	if h.config.Histories != "" && key == hotKey(epochOf(key), recordedKey) {
+		h.recordedWork(ctx, key)
+		return
+	}
 	l := h.room.now().locker
 	began := now()
 	switch h.rng.IntN(6) {
@@ -144,6 +148,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	if leave.Trusted == 0 {
 		h.counts.Lost++
 		leave.Stalled = h.naps.longest(s.Got)
+		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
 	h.tell(leave)
 	stop()

@@ -72,7 +72,8 @@ func (p *process) usePool(d time.Duration) {
 
 // reopen closes a Locker under load, and gives the room another one.
 func (p *process) reopen(r *room) {
-	old := r.now().locker
+	old, name := r.now().locker, r.now().name
+	p.recorders.closed(epoch(now(), p.config.Start, p.config.Rotate), name)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := old.Close(ctx); err != nil {

@@ -13,8 +13,8 @@ type register struct {
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
 
-	sections, stale, unopposed, told, undecided, starved int
-	counts                                    counts
+	sections, stale, unopposed, told, closed, undecided, starved int
+	counts                                                       counts
 }
 
 // place is the state of one key.
@@ -30,7 +30,10 @@ type place struct {
 }
 
 // grant is a lease that the register was told of. Its token was granted between two times.
-type grant struct{ began, got, fence int64 }
+type grant struct {
+	run               int
+	began, got, fence int64
+}
 
 // remembered is how many grants of a key are compared with the next one.
 const remembered = 32
@@ -112,7 +115,7 @@ func (r *register) rising(p *place, s *said) {
 				"%s: run %d was granted token %d, %s after %d had been granted", s.Key, s.Run, s.Fence, time.Duration(s.Began-g.got), g.fence)})
 		}
 	}
-	if p.grants = append(p.grants, &grant{s.Began, s.Got, s.Fence}); len(p.grants) > remembered {
+	if p.grants = append(p.grants, &grant{s.Run, s.Began, s.Got, s.Fence}); len(p.grants) > remembered {
 		p.grants = p.grants[1:]
 	}
 }
@@ -149,6 +152,10 @@ func (r *register) met(v *visit, c clash, s *said) {
 		return
 	}
 	switch late := time.Duration(s.Ended - c.at); {
+	case s.Trusted != 0: // its work was over before the other came, and the word of it was under way
+		r.told++
+	case s.Closed && s.Ended != 0: // and given back just after that, so that the word of it may be slower than the next holder
+		r.closed++
 	case s.Ended == 0:
 		r.c.blame(&finding{kind: "N", at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})

@@ -42,13 +42,15 @@ func (c *campaign) report() string {
 	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged, in which stood %d exchanges; attempts: %s",
 		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions, l.tally.stored, list(l.tally.endings))
 	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store", r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
-	line("met another in a critical section: %d had been told in time, %d in a process that was not let run, %d were killed before they said", r.told, r.starved, r.undecided)
+	line("met another in a critical section: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said", r.told, r.closed, r.starved, r.undecided)
 	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
 	var stood time.Duration
 	for _, s := range c.stalls.spans {
 		stood += time.Duration(s.until - s.from)
 	}
 	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers", len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
+	line("histories: %d keys and sessions with %d operations checked, %d undecided in time; %d sessions not, as servers had forgotten", c.histories.checked,
+		c.histories.ops, c.histories.unknown, c.histories.skipped)
 	kinds := make(map[string]int)
 	for _, f := range c.wrong {
 		kinds[f.kind]++

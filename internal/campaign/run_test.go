@@ -18,6 +18,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
 	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, mem")
 	only    = flag.String("faults", "", "`names` of faults, with commas between them; none: all")
+	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	verbose = flag.Bool("strikes", false, "print every strike")
 )
 
@@ -125,7 +126,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		faults string // none if empty
 		kinds  []string
 	}{
-		{noLock, 2 * time.Second, "", []string{"S1"}},
+		{noLock, 2 * time.Second, "", []string{"S1", "history"}},
 		{blindTrust, 4 * time.Second, "", []string{"S1"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}},
 		{falling, 2 * time.Second, "", []string{"fence"}},

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/history"
 )
 
 // fault is one kind of fault.
@@ -112,6 +114,10 @@ func (c *campaign) cause(h *hit) {
 	h.window = c.windows.open(h.fault, 0, h.at)
 	c.say("%s %d: %s (row %d), victim %d, for %s", h.of, h.n, h.name, h.row, h.victim, h.lasts.Round(time.Millisecond))
 	defer c.windows.close(h.window)
+	if h.breaks && h.of == ofServer {
+		p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
+		defer p.End(nil)
+	}
 	h.strike(c, h)
 	if h.heal != nil {
 		time.Sleep(time.Duration(h.at-now()) + h.lasts)

@@ -21,7 +21,11 @@ const strays = 1 << 60
 // sessionWork does something with a session, and repeats it if its outcome is not known.
 func (h *hand) sessionWork() {
 	e := h.epoch()
-	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(talks)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
+	most := talks
+	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
+		most++
+	}
+	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(most)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
 	switch n := h.rng.IntN(20); {
 	case n < 2:
 		h.read(t.session)
@@ -80,11 +84,13 @@ type task struct {
 	turn    int
 	named   bool // it has a turn ID, and may be repeated
 	tools
+	inner, outer memory // those of the tools, or what records their calls
 }
 
 // do is one attempt.
 func (t *task) do() *attempt {
 	t.tools = t.room.now()
+	t.inner, t.outer = t.recorded(t.store), t.recorded(t.memory)
 	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: now()}
 	a.Write = a.own()
 	ctx, cancel := t.limited()
@@ -129,7 +135,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	}
 	a.Mine = lease.Fence()
 	a.Asked = now()
-	history, err := t.memory.Load(ctx, "")
+	history, err := t.outer.Load(ctx, "")
 	if err != nil {
 		if t.paused(start) {
 			return t.past(ctx, lease, a)
@@ -178,12 +184,12 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 		a.Done, a.End = now(), saved
 		return nil
 	}
-	err := t.memory.Save(ctx, question, answer)
+	err := t.outer.Save(ctx, question, answer)
 	if err != nil && t.named && ctx.Err() == nil && errors.Is(err, sessionstore.ErrUnavailable) {
-		err = t.memory.Save(ctx, question, answer)
+		err = t.outer.Save(ctx, question, answer)
 	}
 	if t.config.Broken == doubledSave && t.rng.IntN(10) == 0 {
-		_ = t.memory.Save(lockedmemory.WithTurnID(ctx, fmt.Sprint(t.turn, "again")), question, answer)
+		_ = t.outer.Save(lockedmemory.WithTurnID(ctx, fmt.Sprint(t.turn, "again")), question, answer)
 	}
 	if a.Done = now(); err == nil {
 		a.End, a.Fence = saved, a.Mine
@@ -198,7 +204,7 @@ func (t *task) clear(ctx context.Context, a *attempt) error {
 	t.tell(&said{What: sayAttempt, Attempt: &announced})
 	var err error
 	if t.config.Broken != noClear {
-		err = t.memory.Clear(ctx)
+		err = t.outer.Clear(ctx)
 	}
 	if a.Done = now(); err == nil {
 		a.End = saved
@@ -209,7 +215,7 @@ func (t *task) clear(ctx context.Context, a *attempt) error {
 // answered looks for what an earlier attempt has stored.
 func (t *task) answered(ctx context.Context, a *attempt, conflict error) error {
 	asked := now()
-	history, err := t.memory.Load(ctx, "")
+	history, err := t.outer.Load(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -240,7 +246,7 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 	answer := question
 	answer.Role, answer.Seen = integrity.Answer, a.Seen
 	b.Sent = now()
-	err := t.store.Save(context.WithoutCancel(ctx), question, answer)
+	err := t.inner.Save(context.WithoutCancel(ctx), question, answer)
 	b.Done, b.Ended = now(), now()
 	switch {
 	case err == nil:

@@ -78,6 +78,18 @@ func (w *windows) forgot(asked, answered int64) *fault {
 	return nil
 }
 
+// forgetful returns a fault in which servers have lost something at some time between two.
+func (w *windows) forgetful(from, until int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v.forgets && v.from <= until && v.until >= from {
+			return v.fault
+		}
+	}
+	return nil
+}
+
 // others returns a fault, other than that of this window, that was felt at some time between two.
 func (w *windows) others(mine *window, from, until int64) *fault {
 	w.mu.Lock()

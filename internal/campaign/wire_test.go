@@ -22,7 +22,8 @@ type config struct {
 	Rotate     time.Duration // keys and sessions are new after each
 	Lockers    int           // with goroutines each
 	Goroutines int
-	Punctual   bool // its client keeps deadlines, so that calls are made in the caller's goroutine
+	Punctual   bool   // its client keeps deadlines, so that calls are made in the caller's goroutine
+	Histories  string // where they are written; none if empty
 	Broken     string
 }
 
@@ -82,6 +83,7 @@ type said struct {
 	// context was cancelled; 0: it was not. Stalled is the longest time since Got in which the process was not let run.
 	Trusted, Ended int64
 	Stalled        time.Duration
+	Closed         bool // its Locker was closed, which gave it back
 	Lone           bool // nobody else wants the key
 	Counts         *counts
 	Attempt        *attempt

@@ -52,15 +52,16 @@ const pool = 10
 
 // process is a worker.
 type process struct {
-	config config
-	rooms  []*room
-	client redis.UniversalClient // nil: mem
-	mem    *memService           // nil: Redis
-	leases atomic.Int64
-	hasty  atomic.Int64 // contexts end soon until then
-	naps   naps
-	ending atomic.Bool
-	bye    chan struct{} // closed with ending
+	config    config
+	rooms     []*room
+	client    redis.UniversalClient // nil: mem
+	mem       *memService           // nil: Redis
+	leases    atomic.Int64
+	hasty     atomic.Int64 // contexts end soon until then
+	naps      naps
+	recorders recorders
+	ending    atomic.Bool
+	bye       chan struct{} // closed with ending
 
 	mu   sync.Mutex
 	line *line // for what has no line of its own
@@ -69,9 +70,10 @@ type process struct {
 // room is one Locker, with what works over it.
 type room struct {
 	*process
-	n    int
-	slow atomic.Int64 // holders hold for long until then
-	mu   sync.RWMutex
+	n          int
+	generation int
+	slow       atomic.Int64 // holders hold for long until then
+	mu         sync.RWMutex
 	tools
 }
 
@@ -80,6 +82,7 @@ type tools struct {
 	locker *distlock.Locker
 	store  memory // the inner one
 	memory *locked
+	name   string // in histories
 }
 
 func (r *room) now() tools {
@@ -94,6 +97,7 @@ func work(text string, in io.Reader) error {
 	if err := json.Unmarshal([]byte(text), &p.config); err != nil {
 		return err
 	}
+	p.recorders.dir = p.config.Histories
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)
 	l, err := dialRegister(p.config.Register)
@@ -233,6 +237,8 @@ func (r *room) furnish() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t.name = processName(c.Run, r.n, r.generation)
+	r.generation++
 	r.tools = t
 	return nil
 }

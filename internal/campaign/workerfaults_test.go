@@ -30,6 +30,7 @@ func killHolder(c *campaign, h *hit) {
 	}
 	h.aims(c, w)
 	keys := c.catch(w, "")
+	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.done
@@ -37,17 +38,24 @@ func killHolder(c *campaign, h *hit) {
 
 // catch stops a worker in a moment in which it works with something that others want, if that comes soon, and returns what.
 func (c *campaign) catch(w *worker, kind string) (keys []string) {
-	within(500*time.Millisecond, func() bool {
-		w.signal(syscall.SIGSTOP)
+	wanted := func() bool {
 		keys = c.register.holds(w.run)
-		if slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) }) {
-			return true
+		return slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) })
+	}
+	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if !wanted() {
+			continue
+		}
+		c.histories.struck(w, true)
+		w.signal(syscall.SIGSTOP)
+		if wanted() {
+			return keys
 		}
 		w.signal(syscall.SIGCONT)
-		return false
-	})
+	}
+	c.histories.struck(w, true)
 	w.signal(syscall.SIGSTOP)
-	return keys
+	return c.register.holds(w.run)
 }
 
 // stop stops a worker for longer than its leases last, mostly in the middle of a turn.
@@ -85,13 +93,14 @@ func killWaiter(c *campaign, h *hit) {
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
 	time.Sleep(between(h.rng, 50*time.Millisecond, hold))
+	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
 	<-victim.done
 	c.register.mu.Lock()
 	p := c.register.place(key)
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar()}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
-	if p.by != next.run || p.top == 0 { // or it has had it already
+	if !slices.ContainsFunc(p.grants, func(g *grant) bool { return g.run == next.run }) { // or it has had it already
 		p.waits = append(p.waits, w)
 	}
 	c.register.mu.Unlock()
@@ -106,6 +115,7 @@ func shutDown(c *campaign, h *hit) {
 	}
 	h.aims(c, w)
 	keys := c.register.holds(w.run)
+	c.histories.struck(w, false)
 	w.strike("shut down", syscall.SIGTERM)
 	c.await(h, w.run, keys, c.plan.bar())
 	select {
