@@ -32,7 +32,10 @@ func (p *plan) margin() time.Duration { return p.ttl / 50 }
 
 // planFor is the ordinary plan of a topology.
 func planFor(on string, seed uint64, lasts time.Duration) plan {
-	p := plan{on: on, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, workers: 4, proxied: 2, goroutines: 6, lockers: 1, calm: 500 * time.Millisecond}
+	p := plan{
+		on: on, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
+		workers: 4, proxied: 2, goroutines: 6, lockers: 1,
+	}
 	if lasts > 3*time.Minute {
 		p.calm = 3 * time.Second
 	}
@@ -115,6 +118,9 @@ func (c *campaign) run() {
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
 	if c.plan.on == "mem" { // its sessions end with it
+		if _, err := c.ledger.order(doRest, "rest"); err != nil {
+			c.t.Errorf("the worker does not rest: %v", err)
+		}
 		c.ledger.judgeUntil(now(), true)
 	}
 	c.end()

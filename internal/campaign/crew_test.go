@@ -87,7 +87,8 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	run := c.runs
 	c.mu.Unlock()
 	config := config{
-		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed, TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
+		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
+		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
 		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (run+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
 	}
 	if c.service != nil {
@@ -146,7 +147,7 @@ func (c *campaign) ended(w *worker) {
 	w.mu.Unlock()
 	stderr := w.stderr.String()
 	if w.err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
-		c.blame(&finding{kind: "failure", at: now(), never: true, text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, w.err, tail(stderr, 4000))})
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, w.err, tail(stderr, 4000))})
 	}
 }
 

@@ -1,70 +1,82 @@
-// Package campaign has one campaign: several worker processes use locks and session stores, on one node, Sentinel, Cluster and
-// in memory, while faults strike at random: workers are killed, stopped, cut off, starved and shut down, servers are replaced,
-// restarted empty, paused, filled up and made to forget their scripts. What the workers do is judged while it goes on.
+// Package campaign has one campaign: several worker processes use locks and session stores, on one node, Sentinel, Cluster
+// and in memory, while faults strike at random: workers are killed, stopped, cut off, starved and shut down, servers are
+// replaced, restarted empty, paused, filled up and made to forget their scripts. What the workers do is judged while it
+// goes on.
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42
 //
-// The ordinary run lasts for a minute. All choices of a run, that is which fault strikes when, whom, and for how long, are drawn from
-// streams of one seed, which is printed; SEED repeats them. What the machine makes of them differs from run to run.
+// The ordinary run lasts for a minute. All choices of a run, that is which fault strikes when, whom, and for how long, are
+// drawn from streams of one seed, which is printed; SEED repeats them. What the machine makes of them differs from run to
+// run.
 //
 // # Who does what
 //
-// The test's own process is the parent. It starts the servers, the workers, and the faults, one of a worker and one of a server at a
-// time, and it has the register and the ledger, which are in its memory and never struck. Workers talk to it over a Unix socket, and
-// wait for each answer. mem is one process, whose workers are Lockers over one driver.
+// The test's own process is the parent. It starts the servers, the workers, and the faults, one of a worker and one of a
+// server at a time, and it has the register and the ledger, which are in its memory and never struck. Workers talk to it
+// over a Unix socket, and wait for each answer. mem is one process, whose workers are Lockers over one driver.
 //
-// Leases. Under each lease a worker enters the register, with the key and the token, works, and leaves. With enter it tells when
-// its acquisition began and returned; with leave the last moment at which its lease was held by its own word (it has read the
-// clock before it asked the lease), and, if it was lost, when its context was cancelled. All processes share a clock. The register says:
+// Leases. Under each lease a worker enters the register, with the key and the token, works, and leaves. With enter it tells
+// when its acquisition began and returned; with leave the last moment at which its lease was held by its own word (it has
+// read the clock before it asked the lease), and, if it was lost, when its context was cancelled. All processes share a
+// clock. The register says:
 //
-//   - S1 is broken if a worker still trusted its lease when another one, who has come in with a higher token, had its own: the
-//     moment at which the first has trusted is after that at which the register saw the second. So is it if one is
-//     refused because of a higher token, and trusts its lease after that. No stall of any process can make this
-//     up, and none excuses it.
-//   - N is broken if the context of the first was cancelled, but only after the second had come in. That is a matter of milliseconds, which
-//     a process that is not let run does not have: a gap in its own heartbeat that is longer than half of the margin, or a stall of the
-//     parent, excuses it. Such cases are counted.
-//   - Tokens rise: who began to ask after another's acquisition had returned has a higher token. No fault excuses a
-//     token that falls.
-//   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody else
-//     works with that key within a TTL and a second; likewise if the first in line is killed, from when the holder has left. That is promised if nothing
-//     else happens: where another fault was felt, or the parent stood meanwhile (a tick of 10 ms came more than 250 ms late), it is
-//     counted apart. To have enough of the rest, half of these faults wait until nothing else is felt.
+//   - S1 is broken if a worker still trusted its lease when another one, who has come in with a higher token, had its own:
+//     the moment at which the first has trusted is after that at which the register saw the second. So is it if one is
+//     refused because of a higher token, and trusts its lease after that. No stall of any process can make this up, and
+//     none excuses it.
+//   - N is broken if the context of the first was cancelled, but only after the second had come in. That is a matter of
+//     milliseconds, which a process that is not let run does not have: a gap in its own heartbeat that is longer than half
+//     of the margin, or a stall of the parent, excuses it. Such cases are counted.
+//   - Tokens rise: who began to ask after another's acquisition had returned has a higher token. No fault excuses a token
+//     that falls.
+//   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody
+//     else works with that key within a TTL and a second; likewise if the first in line is killed, from when the holder has
+//     left. That is promised if nothing else happens: where another fault was felt, or the parent stood meanwhile (a tick
+//     of 10 ms came more than 250 ms late), it is counted apart. To have enough of the rest, half of these faults wait
+//     until nothing else is felt.
 //
 // A worker that is killed takes along what it has not said: who met it is not judged.
 //
-// Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again after they were
-// answered. A worker that was stopped for longer than its lease writes past all checks when it goes on. Each attempt ends in the ledger: which token it had,
-// when its Load and its write were sent and answered, and how it ended. When the time of a session is over, its content is read, and
+// Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again
+// after they were answered. A worker that was stopped for longer than its lease writes past all checks when it goes on.
+// Each attempt ends in the ledger: which token it had, when its Load and its write were sent and answered, and how it
+// ended. When the time of a session is over, its content is read, and
 //
-//   - S2 is broken if a write stands there, or was acknowledged, that was sent when somebody with a higher token had loaded, or if it
-//     stands behind one with a higher token. No fault excuses it; but a server that lost the Load cannot know of it.
-//   - Package integrity judges the rest: nothing acknowledged is lost, doubled, torn, out of order, or answers what does not stand there.
-//   - Sessions with Clears and with Saves outside turns have a judgement of their own: an exchange that was acknowledged stands there
-//     unless a Clear may have come since, and does not if one that was acknowledged began later, or had a higher token; none stands
-//     twice or in halves. A Clear is announced before it is sent, so that the ledger knows of one whose worker was killed.
+//   - S2 is broken if a write stands there, or was acknowledged, that was sent when somebody with a higher token had
+//     loaded, or if it stands behind one with a higher token. No fault excuses it; but a server that lost the Load cannot
+//     know of it.
+//   - Package integrity judges the rest: nothing acknowledged is lost, doubled, torn, out of order, or answers what does
+//     not stand there.
+//   - Sessions with Clears and with Saves outside turns have a judgement of their own: an exchange that was acknowledged
+//     stands there unless a Clear may have come since, and does not if one that was acknowledged began later, or had a
+//     higher token; none stands twice or in halves. A Clear is announced before it is sent, so that the ledger knows of one
+//     whose worker was killed.
 //
-// An attempt whose worker was killed is not in the ledger. What it has stored counts as not known: it may stand there or not, and
-// has to be right in every other way.
+// An attempt whose worker was killed is not in the ledger. What it has stored counts as not known: it may stand there or
+// not, and has to be right in every other way.
 //
 // # Windows
 //
-// Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the window of such a fault is
-// counted apart:
+// Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the
+// window of such a fault is counted apart:
 //
-//   - A worker that is stopped: from then until a TTL after it goes on, for what this worker trusts or is told. It cannot be told while
-//     it stands, and its timers are late for a moment. Of others, everything is promised.
-//   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed, or cut off from its
-//     replicas, until a TTL after there is a master that takes writes. A holder learns of the loss with its next renewal, and no lease outlives
-//     its TTL without one. On Cluster the window is for all keys, though one master alone has died.
-//   - Servers that replace a master which is alive, because the machine is too busy for them: nobody has asked for that, but it happens, and what that master
-//     goes on to acknowledge is lost. The window begins as long before it is noticed as a master may be silent.
+//   - A worker that is stopped: from then until a TTL after it goes on, for what this worker trusts or is told. It cannot
+//     be told while it stands, and its timers are late for a moment. Of others, everything is promised.
+//   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed, or cut off
+//     from its replicas, until a TTL after there is a master that takes writes. A holder learns of the loss with its next
+//     renewal, and no lease outlives its TTL without one. On Cluster the window is for all keys, though one master alone
+//     has died.
+//   - Servers that replace a master which is alive, because the machine is too busy for them: nobody has asked for that,
+//     but it happens, and what that master goes on to acknowledge is lost. The window begins as long before it is noticed
+//     as a master may be silent.
 //
-// A fail-over for which the master stops to take writes, and dies when its replicas have everything, has no window: nothing is lost, and all is promised.
+// A fail-over for which the master stops to take writes, and dies when its replicas have everything, has no window: nothing
+// is lost, and all is promised.
 //
-// What a server forgets is told from what the library loses by time: an acknowledged turn is forgotten, and counted apart, if it was asked
-// for before the master was dead, and answered after it had been cut off from its replicas, less a quarter of a second of
-// which replicas may lack behind. On a server that restarts empty that is all there was before. An answer that comes from what was forgotten is counted apart too. Turns that are torn
-// or doubled, tokens that fall and stale writes have no excuse.
+// What a server forgets is told from what the library loses by time: an acknowledged turn is forgotten, and counted apart,
+// if it was asked for before the master was dead, and answered after it had been cut off from its replicas, less a quarter
+// of a second of which replicas may lack behind. On a server that restarts empty that is all there was before. An answer
+// that comes from what was forgotten is counted apart too. Turns that are torn or doubled, tokens that fall and stale
+// writes have no excuse.
 package campaign

@@ -5,7 +5,10 @@ import "time"
 var replicatedOn = []string{"sentinel", "cluster"}
 
 var failoverFaults = []*fault{
-	{name: "fail-over that loses the last writes", row: 4, on: replicatedOn, breaks: true, of: ofServer, short: 100 * time.Millisecond, long: 600 * time.Millisecond, heals: 7 * time.Second, strike: loseMaster},
+	{
+		name: "fail-over that loses the last writes", row: 4, on: replicatedOn, breaks: true, of: ofServer,
+		short: 100 * time.Millisecond, long: 600 * time.Millisecond, heals: 7 * time.Second, strike: loseMaster,
+	},
 	{name: "fail-over that loses nothing", row: 4, on: replicatedOn, of: ofServer, heals: 7 * time.Second, strike: replaceMaster},
 }
 

@@ -99,8 +99,7 @@ func (h *hand) think(lease *distlock.Lease) {
 	}
 }
 
-// section is a critical section: it is accessed with the register's knowledge, from one access to the other. It reports whether the register
-// has let it in.
+// section is a critical section, from one access to the register to the other. It reports whether the register has let it in.
 func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) bool {
 	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now(), Lone: lone}
 	if h.config.Broken == falling {

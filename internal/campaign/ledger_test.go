@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // ledger is what workers have said of the sessions.
@@ -25,9 +23,9 @@ type ledger struct {
 
 // ledgerTally counts what was judged.
 type ledgerTally struct {
-	turns, notes, clears, stray, strayRefused, unread int
-	stored, forgotten, outlived, sessions             int
-	endings                                           map[ending]int
+	turns, notes, clears, stray, strayRefused int
+	stored, forgotten, outlived, sessions     int
+	endings                                   map[ending]int
 }
 
 type reading struct {
@@ -36,7 +34,9 @@ type reading struct {
 }
 
 func newLedger(c *campaign) *ledger {
-	return &ledger{c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), tally: ledgerTally{endings: make(map[ending]int)}}
+	return &ledger{
+		c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), tally: ledgerTally{endings: make(map[ending]int)},
+	}
 }
 
 func (l *ledger) add(a *attempt) {
@@ -148,12 +148,15 @@ func (l *ledger) reader() (read func(string) ([]message, error), closing func())
 			}
 			return nil, err
 		}, func() {
-			_ = client.(redis.UniversalClient).Close()
+			_ = client.Close()
 		}
 }
 
 // ask has a worker read a session.
-func (l *ledger) ask(session string) ([]message, error) {
+func (l *ledger) ask(session string) ([]message, error) { return l.order(doRead, session) }
+
+// order has a worker do what it answers with what stands in a session.
+func (l *ledger) order(do, session string) ([]message, error) {
 	w := l.c.slots[0].now()
 	if w == nil {
 		return nil, errors.New("there is no worker")
@@ -162,11 +165,11 @@ func (l *ledger) ask(session string) ([]message, error) {
 	l.mu.Lock()
 	l.asked[session] = in
 	l.mu.Unlock()
-	w.tell(order{Do: doRead, Key: session})
+	w.tell(order{Do: do, Key: session})
 	select {
 	case r := <-in:
 		return r.stored, r.err
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		return nil, errors.New("the worker does not tell")
 	}
 }

@@ -26,7 +26,9 @@ func newMemService() *memService {
 }
 
 func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, error) {
-	return distlock.New(&faulty{Driver: m.locks, Queue: m.locks.(driver.Queue), Punctual: m.locks.(driver.Punctual), failing: &m.failing[n]}, opts)
+	return distlock.New(&faulty{
+		Driver: m.locks, Queue: m.locks.(driver.Queue), Punctual: m.locks.(driver.Punctual), failing: &m.failing[n],
+	}, opts)
 }
 
 func (m *memService) store() (memory, error) {

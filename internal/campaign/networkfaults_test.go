@@ -3,9 +3,18 @@ package campaign
 import "time"
 
 var networkFaults = []*fault{
-	{name: "cut off", row: 5, on: redises, of: ofWorker, short: 800 * time.Millisecond, long: 2500 * time.Millisecond, strike: cutOff, heal: reach},
-	{name: "slow network", row: 7, on: redises, of: ofWorker, short: 500 * time.Millisecond, long: 2 * time.Second, strike: slowDown, heal: speedUp},
-	{name: "replies lost", row: 11, on: redises, of: ofWorker, short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: dropReplies, heal: resume},
+	{
+		name: "cut off", row: 5, on: redises, of: ofWorker,
+		short: 800 * time.Millisecond, long: 2500 * time.Millisecond, strike: cutOff, heal: reach,
+	},
+	{
+		name: "slow network", row: 7, on: redises, of: ofWorker,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: slowDown, heal: speedUp,
+	},
+	{
+		name: "replies lost", row: 11, on: redises, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: dropReplies, heal: resume,
+	},
 }
 
 func cutOff(c *campaign, h *hit) {

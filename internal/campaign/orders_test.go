@@ -31,6 +31,10 @@ func (p *process) obey(o *order) {
 		p.reopen(p.rooms[o.Locker])
 	case doHold, doStand:
 		p.stage(o)
+	case doRest:
+		p.resting.Store(true)
+		p.working.Wait()
+		p.tell(&said{What: sayStored, Key: o.Key})
 	case doRead:
 		s := &said{What: sayStored, Key: o.Key}
 		ctx, cancel := context.WithTimeout(withSession(context.Background(), o.Key), 5*time.Second)

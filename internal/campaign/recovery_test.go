@@ -74,7 +74,7 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stat(w.h.fault)
-	if w.bar > 0 && c.windows.others(w.h.window, w.since-int64(c.plan.ttl), at) != nil {
+	if (w.bar > 0 || w.h.of == ofWorker) && c.windows.others(w.h.window, w.since-int64(c.plan.ttl), at) != nil {
 		s.disturbed = append(s.disturbed, took)
 		return
 	}

@@ -148,7 +148,8 @@ func (r *register) leave(s *said) {
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
 		r.c.blame(&finding{kind: "S1", at: c.at, runs: []int{v.id.run, c.by.run}, text: fmt.Sprintf(
-			"%s: run %d trusted its lease under token %d, %s after run %d had come in", v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
+			"%s: run %d trusted its lease under token %d, %s after run %d had come in",
+			v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
 		return
 	}
 	switch late := time.Duration(s.Ended - c.at); {
@@ -166,7 +167,8 @@ func (r *register) met(v *visit, c clash, s *said) {
 		r.c.apart(&finding{kind: "N", at: c.at, runs: []int{v.id.run}})
 	default:
 		r.c.blame(&finding{kind: "N", at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
-			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s", v.key, v.id.run, v.fence, late, c.by.run, s.Stalled)})
+			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s",
+			v.key, v.id.run, v.fence, late, c.by.run, s.Stalled)})
 	}
 }
 
@@ -180,7 +182,8 @@ func (r *register) trusted(s *said) {
 		return
 	}
 	r.c.blame(&finding{kind: "S1", at: s.Trusted, runs: []int{s.Run, p.by}, text: fmt.Sprintf(
-		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d", s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
+		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d",
+		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }
 
 // gone forgets the visits of a run that was killed: who is dead does nothing any more.

@@ -37,20 +37,25 @@ func (c *campaign) report() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
 	n := &r.counts
 	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults\n", c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, c.struck())
-	line("%d critical sections, %.0f a minute; acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
-		r.sections, float64(r.sections)/c.took.Minutes(), n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
-	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged, in which stood %d exchanges; attempts: %s",
-		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions, l.tally.stored, list(l.tally.endings))
-	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store", r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
-	line("met another in a critical section: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said", r.told, r.closed, r.starved, r.undecided)
+	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
+	line("acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
+		n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
+	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged, in which stood %d exchanges",
+		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions, l.tally.stored)
+	line("attempts: %s", list(l.tally.endings))
+	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store",
+		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
+	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
+		r.told, r.closed, r.starved, r.undecided)
 	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
 	var stood time.Duration
 	for _, s := range c.stalls.spans {
 		stood += time.Duration(s.until - s.from)
 	}
-	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers", len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
-	line("histories: %d keys and sessions with %d operations checked, %d undecided in time; %d sessions not, as servers had forgotten", c.histories.checked,
-		c.histories.ops, c.histories.unknown, c.histories.skipped)
+	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
+		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
+	line("histories: %d keys and sessions with %d operations checked, %d undecided in time; %d sessions not, as servers had forgotten",
+		c.histories.checked, c.histories.ops, c.histories.unknown, c.histories.skipped)
 	kinds := make(map[string]int)
 	for _, f := range c.wrong {
 		kinds[f.kind]++
@@ -94,7 +99,8 @@ func table(all []*campaign) string {
 				if f.breaks {
 					promised = "✗"
 				}
-				fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n", f.name, f.row, c.plan.on, promised, s.times, c.during(f), list(s.apart),
+				fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n",
+					f.name, f.row, c.plan.on, promised, s.times, c.during(f), list(s.apart),
 					spread(s.recovered), spread(s.disturbed))
 			}
 			c.mu.Unlock()
@@ -107,7 +113,8 @@ func table(all []*campaign) string {
 func (c *campaign) during(f *fault) (n int) {
 	for _, w := range c.wrong {
 		c.windows.mu.Lock()
-		if w.fault == f || slices.ContainsFunc(c.windows.all, func(v *window) bool { return v.fault == f && v.from <= w.at && w.at <= v.until }) {
+		felt := func(v *window) bool { return v.fault == f && v.from <= w.at && w.at <= v.until }
+		if w.fault == f || slices.ContainsFunc(c.windows.all, felt) {
 			n++
 		}
 		c.windows.mu.Unlock()

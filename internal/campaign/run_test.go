@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // TestCampaign strikes at random, on one topology after the other.
 func TestCampaign(t *testing.T) {
-	lasts, drawn := time.Minute, *seed
+	lasts, drawn := 48*time.Second, *seed // a minute, with what starts and ends
 	if *minutes > 0 {
 		lasts = time.Duration(*minutes * float64(time.Minute))
 	}
@@ -49,7 +49,7 @@ func TestCampaign(t *testing.T) {
 		}
 		topologies = append(topologies, name)
 	}
-	command := fmt.Sprintf("make faults MINUTES=%g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
+	command := fmt.Sprintf("make faults MINUTES=%.3g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
 	t.Logf("seed %d: %s", drawn, command)
 	shares := shares(topologies, lasts)
 	var all []*campaign
@@ -111,11 +111,14 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 		stale += c.register.stale + c.ledger.tally.strayRefused
 		faults += c.struck()
 		wrong += len(c.wrong)
-		kills = append(kills, c.stat(workerFaults[0]).recovered...)
+		if s := c.stats[workerFaults[0]]; s != nil {
+			kills = append(kills, s.recovered...)
+		}
 		c.mu.Unlock()
 	}
-	return fmt.Sprintf("%s, seed %d: %d critical sections, %d turns and notes, %d faults, %d stale accesses refused, %d violations outside the windows of ✗; "+
-		"after a kill: %s; %s\n\n%s", lasts, seed, sections, turns, faults, stale, wrong, spread(kills), command, table(all))
+	return fmt.Sprintf("%s, seed %d: %d critical sections, %d turns and notes, %d faults, %d stale accesses refused, "+
+		"%d violations outside the windows of ✗; after a kill: %s; %s\n\n%s",
+		lasts, seed, sections, turns, faults, stale, wrong, spread(kills), command, table(all))
 }
 
 // A campaign against workers that do something wrong finds it.

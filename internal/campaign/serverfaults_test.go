@@ -10,12 +10,30 @@ import (
 
 var serverFaults = []*fault{
 	{name: "server restarted empty", row: 3, on: redises, breaks: true, of: ofServer, strike: restartEmpty},
-	{name: "clients paused", row: 7, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing},
-	{name: "server stopped for a moment", row: 7, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume},
-	{name: "scripts flushed", row: 13, on: redises, of: ofServer, short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts},
-	{name: "out of memory", row: 14, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume},
-	{name: "busy script", row: 15, on: redises, of: ofServer, short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume},
-	{name: "read-only", row: 15, on: []string{"node"}, of: ofServer, short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume},
+	{
+		name: "clients paused", row: 7, on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing,
+	},
+	{
+		name: "server stopped for a moment", row: 7, on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume,
+	},
+	{
+		name: "scripts flushed", row: 13, on: redises, of: ofServer,
+		short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts,
+	},
+	{
+		name: "out of memory", row: 14, on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume,
+	},
+	{
+		name: "busy script", row: 15, on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume,
+	},
+	{
+		name: "read-only", row: 15, on: []string{"node"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume,
+	},
 	{name: "slot moved", row: 15, on: []string{"cluster"}, of: ofServer, strike: moveSlot},
 	{name: "subscribers disconnected", row: 18, on: redises, of: ofServer, strike: hangUp("pubsub")},
 	{name: "clients disconnected", row: 11, on: redises, of: ofServer, strike: hangUp("normal")},

@@ -91,7 +91,9 @@ func (c *campaign) striker(of party, until time.Time) {
 		}
 		f := deck[0]
 		deck = deck[1:]
-		h := &hit{fault: f, n: n, victim: rng.IntN(1 << 20), lasts: between(rng, f.short, f.long), rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(n)))}
+		h := &hit{
+			fault: f, n: n, victim: rng.IntN(1 << 20), lasts: between(rng, f.short, f.long), rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(n))),
+		}
 		pause := between(rng, 50*time.Millisecond, c.plan.calm)
 		// What does not end in time is not begun; the draws are the same.
 		if time.Until(until) < h.lasts+f.heals+pause || c.plan.strikes > 0 && n >= c.plan.strikes || c.ctx.Err() != nil || c.t.Failed() {

@@ -42,7 +42,7 @@ func (h *hand) sessionWork() {
 		a := t.do()
 		h.tell(&said{What: sayAttempt, Attempt: a})
 		switch {
-		case h.ending.Load() || !t.named || h.epoch() > e+1 || try > 8:
+		case h.over() || !t.named || h.epoch() > e+1 || try > 8:
 			return
 		case a.acknowledged():
 			if repeat++; repeat > 1 || h.rng.IntN(20) > 0 || t.kind == aNote {

@@ -69,7 +69,8 @@ func (v *verdict) fenced() {
 				v.forgive("S2 forgotten", f)
 				continue
 			}
-			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d", a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
+			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
+				a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
 			break
 		}
 	}
@@ -106,7 +107,9 @@ func (v *verdict) talk() {
 				continue
 			}
 		}
-		attempts = append(attempts, integrity.Attempt{Turn: a.Turn, Writer: "ledger", Acknowledged: a.acknowledged(), Begun: a.Begun, Ended: a.Ended})
+		attempts = append(attempts, integrity.Attempt{
+			Turn: a.Turn, Writer: "ledger", Acknowledged: a.acknowledged(), Begun: a.Begun, Ended: a.Ended,
+		})
 	}
 	for _, f := range integrity.Judge(messages, attempts) {
 		kind := string(f.Kind)
@@ -154,7 +157,8 @@ func (v *verdict) story(turn int) string {
 	for _, a := range v.attempts {
 		if a.Turn == turn || (a.Kind == aClear || a.Kind == aTurnClear) && strings.Contains(v.session, "notes") {
 			fmt.Fprintf(&text, "\n\t%s %d by run %d, token %d: begun %s, loaded %s to %s (%d), sent %s, done %s, ended %s: %s %s %s",
-				a.Kind, a.Turn, a.Run, a.Mine, at(a.Begun), at(a.Asked), at(a.Loaded), a.Seen, at(a.Sent), at(a.Done), at(a.Ended), a.End, a.Write, a.Error)
+				a.Kind, a.Turn, a.Run, a.Mine, at(a.Begun), at(a.Asked), at(a.Loaded), a.Seen, at(a.Sent), at(a.Done), at(a.Ended),
+				a.End, a.Write, a.Error)
 		}
 	}
 	return text.String()
@@ -194,8 +198,8 @@ func (v *verdict) notes() {
 			v.forgive("lost", f)
 			continue
 		}
-		v.c.blame(&finding{kind: "lost", at: a.Done, never: true, text: fmt.Sprintf("%s: turn %d was acknowledged, no Clear came since, and it is gone%s",
-			v.session, a.Turn, v.story(a.Turn))})
+		v.c.blame(&finding{kind: "lost", at: a.Done, never: true, text: fmt.Sprintf(
+			"%s: turn %d was acknowledged, no Clear came since, and it is gone%s", v.session, a.Turn, v.story(a.Turn))})
 	}
 }
 
@@ -208,7 +212,8 @@ func (v *verdict) clearedBy(a *attempt) bool {
 		}
 	}
 	for _, b := range v.attempts {
-		if (b.Kind == aClear || b.Kind == aTurnClear) && b.Sent != 0 && b.End != refused && b.End != held && (b.End == unknown || b.Done > first) {
+		clears := (b.Kind == aClear || b.Kind == aTurnClear) && b.Sent != 0 && b.End != refused && b.End != held
+		if clears && (b.End == unknown || b.Done > first) {
 			return true
 		}
 	}
@@ -229,7 +234,8 @@ func (v *verdict) survived(a *attempt) {
 			v.forgive("O", f)
 			continue
 		}
-		v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s", a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
+		v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s",
+			a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
 		return
 	}
 }

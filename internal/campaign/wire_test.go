@@ -55,6 +55,7 @@ const (
 	doClose  = "close"  // close a Locker under load; mem
 	doHold   = "hold"   // hold a key for a time
 	doStand  = "stand"  // stand in line for a key
+	doRest   = "rest"   // end what is under way, and begin nothing; mem
 	doRead   = "read"   // tell what stands in a session; mem
 )
 

@@ -61,6 +61,8 @@ type process struct {
 	naps      naps
 	recorders recorders
 	ending    atomic.Bool
+	resting   atomic.Bool // hands end, and the process goes on
+	working   sync.WaitGroup
 	bye       chan struct{} // closed with ending
 
 	mu   sync.Mutex
@@ -109,7 +111,6 @@ func work(text string, in io.Reader) error {
 		return err
 	}
 	go p.naps.watch()
-	var working sync.WaitGroup
 	for _, r := range p.rooms {
 		for g := range p.config.Goroutines {
 			l, err := dialRegister(p.config.Register)
@@ -117,7 +118,7 @@ func work(text string, in io.Reader) error {
 				return err
 			}
 			h := &hand{room: r, n: g, line: l, rng: stream(p.config.Seed, fmt.Sprint(p.config.On, p.config.Run, r.n, g))}
-			working.Go(h.work)
+			p.working.Go(h.work)
 		}
 	}
 	orders := make(chan struct{})
@@ -134,13 +135,13 @@ func work(text string, in io.Reader) error {
 	case <-terms: // with leases held, and others waiting
 	case <-orders:
 		p.end()
-		working.Wait()
+		p.working.Wait()
 	}
 	p.end()
 	if err := p.close(); err != nil {
 		return fmt.Errorf("Close: %w", err)
 	}
-	working.Wait()
+	p.working.Wait()
 	return nil
 }
 
@@ -167,7 +168,8 @@ func (p *process) open() error {
 		p.mem = newMemService()
 	} else {
 		p.client = redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: c.Addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, PoolSize: pool, PoolTimeout: time.Second, Dialer: c.dialer(),
+			Addrs: c.Addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
+			PoolSize: pool, PoolTimeout: time.Second,
 		})
 	}
 	for n := range c.Lockers {
@@ -276,7 +278,7 @@ func (h *hand) tell(s *said) answer {
 
 // work does what hands do until the process ends. Half of them are for locks, the others for sessions.
 func (h *hand) work() {
-	for !h.ending.Load() {
+	for !h.over() {
 		switch {
 		case h.n%2 == 0:
 			h.leaseWork()
@@ -289,6 +291,9 @@ func (h *hand) work() {
 	}
 	h.tell(&said{What: sayAlive})
 }
+
+// over reports whether nothing is to be begun any more.
+func (h *hand) over() bool { return h.ending.Load() || h.resting.Load() }
 
 func (h *hand) rest(d time.Duration) {
 	select {

@@ -10,14 +10,32 @@ import (
 
 var workerFaults = []*fault{
 	{name: "holder killed", row: 1, on: redises, of: ofWorker, barred: true, strike: killHolder},
-	{name: "holder stopped", row: 2, on: redises, breaks: true, of: ofWorker, short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume},
+	{
+		name: "holder stopped", row: 2, on: redises, breaks: true, of: ofWorker,
+		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
+	},
 	{name: "waiter killed in line", row: 19, on: redises, of: ofWorker, barred: true, strike: killWaiter},
 	{name: "shut down", row: 24, on: redises, of: ofWorker, barred: true, strike: shutDown},
-	{name: "connections used up", row: 9, on: redises, of: ofWorker, short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing},
-	{name: "contexts cancelled", row: 10, on: everywhere, of: ofWorker, short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing},
-	{name: "starved", row: 12, on: everywhere, of: ofWorker, short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing},
-	{name: "leases expire", row: 5, on: []string{"mem"}, of: ofWorker, short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing},
-	{name: "Locker closed under load", row: 24, on: []string{"mem"}, of: ofWorker, short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing},
+	{
+		name: "connections used up", row: 9, on: redises, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing,
+	},
+	{
+		name: "contexts cancelled", row: 10, on: everywhere, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing,
+	},
+	{
+		name: "starved", row: 12, on: everywhere, of: ofWorker,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing,
+	},
+	{
+		name: "leases expire", row: 5, on: []string{"mem"}, of: ofWorker,
+		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing,
+	},
+	{
+		name: "Locker closed under load", row: 24, on: []string{"mem"}, of: ofWorker,
+		short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing,
+	},
 }
 
 func nothing(*campaign, *hit) {}
