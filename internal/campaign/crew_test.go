@@ -26,6 +26,7 @@ type slot struct {
 	n       int
 	network *faultnet.Net // nil: it connects to the servers itself
 	via     map[string]string
+	hired   int // so many
 
 	mu     sync.Mutex
 	worker *worker // nil: there is none
@@ -82,14 +83,15 @@ func (c *campaign) hire(s *slot) {
 
 // hireOne starts a process that dies with this one.
 func (c *campaign) hireOne(s *slot) (*worker, error) {
+	run := 1 + s.n + s.hired*len(c.slots) // so that the seed makes the same of it
+	s.hired++
 	c.mu.Lock()
 	c.runs++
-	run := c.runs
 	c.mu.Unlock()
 	config := config{
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (run+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
+		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
 	}
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.addrs, c.service.masterName

@@ -65,8 +65,7 @@
 //     be told while it stands, and its timers are late for a moment. Of others, everything is promised.
 //   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed, or cut off
 //     from its replicas, until a TTL after there is a master that takes writes. A holder learns of the loss with its next
-//     renewal, and no lease outlives its TTL without one. On Cluster the window is for all keys, though one master alone
-//     has died.
+//     renewal, and no lease outlives its TTL without one. On Cluster the window is for the keys of that master.
 //   - Servers that replace a master which is alive, because the machine is too busy for them: nobody has asked for that,
 //     but it happens, and what that master goes on to acknowledge is lost. The window begins as long before it is noticed
 //     as a master may be silent.
@@ -79,4 +78,19 @@
 // of a second of which replicas may lack behind. On a server that restarts empty that is all there was before. An answer
 // that comes from what was forgotten is counted apart too. Turns that are torn or doubled, tokens that fall and stale
 // writes have no excuse.
+//
+// # Histories
+//
+// Keys and sessions are new every 10 seconds. Of each such epoch, all that is done with one key, and for four seconds with
+// one session, is also written to a history, by each process to a file of its own; package history checks it against its
+// models when the epoch is over. A violation of a model is one of the campaign. The parent notes before it kills or stops
+// somebody; a process that shuts down, or closes a Locker, gives back what its holders then find gone, and is noted as one
+// that was killed. Of a session whose server has forgotten something it is not known what was kept: its history is not
+// checked. Histories that take more than five seconds to check are counted as undecided, and fail nothing.
+//
+// # What is not covered
+//
+// Clocks that run apart or jump; ACLs; foreign data; hostile names and messages; slots that are half moved, and servers that
+// load; Sentinels that die; locks and sessions on servers of their own. Packages faults and history have tests of these, or
+// name them. A fault is felt by the workers that run: what a machine of two cores lets happen at once.
 package campaign

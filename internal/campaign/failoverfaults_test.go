@@ -18,6 +18,7 @@ func loseMaster(c *campaign, h *hit) {
 	defer c.failOver(false)
 	master := c.masterFor(h)
 	key := c.keyOf(h)
+	c.windows.spare(h.window, c.sparedBy(master))
 	detached := now() - int64(replicationLag)
 	master.Detach()
 	time.Sleep(h.lasts)

@@ -10,6 +10,7 @@ import (
 // faults are noticed late.
 type finding struct {
 	kind  string // S1, S2, fence, N, O, L, lost, stale, failure
+	key   string
 	at    int64
 	runs  []int // whose windows count
 	fault *fault
@@ -34,7 +35,7 @@ func (c *campaign) blame(f *finding) {
 func (c *campaign) apart(f *finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cause := c.windows.broken(f.at, f.runs...); cause != nil {
+	if cause := c.windows.broken(f.at, f.key, f.runs...); cause != nil {
 		c.stat(cause).apart[f.kind]++
 	}
 }
@@ -50,7 +51,7 @@ func (c *campaign) attribute() {
 		cause := f.fault
 		if !slices.Contains(kept, f.kind) && !f.never {
 			if cause == nil {
-				cause = c.windows.broken(f.at, f.runs...)
+				cause = c.windows.broken(f.at, f.key, f.runs...)
 			}
 			if cause != nil && cause.breaks {
 				c.stat(cause).apart[f.kind]++

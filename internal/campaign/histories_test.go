@@ -239,7 +239,8 @@ func (h *histories) check(epoch int, limit time.Duration) {
 	ops = endedByOthers(ops)
 	opts := history.Options{Timeout: limit}
 	h.verdict(epoch, "leases", ops, history.CheckLeases(ops, opts))
-	if from, until := used(ops, talkOf(epoch, recordedTalk)); h.c.windows.forgetful(from, until) != nil {
+	session := talkOf(epoch, recordedTalk)
+	if from, until := used(ops, session); h.c.windows.forgetful(session, from, until) != nil {
 		h.skipped++ // what the servers have kept is not known
 		return
 	}

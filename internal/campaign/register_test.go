@@ -147,7 +147,7 @@ func (r *register) leave(s *said) {
 // met judges two who were inside at once: the first says when it last trusted its lease, and when it was told that it is lost.
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
-		r.c.blame(&finding{kind: "S1", at: c.at, runs: []int{v.id.run, c.by.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, runs: []int{v.id.run, c.by.run}, text: fmt.Sprintf(
 			"%s: run %d trusted its lease under token %d, %s after run %d had come in",
 			v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
 		return
@@ -158,15 +158,15 @@ func (r *register) met(v *visit, c clash, s *said) {
 	case s.Closed && s.Ended != 0: // and given back just after that, so that the word of it may be slower than the next holder
 		r.closed++
 	case s.Ended == 0:
-		r.c.blame(&finding{kind: "N", at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
 	case late <= 0:
 		r.told++
 	case s.Stalled > r.c.plan.margin()/2 || r.c.stalls.between(c.at-int64(time.Second), s.Ended) > 0:
 		r.starved++
-		r.c.apart(&finding{kind: "N", at: c.at, runs: []int{v.id.run}})
+		r.c.apart(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}})
 	default:
-		r.c.blame(&finding{kind: "N", at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
 			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s",
 			v.key, v.id.run, v.fence, late, c.by.run, s.Stalled)})
 	}
@@ -181,7 +181,7 @@ func (r *register) trusted(s *said) {
 	if p.top < s.Fence {
 		return
 	}
-	r.c.blame(&finding{kind: "S1", at: s.Trusted, runs: []int{s.Run, p.by}, text: fmt.Sprintf(
+	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, runs: []int{s.Run, p.by}, text: fmt.Sprintf(
 		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d",
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }

@@ -88,7 +88,8 @@ func list[K cmp.Ordered](counts map[K]int) string {
 // table is the table of all topologies, in the Markdown of docs/reliability.md.
 func table(all []*campaign) string {
 	var text strings.Builder
-	text.WriteString("| Fault | Row | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) | While others struck |\n")
+	text.WriteString("| Fault | Row | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) |")
+	text.WriteString(" While others struck |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults, []*fault{replaced}) {
 		for _, c := range all {

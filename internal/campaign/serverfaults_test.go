@@ -1,7 +1,10 @@
 package campaign
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +51,7 @@ func restartEmpty(c *campaign, h *hit) {
 	defer c.failOver(false)
 	master, key := c.masterFor(h), c.keyOf(h)
 	keys := c.hot()
+	c.windows.spare(h.window, c.sparedBy(master))
 	master.Kill()
 	killed := now()
 	c.windows.forget(h.window, 0, killed)
@@ -56,6 +60,65 @@ func restartEmpty(c *campaign, h *hit) {
 	if c.service.cluster != nil { // it refuses its keys at first
 		c.service.cluster.AwaitMaster(key, nil)
 	}
+}
+
+// sparedBy are the keys, of those that are in use, which a master of a Cluster does not have.
+func (c *campaign) sparedBy(master *testservers.Redis) map[string]bool {
+	if c.service.cluster == nil {
+		return nil
+	}
+	has, err := slotsOf(master)
+	if err != nil {
+		return nil // it concerns all
+	}
+	spared := make(map[string]bool)
+	last := epoch(now(), c.start, c.plan.rotate)
+	for e := max(0, last-2); e <= last; e++ {
+		var keys []string
+		for n := range hotKeys {
+			keys = append(keys, hotKey(e, n))
+		}
+		for n := range talks + 1 {
+			keys = append(keys, talkOf(e, n))
+		}
+		for n := range notes {
+			keys = append(keys, noteOf(e, n))
+		}
+		for _, key := range keys {
+			if slot, err := master.Do("CLUSTER", "KEYSLOT", lockKey(key)); err == nil && !has(slot) {
+				spared[key] = true
+			}
+		}
+	}
+	return spared
+}
+
+// slotsOf tells which slots a master has.
+func slotsOf(master *testservers.Redis) (has func(slot string) bool, err error) {
+	text, err := master.Do("CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	var ranges [][2]int
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
+			continue
+		}
+		for _, part := range fields[8:] {
+			var r [2]int
+			if n, _ := fmt.Sscanf(part, "%d-%d", &r[0], &r[1]); n == 1 {
+				r[1] = r[0]
+			} else if n != 2 {
+				continue // on the move
+			}
+			ranges = append(ranges, r)
+		}
+	}
+	return func(slot string) bool {
+		n, err := strconv.Atoi(slot)
+		return err != nil || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= n && n <= r[1] })
+	}, nil
 }
 
 func pauseClients(c *campaign, h *hit) {

@@ -113,7 +113,11 @@ func (c *campaign) striker(of party, until time.Time) {
 // cause causes a fault and heals it.
 func (c *campaign) cause(h *hit) {
 	h.at = now()
-	h.window = c.windows.open(h.fault, 0, h.at)
+	run := 0
+	if h.of == ofWorker {
+		run = nobody // until it is known who is struck
+	}
+	h.window = c.windows.open(h.fault, run, h.at)
 	c.say("%s %d: %s (row %d), victim %d, for %s", h.of, h.n, h.name, h.row, h.victim, h.lasts.Round(time.Millisecond))
 	defer c.windows.close(h.window)
 	if h.breaks && h.of == ofServer {

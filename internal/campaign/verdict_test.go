@@ -22,7 +22,7 @@ type verdict struct {
 }
 
 func (v *verdict) blame(kind string, at int64, turn int, format string, args ...any) {
-	v.c.blame(&finding{kind: kind, at: at, text: v.session + ": " + fmt.Sprintf(format, args...) + v.story(turn)})
+	v.c.blame(&finding{kind: kind, key: v.session, at: at, text: v.session + ": " + fmt.Sprintf(format, args...) + v.story(turn)})
 }
 
 // forgive counts what the servers have forgotten.
@@ -65,7 +65,7 @@ func (v *verdict) fenced() {
 			if b.Mine <= a.Mine || b.Loaded == 0 || b.Loaded >= a.Sent {
 				continue
 			}
-			if f := v.c.windows.forgot(b.Asked, b.Loaded); f != nil {
+			if f := v.c.windows.forgot(v.session, b.Asked, b.Loaded); f != nil {
 				v.forgive("S2 forgotten", f)
 				continue
 			}
@@ -101,7 +101,7 @@ func (v *verdict) talk() {
 			v.blame("failure", a.Ended, a.Turn, "turn %d is stored, and its writer was told that it is not", a.Turn)
 		}
 		if a.acknowledged() && !v.writes[a.Write] {
-			if f := v.c.windows.forgot(a.Sent, a.Done); f != nil {
+			if f := v.c.windows.forgot(v.session, a.Sent, a.Done); f != nil {
 				v.forgotten++
 				v.forgive("lost", f)
 				continue
@@ -128,11 +128,11 @@ func (a *attempt) own() string { return fmt.Sprint(a.Run, "-", a.Begun) }
 func (v *verdict) hasOutlived(m message) *fault {
 	for _, a := range v.attempts {
 		if a.Loaded != 0 && a.own() == m.Write {
-			return v.c.windows.forgot(a.Asked, a.Loaded)
+			return v.c.windows.forgot(v.session, a.Asked, a.Loaded)
 		}
 	}
 	// Its writer was killed before it could tell. It has loaded after its token was granted, which is the time of that, in microseconds.
-	return v.c.windows.forgot(m.Fence*1000, math.MaxInt64)
+	return v.c.windows.forgot(v.session, m.Fence*1000, math.MaxInt64)
 }
 
 // when is a time at which something was done about a turn.
@@ -186,14 +186,14 @@ func (v *verdict) notes() {
 			continue
 		}
 		stands := v.turns[a.Turn] > 0
-		if stands && a.acknowledged() && v.c.windows.forgot(a.Sent, a.Done) == nil { // or it may have been repeated since
+		if stands && a.acknowledged() && v.c.windows.forgot(v.session, a.Sent, a.Done) == nil { // or it may have been repeated since
 			v.survived(a)
 		}
 		if stands || !a.acknowledged() || seen[a.Turn] || v.clearedBy(a) {
 			continue
 		}
 		seen[a.Turn] = true
-		if f := v.c.windows.forgot(a.Sent, a.Done); f != nil {
+		if f := v.c.windows.forgot(v.session, a.Sent, a.Done); f != nil {
 			v.forgotten++
 			v.forgive("lost", f)
 			continue
@@ -230,7 +230,7 @@ func (v *verdict) survived(a *attempt) {
 		if !later {
 			continue
 		}
-		if f := v.c.windows.forgot(b.Sent, b.Done); f != nil {
+		if f := v.c.windows.forgot(v.session, b.Sent, b.Done); f != nil {
 			v.forgive("O", f)
 			continue
 		}

@@ -10,11 +10,15 @@ import (
 type window struct {
 	fault       *fault
 	from, until int64
-	run         int   // of which worker; 0: of all
-	forgets     bool  // the servers lose what they acknowledged
-	after       int64 // of what was acknowledged, that is lost which was answered after this
-	killed      int64 // and was asked for before this
+	run         int             // of which worker; 0: of all; or nobody
+	spared      map[string]bool // keys that it does not concern: another master has them
+	forgets     bool            // the servers lose what they acknowledged
+	after       int64           // of what was acknowledged, that is lost which was answered after this
+	killed      int64           // and was asked for before this
 }
+
+// nobody is a run that there is not.
+const nobody = -1
 
 // windows are those of a run.
 type windows struct {
@@ -39,6 +43,13 @@ func (w *windows) close(v *window) {
 	v.until = min(v.until, now()+int64(w.ttl))
 }
 
+// spare notes which keys a window does not concern.
+func (w *windows) spare(v *window, keys map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.spared = keys
+}
+
 // forget notes what the servers lose: what was answered after the one time and asked for before the other.
 func (w *windows) forget(v *window, after, killed int64) {
 	w.mu.Lock()
@@ -46,12 +57,12 @@ func (w *windows) forget(v *window, after, killed int64) {
 	v.forgets, v.after, v.killed = true, after, killed
 }
 
-// broken returns the fault that may have broken mutual exclusion, at a time and for certain workers; nil if none may.
-func (w *windows) broken(at int64, runs ...int) *fault {
+// broken returns the fault that may have broken mutual exclusion, at a time, of a key, and for certain workers; nil if none may.
+func (w *windows) broken(at int64, key string, runs ...int) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if !v.fault.breaks || at < v.from || at > v.until {
+		if !v.fault.breaks || at < v.from || at > v.until || v.spared[key] {
 			continue
 		}
 		if v.run == 0 {
@@ -67,11 +78,11 @@ func (w *windows) broken(at int64, runs ...int) *fault {
 }
 
 // forgot returns the fault in which the servers may have lost what was asked for and answered at these times.
-func (w *windows) forgot(asked, answered int64) *fault {
+func (w *windows) forgot(key string, asked, answered int64) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if v.forgets && answered > v.after && asked < v.killed {
+		if v.forgets && answered > v.after && asked < v.killed && !v.spared[key] {
 			return v.fault
 		}
 	}
@@ -79,11 +90,11 @@ func (w *windows) forgot(asked, answered int64) *fault {
 }
 
 // forgetful returns a fault in which servers have lost something at some time between two.
-func (w *windows) forgetful(from, until int64) *fault {
+func (w *windows) forgetful(key string, from, until int64) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if v.forgets && v.from <= until && v.until >= from {
+		if v.forgets && v.from <= until && v.until >= from && !v.spared[key] {
 			return v.fault
 		}
 	}
