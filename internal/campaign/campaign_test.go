@@ -27,9 +27,6 @@ type plan struct {
 	broken                                string
 }
 
-// margin is how much earlier a holder stops to trust its lease than it ends, for work that is told.
-func (p *plan) margin() time.Duration { return p.ttl / 50 }
-
 // planFor is the ordinary plan of a topology.
 func planFor(on string, seed uint64, lasts time.Duration) plan {
 	p := plan{

@@ -26,8 +26,8 @@
 //     refused because of a higher token, and trusts its lease after that. No stall of any process can make this up, and
 //     none excuses it.
 //   - N is broken if the context of the first was cancelled, but only after the second had come in. That is a matter of
-//     milliseconds, which a process that is not let run does not have: a gap in its own heartbeat that is longer than half
-//     of the margin, or a stall of the parent, excuses it. Such cases are counted.
+//     milliseconds, which a process that is not let run does not have: gaps in its own heartbeat that are longer
+//     in all than it was late, or a stall of the parent, excuse it. Such cases are counted.
 //   - Tokens rise: who began to ask after another's acquisition had returned has a higher token. No fault excuses a token
 //     that falls.
 //   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody

@@ -124,7 +124,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		return false
 	}
 	inside(lease)
-	if h.naps.longest(s.Got) > h.config.TTL {
+	if h.stopped(s.Got) {
 		h.tell(&said{What: sayWrite, Key: s.Key, Fence: s.Fence}) // it was stopped, and does what it was about to do
 	}
 	leave := &said{What: sayLeave, Key: s.Key, Lease: s.Lease}
@@ -146,7 +146,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	}
 	if leave.Trusted == 0 {
 		h.counts.Lost++
-		leave.Stalled = h.naps.longest(s.Got)
+		_, leave.Stalled = h.naps.since(s.Got)
 		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
 	h.tell(leave)

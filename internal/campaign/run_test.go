@@ -141,23 +141,31 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 	} {
 		t.Run(test.broken, func(t *testing.T) {
 			t.Parallel()
-			p := planFor("node", 1, test.lasts)
-			p.broken, p.faults, p.strikes = test.broken, []string{test.faults}, 5
-			if test.broken == longTTL {
-				p.strikes = 1
-			}
-			c := newCampaign(t, p)
-			c.run()
-			kinds := make(map[string]int)
-			for _, f := range c.wrong {
-				kinds[f.kind]++
-			}
-			t.Log(list(kinds))
-			for _, kind := range test.kinds {
-				if kinds[kind] == 0 {
-					t.Errorf("no finding is %s", kind)
+			var kinds map[string]int
+			for try := range uint64(3) { // a fault may come at a bad moment, or the machine may stand
+				kinds = findingsOf(t, test.broken, test.faults, test.lasts, try)
+				if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
+					return
 				}
 			}
+			t.Errorf("the findings are %s, want some of each of %v", list(kinds), test.kinds)
 		})
 	}
+}
+
+// findingsOf are the findings of a run with broken workers, by kind.
+func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, seed uint64) map[string]int {
+	p := planFor("node", seed, lasts)
+	p.broken, p.faults, p.strikes = broken, []string{fault}, 5
+	if broken == longTTL {
+		p.strikes = 1
+	}
+	c := newCampaign(t, p)
+	c.run()
+	kinds := make(map[string]int)
+	for _, f := range c.wrong {
+		kinds[f.kind]++
+	}
+	t.Log(list(kinds))
+	return kinds
 }

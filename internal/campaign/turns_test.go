@@ -171,7 +171,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 
 // paused reports whether the process was stopped for longer than its lease lasts since a time; then most go on past all checks.
 func (t *task) paused(since int64) bool {
-	return now()-since > int64(t.config.TTL) && t.naps.longest(since) > t.config.TTL && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
+	return now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
 }
 
 // save saves, once more in place if it is not known whether it has.

@@ -81,7 +81,7 @@ type said struct {
 	// Of a lease: when its acquisition began and returned.
 	Began, Got int64
 	// Trusted is a moment at which the lease was held, by its own word: the clock was read before the lease was asked. Ended is when its
-	// context was cancelled; 0: it was not. Stalled is the longest time since Got in which the process was not let run.
+	// context was cancelled; 0: it was not. Stalled is for how long in all, since Got, the process was not let run.
 	Trusted, Ended int64
 	Stalled        time.Duration
 	Closed         bool // its Locker was closed, which gave it back

@@ -346,15 +346,22 @@ func (n *naps) look() {
 	n.last = at
 }
 
-// longest is that since a time.
-func (n *naps) longest(since int64) (longest time.Duration) {
+// since is how long they were since a time: the longest of them, and all together.
+func (n *naps) since(at int64) (longest, sum time.Duration) {
 	n.look()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range n.all {
-		if s.until > since {
+		if s.until > at {
 			longest = max(longest, time.Duration(s.until-s.from))
+			sum += time.Duration(s.until - s.from)
 		}
 	}
-	return longest
+	return longest, sum
+}
+
+// stopped reports whether the process was stopped for longer than its lease lasts since a time.
+func (p *process) stopped(since int64) bool {
+	longest, _ := p.naps.since(since)
+	return longest > p.config.TTL
 }
