@@ -100,6 +100,7 @@ func leasesOf(ops []Op, events map[string][]Op) ([]*lease, error) {
 	slices.SortStableFunc(leases, func(a, b *lease) int { return cmp.Compare(a.fence, b.fence) })
 	for i := range leases[min(1, len(leases)):] {
 		leases[i+1].before = leases[i].fence
+		leases[i].endsBefore(leases[i+1].grant)
 	}
 	return leases, nil
 }
@@ -153,6 +154,16 @@ func (l *lease) mayEnd(o Op) {
 		}
 	}
 	l.ends = append(l.ends, may)
+}
+
+// endsBefore bounds what may have ended a lease at any later time by the next grant, which it precedes or has nothing to do with. Each
+// that stays open is one more that could come next, at every step.
+func (l *lease) endsBefore(next Op) {
+	for i := range l.ends {
+		if e := &l.ends[i]; e.to == forever {
+			e.to = max(e.from, next.Return)
+		}
+	}
 }
 
 func leaseOps(leases []*lease, without promise) []porcupine.Operation {
