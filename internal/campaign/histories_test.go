@@ -1,7 +1,9 @@
 package campaign
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -273,24 +275,32 @@ func (h *histories) verdict(epoch int, what string, ops []history.Op, v history.
 		blame(v.Malformed.Error())
 	}
 	for _, each := range v.Violations {
-		text := each.String()
-		for i := range ops {
-			if ops[i].Key == each.Key || ops[i].Key == "" {
-				text += fmt.Sprintf("\n\t%d %s %s %s", i, ops[i].Process, ops[i].Kind, ops[i])
-			}
-		}
-		h.keep(epoch, what, text)
+		h.keep(epoch, what, each.Key, ops)
 		blame(each.String())
+	}
+	for _, key := range v.Undecided {
+		h.keep(epoch, "undecided-"+what, key, ops)
 	}
 }
 
-// keep writes the whole history of a violation to a file, for people.
-func (h *histories) keep(epoch int, what, text string) {
+// keep writes what is known of a key to a file, for people: an operation on each line, by the process that has made it.
+func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	if *keep == "" {
 		return
 	}
-	name := fmt.Sprintf("%s-%d-%d-%s.txt", h.c.plan.on, h.c.plan.seed, epoch, what)
-	if err := os.WriteFile(filepath.Join(*keep, name), []byte(text), 0o600); err != nil {
+	type line struct {
+		Process string
+		Op      history.Op
+	}
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	for _, o := range ops {
+		if o.Key == key || o.Key == "" {
+			_ = lines.Encode(line{o.Process, o})
+		}
+	}
+	name := fmt.Sprintf("%s-%d-%d-%s.jsonl", h.c.plan.on, h.c.plan.seed, epoch, what)
+	if err := os.WriteFile(filepath.Join(*keep, name), text.Bytes(), 0o600); err != nil {
 		h.c.t.Error(err)
 	}
 }

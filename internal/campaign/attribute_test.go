@@ -1,0 +1,136 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/integrity"
+)
+
+// book is a campaign that was, with what its register and its ledger know.
+func book(t *testing.T) *campaign {
+	c := &campaign{t: t, plan: planFor("node", 1, time.Second), stats: make(map[*fault]*stat), start: now()}
+	c.windows.ttl = c.plan.ttl
+	c.register, c.ledger = newRegister(c), newLedger(c)
+	return c
+}
+
+// judged is what is wrong, and what was counted apart.
+func (c *campaign) judged() string {
+	c.attribute()
+	wrong, apart := make(map[string]int), make(map[string]int)
+	for _, f := range c.wrong {
+		wrong[f.kind]++
+	}
+	for _, s := range c.stats {
+		for kind, n := range s.apart {
+			apart[kind] += n
+		}
+	}
+	return fmt.Sprintf("%s, apart %s", list(wrong), list(apart))
+}
+
+// clash has run 2 come in while run 1 is inside, which then says what it knows.
+func (c *campaign) clash(says func(at int64) said) {
+	enter := func(run int, fence int64) {
+		c.register.enter(&said{Run: run, Lease: 1, Key: "key", Fence: fence, Began: now(), Got: now()})
+	}
+	enter(1, 10)
+	enter(2, 20)
+	leave := says(now())
+	leave.Run, leave.Lease, leave.Key = 1, 1, "key"
+	c.register.leave(&leave)
+}
+
+// Two who trust their leases at once break S1, unless a fault is felt that may do that, by one of them, or by all.
+func TestAttribute_windows(t *testing.T) {
+	trusts := func(at int64) said { return said{Trusted: at + 1} }
+	late := func(at int64) said { return said{Ended: at + int64(50*time.Millisecond)} }
+	for _, test := range []struct {
+		name   string
+		window func(*campaign)
+		says   func(at int64) said
+		want   string
+	}{
+		{"no fault", nil, trusts, "1 (1 S1), apart 0"},
+		{"told late", nil, late, "1 (1 N), apart 0"},
+		{"told late, and not run for longer", nil, func(at int64) said {
+			return said{Ended: at + int64(50*time.Millisecond), Stalled: 60 * time.Millisecond}
+		}, "0, apart 0"},
+		{"never told", nil, func(int64) said { return said{} }, "1 (1 N), apart 0"},
+		{"told in time", nil, func(at int64) said { return said{Ended: at - int64(time.Second)} }, "0, apart 0"},
+		{"over before", nil, func(at int64) said { return said{Trusted: at - int64(time.Second)} }, "0, apart 0"},
+		{"a fault that breaks nothing", func(c *campaign) { c.windows.open(serverFaults[1], 0, now()) }, trusts, "1 (1 S1), apart 0"},
+		{"the server restarts empty", func(c *campaign) { c.windows.open(serverFaults[0], 0, now()) }, trusts, "0, apart 1 (1 S1)"},
+		{"it has, and it is over", func(c *campaign) {
+			c.windows.open(serverFaults[0], 0, c.start-10*int64(c.plan.ttl)).until = c.start - 1
+		}, trusts, "1 (1 S1), apart 0"},
+		{"another master of a cluster does", func(c *campaign) {
+			c.windows.spare(c.windows.open(serverFaults[0], 0, now()), map[string]bool{"key": true})
+		}, trusts, "1 (1 S1), apart 0"},
+		{"the first is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 1, now()) }, late, "0, apart 1 (1 N)"},
+		{"somebody else is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 3, now()) }, late, "1 (1 N), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.window != nil {
+				test.window(c)
+			}
+			c.clash(test.says)
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What was acknowledged and is missing is lost, unless it was answered after a server was cut off from its replicas, and asked for
+// before it died. No fault lets a stale write in.
+func TestAttribute_tellsForgottenFromLost(t *testing.T) {
+	turn := func(fence, at int64) *attempt {
+		a := &attempt{
+			Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: int(at), Fence: fence, Mine: fence, End: saved,
+			Begun: at, Asked: at + 1, Loaded: at + 2, Sent: at + 3, Done: at + 4, Ended: at + 5,
+		}
+		a.Write = a.own()
+		return a
+	}
+	pair := func(a *attempt, seen int) []message {
+		m := message{Turn: a.Turn, Role: integrity.Question, Write: a.Write, Fence: a.Mine}
+		n := m
+		n.Role, n.Seen = integrity.Answer, seen
+		return []message{m, n}
+	}
+	first, second := turn(10, 1000), turn(20, 2000)
+	stale := turn(10, 3000)
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		stored        []message
+		attempts      []*attempt
+		want          string
+	}{
+		{"all is there", 0, 0, append(pair(first, 0), pair(second, 2)...), []*attempt{first, second}, "0, apart 0"},
+		{"lost", 0, 0, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"forgotten", 1500, 2500, pair(first, 0), []*attempt{first, second}, "0, apart 1 (1 lost)"},
+		{"lost before that", 2500, 3500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"lost after that", 500, 1500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"seen by what was forgotten", 500, 1500, pair(second, 2), []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
+		{"a stale write", 0, 0, slices.Concat(pair(first, 0), pair(second, 2), pair(stale, 4)), []*attempt{first, second, stale},
+			"2 (2 S2), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.killed != 0 {
+				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
+			}
+			v := &verdict{c: c, session: "e0/talk-0", stored: test.stored, attempts: test.attempts}
+			v.talk()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
