@@ -156,12 +156,13 @@ func (l *lease) mayEnd(o Op) {
 	l.ends = append(l.ends, may)
 }
 
-// endsBefore bounds what may have ended a lease at any later time by the next grant, which it precedes or has nothing to do with. Each
-// that stays open is one more that could come next, at every step.
+// endsBefore bounds what may have ended a lease at any later time by the next grant, and leaves out what comes after that: it has nothing to
+// do with the lease any more. Each that stays open is one more that could come next, at every step.
 func (l *lease) endsBefore(next Op) {
+	l.ends = slices.DeleteFunc(l.ends, func(e end) bool { return e.to == forever && e.from > next.Return })
 	for i := range l.ends {
 		if e := &l.ends[i]; e.to == forever {
-			e.to = max(e.from, next.Return)
+			e.to = next.Return
 		}
 	}
 }
