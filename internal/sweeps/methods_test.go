@@ -17,7 +17,7 @@ import (
 // asksNobody are the methods that reach no service.
 var asksNobody = []string{
 	"Locker.Backend", "Locker.Background", "Locker.Driver", "Locker.NewLock", "Locker.Options",
-	"Lease.Context", "Lease.Err", "Lease.Fence", "Lease.Key", "Lease.Locker",
+	"Lease.Context", "Lease.Err", "Lease.Fence", "Lease.Join", "Lease.Key", "Lease.Locker",
 	"Store.Fenced", "Store.Itself",
 }
 
