@@ -1,0 +1,95 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRecorder_whatWasUnderWayIsUnknown(t *testing.T) {
+	var out bytes.Buffer
+	r := NewRecorder(&out, "p")
+	r.Begin(Op{Kind: Acquire, Key: "k"}).End(func(o *Op) { o.Outcome, o.Fence = OK, 7 })
+	r.Begin(Op{Kind: Save, Key: "k", Entry: "A", Fence: 7})
+	r.Kill("q")
+	whole := out.String()
+	ops, err := Read(strings.NewReader(whole + `{"n":2,"done":{"kind":"sa`)) // it was killed while it wrote
+	if err != nil || r.Err() != nil {
+		t.Fatal(err, r.Err())
+	}
+	if len(ops) != 3 || ops[0].Fence != 7 || ops[0].Return < ops[0].Call || ops[0].Process != "p" || ops[0].Key != Hash("k") ||
+		ops[1].Outcome != Unknown || ops[1].Return != 0 || ops[2].Process != "q" {
+		t.Errorf("read was %v", ops)
+	}
+	if strings.Contains(whole, `"k"`) {
+		t.Error("the key is in the file")
+	}
+	if _, err := Read(strings.NewReader("{torn\n" + whole)); err == nil {
+		t.Error("a line that is torn, and not the last one, is read")
+	}
+}
+
+func TestRecorder_isQuick(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p")
+	r, err := Create(path, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 5000
+	start := time.Now()
+	for range n {
+		r.Begin(Op{Kind: Save, Key: "k", Entry: "A", Fence: 7}).End(func(o *Op) { o.Outcome = OK })
+	}
+	each := time.Since(start) / n
+	t.Logf("%s for each operation", each)
+	if each > time.Millisecond {
+		t.Error("that is too slow to be used")
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if ops, err := ReadFiles(path); err != nil || len(ops) != n {
+		t.Errorf("read were %d operations, %v", len(ops), err)
+	}
+	if _, err := Create(path, "q"); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a second process may write to the file: %v", err)
+	}
+}
+
+func TestVerdict_sayWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	v := CheckSessions([]Op{load(5, 0, 1), save(4, 2, 3, "A", OK)}, Options{Directory: dir})
+	text := v.Err().Error()
+	for _, part := range []string{"key k: S2", "p save under 4", "p load under 5", filepath.Join(dir, "k.html")} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "k.html")); err != nil || !bytes.Contains(page, []byte("under 4")) {
+		t.Errorf("the picture is not there: %v", err)
+	}
+}
+
+func TestVerdict_undecidedIsAnError(t *testing.T) {
+	v := CheckSessions([]Op{load(5, 0, 1)}, Options{Timeout: time.Nanosecond})
+	if len(v.Undecided) != 1 || v.Err() == nil {
+		t.Errorf("%+v: %v", v, v.Err())
+	}
+}
+
+func TestVerdict_malformedIsAnError(t *testing.T) {
+	for name, v := range map[string]Verdict{
+		"two Saves without a turn ID have one entry": CheckSessions([]Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "A", OK)}, Options{}),
+		"a Save does not say what":                   CheckSessions([]Op{save(4, 0, 1, "", OK)}, Options{}),
+		"one that is ok has not returned":            CheckSessions([]Op{save(4, 5, 1, "A", OK)}, Options{}),
+		"a grant has no token":                       CheckLeases([]Op{granted("a", 0, 0, 1)}, Options{}),
+	} {
+		if v.Err() == nil {
+			t.Error(name)
+		}
+	}
+}
