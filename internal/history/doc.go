@@ -27,7 +27,8 @@
 //	lost      client               the moment at which the context was seen to have ended with ErrLost; it was held at Alive
 //	load      client               ok: Seen was the whole history. stale: the store refused Fence. With no Fence: outside of a turn
 //	save      client               ok: stored, now or before under its Turn. stale, nothing, conflict: not stored, and never will
-//	                               be. unknown: stored, now or later, or never. With no Fence: outside of a turn, under a token that nobody was told
+//	                               be. unknown: stored, now or later, or never. With no Fence: outside of a turn, under a token
+//	                               that nobody was told
 //	clear     client               likewise
 //	killed    who kills, before    any lease of Process may end from here on, and no call of its that has not returned ever does
 //	stopped   who stops, before    any lease of Process may end from here on, before its holder is told, unless it was seen Alive later

@@ -47,14 +47,13 @@ func (s *simulated) tenure() {
 	f := s.fence
 	grant := s.moment(Op{Kind: Acquire, Fence: f, Outcome: OK})
 	s.add(grant)
-	shown := false
 	for range s.IntN(6) {
 		if s.IntN(4) == 0 {
 			s.besides()
 		}
 		switch s.IntN(8) {
 		case 0, 1, 2:
-			shown = s.load(f) || shown
+			s.load(f)
 		case 3, 4, 5, 6:
 			s.save(f)
 		default:
@@ -97,20 +96,19 @@ func (s *simulated) besides() {
 	}
 }
 
-func (s *simulated) load(f int64) bool {
+func (s *simulated) load(f int64) {
 	o := s.moment(Op{Kind: Load, Fence: f, Outcome: OK})
 	switch {
 	case f == 0:
 	case f < s.mark:
 		o.Outcome, o.Mark = Stale, s.mark
 		s.add(o)
-		return false
+		return
 	default:
 		s.mark = f
 	}
 	o.Seen = slices.Clone(s.log)
 	s.add(o)
-	return true
 }
 
 func (s *simulated) save(f int64) {

@@ -81,8 +81,8 @@ func (p *Pending) ended(err error) {
 	}
 }
 
-// Do runs fn under a lease, as Locker.Do and LockedMemory.Turn do: take is one of them, called with what it is to run. How the lock was given
-// back is told to nobody: the lease has ended at some time after fn had returned, or was lost before take returned.
+// Do runs fn under a lease, as Locker.Do and LockedMemory.Turn do: take is one of them, called with what it is to run. How the lock
+// was given back is told to nobody: the lease has ended at some time after fn had returned, or was lost before take returned.
 func (r *Recorder) Do(ctx context.Context, key string, lease func(context.Context) (*distlock.Lease, bool),
 	take func(context.Context, func(context.Context) error) error, fn func(context.Context, *Held) error) error {
 	p := r.Begin(Op{Kind: Acquire, Key: key})

@@ -39,7 +39,10 @@ func TestCheck_legalHistoriesPass(t *testing.T) {
 var damages = map[string]func(r *rand.Rand, ops []Op) ([]Op, bool){
 	"a Load misses an acknowledged entry that is not the last": onLoad(func(r *rand.Rand, ops []Op, l *Op) bool {
 		i := r.IntN(len(l.Seen))
-		if !acknowledged(ops, l.Seen[i], l.Call) || i+1 >= len(l.Seen) || !acknowledged(ops, l.Seen[i], started(ops, l.Seen[i+1])) {
+		if !acknowledged(ops, l.Seen[i], l.Call) || i+1 >= len(l.Seen) || !acknowledged(ops, l.Seen[i], started(ops, l.Seen[i+1])) ||
+			slices.ContainsFunc(ops, func(o Op) bool { // which might as well come between the two
+				return o.Kind == Clear && o.Return >= started(ops, l.Seen[i]) && o.Call <= l.Return
+			}) {
 			return false
 		}
 		l.Seen = slices.Delete(slices.Clone(l.Seen), i, i+1)
@@ -96,7 +99,8 @@ var damages = map[string]func(r *rand.Rand, ops []Op) ([]Op, bool){
 		return shownBefore(ops, o)
 	}),
 	"a token that is granted is lowered": on(func(r *rand.Rand, ops []Op, o *Op) bool {
-		if o.Kind != Acquire || !slices.ContainsFunc(ops, func(p Op) bool { return p.Kind == Acquire && p.Fence < o.Fence && p.Return < o.Call }) {
+		earlier := func(p Op) bool { return p.Kind == Acquire && p.Fence < o.Fence && p.Return < o.Call }
+		if o.Kind != Acquire || !slices.ContainsFunc(ops, earlier) {
 			return false
 		}
 		o.Fence = 1

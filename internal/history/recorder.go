@@ -89,8 +89,8 @@ func (r *Recorder) begin(op Op) *Pending {
 	return p
 }
 
-// End notes that the operation has returned, with what fill says about it: call it after the answer is there. The time is taken before fill is
-// called. An operation whose outcome is [Unknown] has no return: its effect may come later. Only the first End counts.
+// End notes that the operation has returned, with what fill says about it: call it after the answer is there. The time is taken
+// before fill is called. An operation whose outcome is [Unknown] has no return: its effect may come later. Only the first End counts.
 func (p *Pending) End(fill func(*Op)) {
 	now := Now()
 	p.once.Do(func() {

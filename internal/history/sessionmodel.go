@@ -203,7 +203,7 @@ func (s *session) load(st *sessionState, in *step, without promise) bool {
 		return true
 	}
 	if h, n := st.log.sum(); h != in.hash || int(n) != len(in.seen) {
-		if without&(refusedWrites|clears|entriesOnce|turnsOnce|order|nothingLost|wholeEntries) == 0 || !s.resembles(st.log.entries(), in.seen, without) {
+		if without&(refusedWrites|clears|entriesOnce|order|nothingLost|wholeEntries) == 0 || !s.resembles(st.log.entries(), in.seen, without) {
 			return false
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // CheckSessions checks the log of every session: [Load], [Save], [Clear] and [Forgot].
 //
-// Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID nobody was
-// told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
+// Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID
+// nobody was told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
 func CheckSessions(ops []Op, opts Options) Verdict {
 	keys, of, _ := byKey(ops, Load, Save, Clear, Forgot)
 	var histories []prepared
@@ -257,7 +257,8 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 	}
 	if o.Outcome == Stale {
 		in.excused = o.Mark == 0 && o.Fence != 0 || slices.ContainsFunc(s.ops, func(other Op) bool {
-			return other.Outcome == Unknown && other.Kind != Forgot && other.Call < o.Return && (other.Fence == 0 && other.Kind != Load || other.Fence > o.Fence)
+			higher := other.Fence > o.Fence || other.Fence == 0 && other.Kind != Load
+			return other.Outcome == Unknown && other.Kind != Forgot && other.Call < o.Return && higher
 		})
 	}
 	if o.Fence == 0 && (o.Kind == Save || o.Kind == Clear) && o.Outcome == OK {

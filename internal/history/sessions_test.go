@@ -6,14 +6,17 @@ var wrongSessions = []wrong{
 	{"S2: a stale write is accepted, after a Load", staleWrites, []Op{load(5, 0, 1), save(4, 2, 3, "A", OK), load(0, 4, 5, "A")}},
 	{"S2: a stale write is accepted, after a Save", staleWrites, []Op{save(5, 0, 1, "A", OK), save(4, 2, 3, "B", OK)}},
 	{"S2: a stale Clear is accepted", staleWrites, []Op{save(5, 0, 1, "A", OK), cleared(4, 2, 3, OK)}},
-	{"S2: a holder writes after a Save outside of a turn", staleWrites, []Op{load(5, 0, 1), save(0, 2, 3, "A", OK), save(5, 4, 5, "B", OK)}},
-	{"S2: it writes after one that its token has never been shown before", staleWrites, []Op{
-		save(3, 0, 1, "A", Unknown), load(3, 2, 3), save(0, 4, 5, "B", OK), load(2, 6, 6, "B").refusedBy(9), save(3, 6, 7, "C", OK)}},
+	{"S2: a holder writes after a Save outside of a turn", staleWrites, []Op{
+		load(5, 0, 1), save(0, 2, 3, "A", OK), save(5, 4, 5, "B", OK)}},
+	{"S2: a holder who was only told that its turn is known writes after a Save outside of a turn", staleWrites, []Op{
+		save(4, 0, 1, "A", OK).as("t"), save(9, 2, 3, "A", OK).as("t"), save(0, 4, 5, "B", OK), save(9, 6, 7, "C", OK)}},
 	{"S2: a stale write is accepted after a fail-over that kept the mark", staleWrites, []Op{
 		save(5, 0, 1, "A", OK), save(5, 2, 3, "B", OK), forgot(4, 5, "A", 5), save(4, 6, 7, "C", OK)}},
 	{"S2: a stale Load is answered", staleLoads, []Op{save(5, 0, 1, "A", OK), load(4, 2, 3, "A")}},
-	{"S2: a stale Load is answered while others write", staleLoads, []Op{save(5, 0, 1, "A", OK), load(4, 2, 5, "A", "B"), save(5, 3, 4, "B", OK)}},
-	{"S2: a write that was refused is stored", refusedWrites, []Op{load(5, 0, 1), save(4, 2, 3, "A", Stale).marked(5), load(5, 4, 5, "A")}},
+	{"S2: a stale Load is answered while others write", staleLoads, []Op{
+		save(5, 0, 1, "A", OK), load(4, 2, 5, "A", "B"), save(5, 3, 4, "B", OK)}},
+	{"S2: a write that was refused is stored", refusedWrites, []Op{
+		load(5, 0, 1), save(4, 2, 3, "A", Stale).marked(5), load(5, 4, 5, "A")}},
 	{"S2: a write that was refused for its lock is stored", refusedWrites, []Op{save(0, 2, 3, "A", Nothing), load(5, 4, 5, "A")}},
 	{"S2: refused for no token", unfoundedRefusals, []Op{save(4, 0, 1, "A", OK), save(5, 2, 3, "B", Stale).marked(5)}},
 	{"S2: refused for a token that is shown later", unfoundedRefusals, []Op{save(4, 0, 1, "A", Stale).marked(5), load(5, 2, 3)}},
@@ -21,21 +24,26 @@ var wrongSessions = []wrong{
 	{"O: an entry is back after a Clear", clears, []Op{save(4, 0, 1, "A", OK), cleared(5, 2, 3, OK), load(5, 4, 5, "A")}},
 	{"O: a late write of an older lease stands behind a Clear", clears, []Op{
 		save(4, 0, 0, "A", Unknown), cleared(5, 2, 3, OK), load(5, 4, 5), load(5, 6, 7, "A")}},
-	{"O: a Clear does nothing", clears, []Op{save(4, 0, 1, "A", OK), cleared(4, 2, 3, OK), save(4, 4, 5, "B", OK), load(4, 6, 7, "A", "B")}},
+	{"O: a Clear does nothing", clears, []Op{
+		save(4, 0, 1, "A", OK), cleared(4, 2, 3, OK), save(4, 4, 5, "B", OK), load(4, 6, 7, "A", "B")}},
 	{"O: an entry stands there twice", entriesOnce, []Op{save(4, 0, 1, "A", OK), load(4, 2, 3, "A", "A")}},
-	{"O: an entry without a turn ID stands there twice, the first unknown", entriesOnce, []Op{save(4, 0, 0, "A", Unknown), load(4, 2, 3, "A", "A")}},
+	{"O: an entry without a turn ID stands there twice, the first unknown", entriesOnce, []Op{
+		save(4, 0, 0, "A", Unknown), load(4, 2, 3, "A", "A")}},
 	{"O: a retry is stored twice", entriesOnce, []Op{
 		save(4, 0, 0, "A", Unknown).as("t"), save(5, 2, 3, "A", OK).as("t"), load(5, 4, 5, "A", "A")}},
 	{"O: a retry is stored again after a Clear", turnsOnce, []Op{
 		save(4, 0, 1, "A", OK).as("t"), cleared(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(5, 6, 7, "A")}},
-	{"O: a turn ID is taken with other messages", turnsOnce, []Op{save(4, 0, 1, "A", OK).as("t"), save(5, 4, 5, "B", OK).as("t"), load(5, 6, 7, "A", "B")}},
+	{"O: a turn ID is taken with other messages", turnsOnce, []Op{
+		save(4, 0, 1, "A", OK).as("t"), save(5, 4, 5, "B", OK).as("t"), load(5, 6, 7, "A", "B")}},
 	{"O: Saves of one lease change places", order, []Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), load(4, 4, 5, "B", "A")}},
 	{"O: Saves of two leases change places", order, []Op{save(4, 0, 1, "A", OK), save(5, 2, 3, "B", OK), load(0, 4, 5, "B", "A")}},
 	{"O: two Loads see two orders", order, []Op{
 		save(4, 0, 0, "A", Unknown), save(4, 1, 0, "B", Unknown), load(0, 2, 3, "A", "B"), load(0, 4, 5, "B", "A")}},
-	{"O: an entry is lost", nothingLost, []Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), save(4, 4, 5, "C", OK), load(0, 6, 7, "A", "C")}},
+	{"O: an entry is lost", nothingLost, []Op{
+		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), save(4, 4, 5, "C", OK), load(0, 6, 7, "A", "C")}},
 	{"O: a Load misses the last entry", nothingLost, []Op{save(4, 0, 1, "A", OK), load(5, 6, 7)}},
-	{"O: a Save that was repeated is lost", nothingLost, []Op{save(4, 0, 0, "A", Unknown).as("t"), save(5, 2, 3, "A", OK).as("t"), load(5, 6, 7)}},
+	{"O: a Save that was repeated is lost", nothingLost, []Op{
+		save(4, 0, 0, "A", Unknown).as("t"), save(5, 2, 3, "A", OK).as("t"), load(5, 6, 7)}},
 	{"O: what a Load has shown is lost", nothingLost, []Op{save(4, 0, 0, "A", Unknown), load(5, 2, 3, "A"), load(5, 4, 5)}},
 	{"O: a fail-over loses more than it has said", nothingLost, []Op{
 		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), forgot(4, 5, "A", 4), load(5, 6, 7)}},
@@ -58,35 +66,49 @@ var rightSessions = map[string][]Op{
 	"a Clear that is unknown, and happened": {save(4, 0, 1, "A", OK), cleared(5, 2, 0, Unknown), load(0, 4, 5)},
 	"a Clear that is unknown, and never":    {save(4, 0, 1, "A", OK), cleared(5, 2, 0, Unknown), load(6, 4, 5, "A")},
 	"a Clear that is unknown, and later":    {save(4, 0, 1, "A", OK), cleared(5, 2, 0, Unknown), load(0, 4, 5, "A"), load(0, 6, 7)},
-	"repeated, the first was stored":        {save(4, 0, 0, "A", Unknown).as("t"), load(0, 1, 2, "A"), save(5, 3, 4, "A", OK).as("t"), load(0, 5, 6, "A")},
-	"repeated, the first was not":           {save(4, 0, 0, "A", Unknown).as("t"), load(0, 1, 2), save(5, 3, 4, "A", OK).as("t"), load(0, 5, 6, "A")},
-	"repeated after a Clear":                {save(4, 0, 1, "A", OK).as("t"), cleared(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7)},
-	"repeated by a stale holder":            {save(4, 0, 1, "A", OK).as("t"), load(6, 2, 3, "A"), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "A")},
+	"repeated, the first was stored": {
+		save(4, 0, 0, "A", Unknown).as("t"), load(0, 1, 2, "A"), save(5, 3, 4, "A", OK).as("t"), load(0, 5, 6, "A")},
+	"repeated, the first was not": {
+		save(4, 0, 0, "A", Unknown).as("t"), load(0, 1, 2), save(5, 3, 4, "A", OK).as("t"), load(0, 5, 6, "A")},
+	"repeated after a Clear": {
+		save(4, 0, 1, "A", OK).as("t"), cleared(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7)},
+	"repeated by a stale holder": {
+		save(4, 0, 1, "A", OK).as("t"), load(6, 2, 3, "A"), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "A")},
 	"repeated, and shown to be higher or not": {
 		save(4, 0, 1, "A", OK).as("t"), save(9, 2, 3, "A", OK).as("t"), save(5, 4, 5, "B", OK), load(0, 6, 7, "A", "B")},
-	"repeated, and shown to be higher":          {save(4, 0, 1, "A", OK).as("t"), save(9, 2, 3, "A", OK).as("t"), save(5, 4, 5, "B", Stale).marked(9), load(0, 6, 7, "A")},
-	"another turn":                              {save(4, 0, 1, "A", OK).as("t"), save(4, 2, 3, "B", Conflict).as("t"), load(0, 6, 7, "A")},
-	"refused for a Load":                        {load(5, 0, 1), save(4, 2, 3, "A", Stale).marked(5), staleLoad(4, 4, 5, 5), load(5, 6, 7)},
+	"repeated, and shown to be higher": {
+		save(4, 0, 1, "A", OK).as("t"), save(9, 2, 3, "A", OK).as("t"), save(5, 4, 5, "B", Stale).marked(9), load(0, 6, 7, "A")},
+	"another turn": {
+		save(4, 0, 1, "A", OK).as("t"), save(4, 2, 3, "B", Conflict).as("t"), load(0, 6, 7, "A")},
+	"refused for a Load": {
+		load(5, 0, 1), save(4, 2, 3, "A", Stale).marked(5), staleLoad(4, 4, 5, 5), load(5, 6, 7)},
 	"refused while the Load is on":              {load(5, 0, 9), save(4, 2, 3, "A", Stale).marked(5)},
 	"accepted while the Load is on":             {load(5, 0, 9, "A"), save(4, 2, 3, "A", OK), load(0, 10, 11, "A")},
 	"overtaken between the two steps of a Load": {load(5, 0, 9, "A"), save(6, 2, 3, "A", OK), save(5, 10, 11, "B", Stale).marked(6)},
 	"refused for a Save that is unknown":        {save(5, 0, 0, "B", Unknown), save(4, 2, 3, "A", Stale).marked(5)},
-	"refused for one outside":                   {load(4, 0, 1), save(0, 2, 3, "A", OK), save(4, 4, 5, "B", Stale).marked(7), load(0, 6, 7, "A")},
-	"refused by the lock":                       {save(4, 4, 5, "B", Stale)},
-	"a late Load of an older lease":             {load(4, 0, 1), save(5, 2, 3, "A", OK), load(4, 4, 5, "A"), save(4, 6, 7, "B", Stale).marked(5)},
-	"two Saves at once":                         {save(4, 0, 5, "A", OK), save(4, 1, 4, "B", OK), load(0, 6, 7, "B", "A")},
-	"a Load at the time of a Save":              {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
-	"the server forgot one":                     {save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), forgot(4, 5, "A", 4), load(5, 6, 7, "A")},
-	"the server forgot a mark":                  {save(4, 0, 1, "A", OK), load(5, 2, 3, "A"), forgot(4, 5, "A", 4), save(4, 6, 7, "B", OK), load(0, 8, 9, "A", "B")},
-	"the server forgot a Clear":                 {save(4, 0, 1, "A", OK), cleared(5, 2, 3, OK), forgot(4, 5, "A", 4), load(6, 6, 7, "A")},
-	"the server forgot all":                     {save(4, 0, 1, "A", OK), forgot(4, 5, "", 0), load(2, 6, 7), save(2, 8, 9, "B", OK)},
+	"refused for one outside": {
+		load(4, 0, 1), save(0, 2, 3, "A", OK), save(4, 4, 5, "B", Stale).marked(7), load(0, 6, 7, "A")},
+	"refused by the lock": {save(4, 4, 5, "B", Stale)},
+	"a late Load of an older lease": {
+		load(4, 0, 1), save(5, 2, 3, "A", OK), load(4, 4, 5, "A"), save(4, 6, 7, "B", Stale).marked(5)},
+	"two Saves at once":            {save(4, 0, 5, "A", OK), save(4, 1, 4, "B", OK), load(0, 6, 7, "B", "A")},
+	"a Load at the time of a Save": {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
+	"the server forgot one": {
+		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), forgot(4, 5, "A", 4), load(5, 6, 7, "A")},
+	"the server forgot a mark": {
+		save(4, 0, 1, "A", OK), load(5, 2, 3, "A"), forgot(4, 5, "A", 4), save(4, 6, 7, "B", OK), load(0, 8, 9, "A", "B")},
+	"the server forgot a Clear": {save(4, 0, 1, "A", OK), cleared(5, 2, 3, OK), forgot(4, 5, "A", 4), load(6, 6, 7, "A")},
+	"the server forgot all":     {save(4, 0, 1, "A", OK), forgot(4, 5, "", 0), load(2, 6, 7), save(2, 8, 9, "B", OK)},
 	"the server forgot a turn ID": {
 		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK).as("t"), forgot(4, 5, "A", 4), save(5, 6, 7, "B", OK).as("t"), load(0, 8, 9, "A", "B")},
-	"the server forgot nothing": {save(4, 0, 1, "A", OK), forgot(4, 5, "A", 4), load(0, 8, 9, "A")},
+	"the server forgot a mark, and who was shown to it reads on": {
+		save(4, 0, 1, "A", OK), load(5, 2, 3, "A"), forgot(4, 5, "A", 4), load(5, 6, 7, "A"), save(4, 8, 9, "B", OK), load(0, 10, 11, "A", "B")},
+	"the server forgot a retry, and the first comes late": {
+		save(4, 0, 0, "A", Unknown).as("t"), save(4, 1, 2, "A", OK).as("t"), load(4, 3, 4, "A"), forgot(5, 6, "", 0),
+		load(0, 7, 8), load(0, 9, 10, "A")},
+	"the server forgot all, and not only since a Clear": {cleared(5, 0, 1, OK), forgot(2, 3, "", 0), save(4, 4, 5, "A", OK), load(0, 6, 7, "A")},
+	"the server forgot nothing":                         {save(4, 0, 1, "A", OK), forgot(4, 5, "A", 4), load(0, 8, 9, "A")},
 }
-
-// refusedBy makes a Load one that was refused.
-func (o Op) refusedBy(mark int64) Op { o.Outcome, o.Mark, o.Seen = Stale, mark, nil; return o }
 
 func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions, CheckSessions) }
 
