@@ -4,7 +4,7 @@ package history
 
 import "time"
 
-var started = time.Now()
+var began = time.Now()
 
 // Now is comparable within this process alone: files of several processes cannot be merged here.
-func Now() int64 { return 1 + int64(time.Since(started)) }
+func Now() int64 { return 1 + int64(time.Since(began)) }
