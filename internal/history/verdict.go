@@ -40,7 +40,7 @@ type Verdict struct {
 // Violation is a promise that was broken for one key.
 type Violation struct {
 	Key    string // hash
-	Letter string // of the promise in docs/semantics.md; "?" if it takes more than one promise
+	Letter string // of the promise in docs/semantics.md, or of several; "?" if there is none
 	Text   string // of the promise
 	Op     Op     // the first operation for which the model has no place
 	Around []Op   // that one, and those that came before and after it
@@ -116,12 +116,15 @@ const patience = 5 * time.Second
 
 // explain finds the promise without which the history would be right.
 func (h prepared) explain(opts Options) Violation {
-	v := Violation{Key: h.key, Letter: "?", Text: "no single promise explains it"}
+	v := Violation{Key: h.key, Letter: "?", Text: "no promise explains it"}
 	for _, p := range promises {
 		if opts.without&p.promise == 0 && h.check(opts.without|p.promise, patience) == porcupine.Ok {
 			v.Letter, v.Text, v.promise = p.letter, p.text, p.promise
 			break
 		}
+	}
+	if v.promise == 0 {
+		h.explainBySeveral(opts, &v)
 	}
 	model, ops := h.build(opts.without)
 	lanes(ops)
@@ -139,6 +142,33 @@ func (h prepared) explain(opts Options) Violation {
 		}
 	}
 	return v
+}
+
+// explainBySeveral finds promises without which the history would be right, and none of which can be left in.
+func (h prepared) explainBySeveral(opts Options, v *Violation) {
+	without := opts.without
+	for _, p := range promises {
+		without |= p.promise
+	}
+	if h.check(without, patience) != porcupine.Ok {
+		return
+	}
+	var letters, texts []string
+	for _, p := range promises {
+		if opts.without&p.promise != 0 {
+			continue
+		}
+		if h.check(without&^p.promise, patience) == porcupine.Ok {
+			without &^= p.promise
+			continue
+		}
+		v.promise |= p.promise
+		texts = append(texts, p.text)
+		if !slices.Contains(letters, p.letter) {
+			letters = append(letters, p.letter)
+		}
+	}
+	v.Letter, v.Text = strings.Join(letters, ", "), strings.Join(texts, "; and ")
 }
 
 // lanes gives each operation a line of the picture on which no other is drawn at the same time.
