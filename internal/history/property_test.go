@@ -174,7 +174,7 @@ func TestCheck_damagedHistoriesAreCaught(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			tried := 0
-			for range 150 {
+			for range 60 {
 				ops, ok := damage(r, simulate(r, "k", 10+r.IntN(60)))
 				if !ok {
 					continue

@@ -55,7 +55,7 @@ func (r *run) do(t *testing.T, lockers []*distlock.Locker, store func(int) *stri
 	dir := t.TempDir()
 	var paths []string
 	var working sync.WaitGroup
-	stop := time.Now().Add(2 * time.Second)
+	stop := time.Now().Add(time.Second)
 	for i, l := range lockers {
 		p := party{name: fmt.Sprint("process-", i), locker: l, store: store(i)}
 		var err error
