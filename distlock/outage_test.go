@@ -233,6 +233,19 @@ func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire: %v", err)
 		}
+		// One that has waited for as long as it may: the deadline was the Locker's.
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op != drivertest.Acquire {
+				return drivertest.Fault{}
+			}
+			slow := make(chan struct{})
+			time.AfterFunc(l.Options().TTL, func() { close(slow) })
+			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: slow}
+		})
+		_, err = l.Acquire(t.Context(), key)
+		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire without an answer: %v", err)
+		}
 		s.Inject(nil)
 		lease := mustAcquire(t, l)
 		s.Inject(always(drivertest.Extend, context.DeadlineExceeded))
