@@ -106,13 +106,14 @@ func (s *secured) url(scheme, host string) string {
 func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
+	plain := strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1) + "?dial_timeout=50ms&max_retries=-1" // it will not answer
 	for name, c := range map[string]struct{ url, says string }{
-		"an authority that is not trusted": {s.url("rediss", "127.0.0.1"), "certificate signed by unknown authority"},
-		"another name":                     {s.url("rediss", "localhost"), "x509: "},
-		"a server without TLS":             {strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1), "time-outs of the client"},
-		"a client without TLS":             {s.url("redis", "127.0.0.1"), "EOF"},
+		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", "certificate signed by unknown authority"},
+		"another name":                     {s.url("rediss", "localhost") + "?max_retries=-1", "x509: "},
+		"a server without TLS":             {plain, "time-outs of the client"},
+		"a client without TLS":             {s.url("redis", "127.0.0.1") + "?max_retries=-1", "EOF"},
 	} {
-		l, err := lockurl.Open(t.Context(), c.url+"?dial_timeout=50ms&max_retries=-1", nil)
+		l, err := lockurl.Open(t.Context(), c.url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,28 +127,24 @@ func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
 	}
 }
 
+// tlsChild tells the process that it is the one in which the authority is trusted, and where the server is.
+const tlsChild = "LOCKURL_TEST_TLS_URL"
+
 // An authority of one's own is given to the process, or to the client.
 func TestOpen_tlsTrustsTheAuthorityOfTheEnvironment(t *testing.T) {
+	if url := os.Getenv(tlsChild); url != "" {
+		checkLocks(t, url)
+		checkHandover(t, open(t, url), open(t, url))
+		return
+	}
 	t.Parallel()
 	s := startSecured(t)
 	// A process reads its authorities once.
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpen_tlsChild$", "-test.v")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.authority, "SSL_CERT_DIR="+t.TempDir(), tlsChild+"="+s.url("rediss", "127.0.0.1"))
-	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOpen_tlsChild") {
+	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-const tlsChild = "LOCKURL_TEST_TLS_URL"
-
-// TestOpen_tlsChild is run by another test, in a process of its own.
-func TestOpen_tlsChild(t *testing.T) {
-	url := os.Getenv(tlsChild)
-	if url == "" {
-		t.Skip("another test runs it")
-	}
-	checkLocks(t, url)
-	checkHandover(t, open(t, url), open(t, url))
 }
 
 func TestOpen_tlsCanSkipTheCheck(t *testing.T) {

@@ -197,9 +197,6 @@ func TestCheck_damagedHistoriesAreCaught(t *testing.T) {
 
 // A campaign's history, of about 100,000 operations, is checked within seconds.
 func TestCheck_manyOperations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	r := newRand(t)
 	var ops []Op
 	for key := range 1000 {

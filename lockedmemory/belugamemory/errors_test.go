@@ -7,8 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,9 +93,6 @@ func TestErrors_whatCouldBeRetriedIsNotForACallerWhoHasLeft(t *testing.T) {
 func TestErrors_noSentinelIsForgotten(t *testing.T) {
 	for name, dir := range map[string]string{"distlock": "../../distlock", "sessionstore": "../sessionstore"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			t.Skip("the other module is not beside this one")
-		}
 		found := 0
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") {
