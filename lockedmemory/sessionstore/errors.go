@@ -54,6 +54,14 @@ func (e *StaleError) Unwrap() error { return e.Cause }
 // Unwritten says to package lockedmemory that nothing was written.
 func (e *StaleError) Unwritten() bool { return true }
 
+// refusal is the error of a write that was refused: nothing was written.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// Unwritten says so to package lockedmemory, which otherwise adds its doubt where the lease is lost meanwhile.
+func (refusal) Unwritten() bool { return true }
+
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
 // [ErrBroken].
 type EntryError struct {

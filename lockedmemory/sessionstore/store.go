@@ -67,11 +67,11 @@ func (s *Store[M, D]) Fenced() bool { return true }
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	session, lease, err := s.underLease(ctx, "save")
 	if err != nil {
-		return err
+		return refusal{err}
 	}
 	content, err := s.encode(ctx, input, output)
 	if err != nil {
-		return err
+		return refusal{err}
 	}
 	return s.write(ctx, "save", session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
@@ -141,7 +141,7 @@ type instantly struct {
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	session, lease, err := s.underLease(ctx, "clear")
 	if err != nil {
-		return err
+		return refusal{err}
 	}
 	return s.write(ctx, "clear", session, lease, s.driver.Clear)
 }
@@ -187,11 +187,12 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		case driver.Known:
 			return reply, nil
 		case driver.Conflict:
-			return reply, ErrTurnConflict
+			return reply, refusal{ErrTurnConflict}
 		case driver.Taken: // by another Store, under the same lease
 			t.skip(a.Fence, v.Mark.N)
 			if try == tries {
-				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written", ErrUnavailable, operation)
+				return reply, refusal{fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written",
+					ErrUnavailable, operation)}
 			}
 		default:
 			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
@@ -202,9 +203,10 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 				return reply, stale
 			}
 			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))
-			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil {
-				return reply, fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, and the lock does not say who is right; "+
-					"nothing was written: %w", operation, err)
+			over := errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld) // which ends ctx as well
+			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil && !over {
+				return reply, refusal{fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, "+
+					"and the lock does not say who is right; nothing was written: %w", operation, err)}
 			}
 			if err != nil {
 				stale.Cause = err
