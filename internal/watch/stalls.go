@@ -1,6 +1,9 @@
 package watch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	beat = time.Millisecond
@@ -8,20 +11,35 @@ const (
 	late = 5 * time.Millisecond
 )
 
+// Span is a time in which the process was not let run, or only in part: other work had the processors.
+type Span struct{ From, Until time.Time }
+
 // Stalls watches until the function that it returns is called, which says for how long in all the process was not let
-// run, or only in part: other work had the processors. A test of how soon something happens allows for that time, and no
-// more.
+// run. A test of how soon something happens allows for that time, and no more.
 func Stalls() (stop func() time.Duration) {
-	done, stalled := make(chan struct{}), make(chan time.Duration)
+	spans := Spans()
+	return func() (sum time.Duration) {
+		for _, s := range spans() {
+			sum += s.Until.Sub(s.From)
+		}
+		return sum
+	}
+}
+
+// Spans is Stalls, for tests of many things, each of which may have had its own.
+func Spans() (stop func() []Span) {
+	done, spans := make(chan struct{}), make(chan []Span)
 	go func() {
 		tick := time.NewTicker(beat)
 		defer tick.Stop()
-		sum, last := time.Duration(0), time.Now()
+		var all []Span
+		last := time.Now()
 		look := func() {
-			if gap := time.Since(last); gap > late {
-				sum += gap - beat
+			at := time.Now()
+			if at.Sub(last) > late {
+				all = append(all, Span{last.Add(beat), at})
 			}
-			last = time.Now()
+			last = at
 		}
 		for {
 			select {
@@ -29,13 +47,18 @@ func Stalls() (stop func() time.Duration) {
 				look()
 			case <-done:
 				look()
-				stalled <- sum
+				spans <- all
 				return
 			}
 		}
 	}()
-	return func() time.Duration {
+	return func() []Span {
 		close(done)
-		return <-stalled
+		return <-spans
 	}
+}
+
+// Within reports whether one of the spans has a part between two moments.
+func Within(spans []Span, from, until time.Time) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return s.From.Before(until) && from.Before(s.Until) })
 }
