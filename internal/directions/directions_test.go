@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"internal/faults":                      {},
 	"internal/hammer":                      {},
 	"internal/privacy":                     {},
+	"internal/soak":                        {},
 	"internal/sweeps":                      {},
 	"internal/history":                     {"distlock", "lockedmemory", "lockedmemory/sessionstore", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
 	"internal/integrity":                   {},
@@ -60,7 +61,7 @@ var testOnly = []string{
 var tests = []string{
 	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback",
 	"internal/watch", "internal/directions", "internal/doctest", "internal/campaign", "internal/chaos", "internal/faults", "internal/hammer",
-	"internal/history", "internal/privacy", "internal/sweeps",
+	"internal/history", "internal/privacy", "internal/soak", "internal/sweeps",
 }
 
 type listed struct {

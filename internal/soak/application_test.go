@@ -1,0 +1,107 @@
+package soak
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+const (
+	// ttl is long enough for a machine that stands for a moment: nobody may lose a lease.
+	ttl        = 3 * time.Second
+	renewEvery = ttl / 30
+	// forget is after how long turn IDs and idle sessions go.
+	forget   = 3 * time.Second
+	maxTurns = 20
+	window   = 10
+	pool     = 12 // connections
+)
+
+type message struct{ Role, Text string }
+
+// sessionKey is that of the session in the context of a request.
+type sessionKey struct{}
+
+func session(ctx context.Context) (string, error) {
+	id, _ := ctx.Value(sessionKey{}).(string)
+	return id, nil
+}
+
+// instance is one instance of the application.
+type instance struct {
+	client  *redis.Client
+	options distlock.Options
+	locker  *distlock.Locker
+	memory  *lockedmemory.LockedMemory[message, message]
+}
+
+func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer) *instance {
+	in := &instance{
+		// A pool that is full at all times: how many connections the last seconds happened to need would be a part of each sample.
+		client: redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
+		options: distlock.Options{
+			Namespace: "soak", TTL: ttl, RenewEvery: renewEvery, Wait: patience, Observer: seen,
+			Logger: slog.New(slog.DiscardHandler), // of renewals that meet a connection that was killed
+		},
+	}
+	t.Cleanup(func() { in.client.Close() })
+	var err error
+	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &sessionstore.Options{
+		MaxTurns: maxTurns, Window: window, IdleTTL: forget, RememberTurns: forget,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.memory, err = lockedmemory.New(store, in.locker, session, nil); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// observer counts what only an observer sees, and has package tracing do all that it does for an application.
+type observer struct {
+	*tracing.Tracing
+	renewals, local, remote, cancelled atomic.Int64
+}
+
+func newObserver(t testing.TB) *observer {
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()))
+	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+	traced, err := tracing.New(tracing.WithTracerProvider(provider))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &observer{Tracing: traced}
+}
+
+func (o *observer) End(ctx context.Context, op *distlock.Operation) {
+	switch {
+	case op.Name == distlock.OpExtend && op.Scheduled && op.Outcome == distlock.OutcomeDone:
+		o.renewals.Add(1)
+	case op.Name != distlock.OpAcquire:
+	case op.Outcome == distlock.OutcomeCancelled:
+		o.cancelled.Add(1)
+	case op.Outcome == distlock.OutcomeAcquired && op.Handoff == distlock.HandoffLocal:
+		o.local.Add(1)
+	case op.Outcome == distlock.OutcomeAcquired && op.Handoff == distlock.HandoffRemote:
+		o.remote.Add(1)
+	}
+	o.Tracing.End(ctx, op)
+}

@@ -1,0 +1,179 @@
+package soak
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// sample is what the process and the server hold at a moment.
+type sample struct {
+	at         time.Duration
+	warmUp     bool
+	operations int64
+	values     [nSeries]float64
+}
+
+// The series of a sample.
+const (
+	heap = iota
+	goroutines
+	files // where the system tells
+	redisMemory
+	redisKeys    // all of them
+	redisLasting // those that do not expire within seconds
+	redisClients
+	nSeries
+)
+
+// columns are the names of the series in the file.
+var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_keys", "redis_lasting_keys", "redis_clients"}
+
+// passTime counts the keys that do not expire within seconds, which is ARGV[1] in ms, but for the marks of Saves whose answer was
+// lost. These stay for an hour, and the script has them go within those seconds, as if the hour were over. It tells how many.
+const passTime = `
+local lasting, marks = 0, 0
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local left = redis.call('PTTL', key)
+  if left == -1 or left > tonumber(ARGV[1]) then
+    if string.find(key, '}:void:', 1, true) then
+      redis.call('PEXPIRE', key, ARGV[1])
+      marks = marks + 1
+    else
+      lasting = lasting + 1
+    end
+  end
+end
+return {lasting, marks}`
+
+// seconds is longer than anything stays that is for seconds: a lease that takeFree has extended.
+const seconds = 2 * ttl
+
+// recorder takes samples, and writes each to the file at once.
+type recorder struct {
+	t       testing.TB
+	server  *testservers.Redis
+	plan    plan
+	began   time.Time
+	samples []sample
+	marks   int64 // of Saves whose answer was lost
+	file    *os.File
+	csv     *csv.Writer
+}
+
+func newRecorder(t testing.TB, server *testservers.Redis, p plan) *recorder {
+	// The room for all samples is there from the start, so that they are no growth themselves.
+	r := &recorder{t: t, server: server, plan: p, began: time.Now(), samples: make([]sample, 0, p.lasts/p.every+1)}
+	if p.out != "" {
+		var err error
+		if r.file, err = os.Create(p.out); err != nil {
+			t.Fatal(err)
+		}
+		r.csv = csv.NewWriter(r.file)
+		r.write(append([]string{"seconds", "phase", "operations"}, columns[:]...))
+	}
+	return r
+}
+
+// sample is to be called between operations.
+func (r *recorder) sample(operations int64) {
+	// What was in a sync.Pool stays over one collection.
+	runtime.GC()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	at := time.Since(r.began)
+	s := sample{at: at, warmUp: at < r.plan.warmUp, operations: operations}
+	s.values[heap] = float64(memory.HeapAlloc)
+	s.values[goroutines] = float64(runtime.NumGoroutine())
+	s.values[files] = openFiles()
+	clients, err1 := r.server.Do("CLIENT", "LIST")
+	info, err2 := r.server.Do("INFO")
+	counts, err3 := r.server.Do("EVAL", passTime, "0", fmt.Sprint(seconds.Milliseconds()))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		r.t.Errorf("the server: %v", err)
+		return
+	}
+	buffers := 0.0
+	for client := range strings.Lines(clients) {
+		buffers += r.number(client, " tot-mem=")
+	}
+	// The buffers of the clients follow what was last sent, and there are as many as connections, which have a series of their
+	// own. Redis's own sum of them, mem_clients_normal, is up to a second old.
+	s.values[redisMemory] = r.number(info, "\nused_memory:") - buffers
+	s.values[redisKeys] = r.number(info, "\ndb0:keys=")
+	var marks int64
+	if _, err := fmt.Sscan(counts, &s.values[redisLasting], &marks); err != nil {
+		r.t.Errorf("the server's keys are %q: %v", counts, err)
+	}
+	r.marks += marks
+	s.values[redisClients] = r.number(info, "\nconnected_clients:")
+	r.samples = append(r.samples, s)
+	r.write(s.row())
+}
+
+// number returns the number behind a name in what the server tells.
+func (r *recorder) number(text, name string) float64 {
+	_, rest, _ := strings.Cut(text, name)
+	n, err := strconv.ParseFloat(rest[:max(0, strings.IndexAny(rest, " ,\r\n"))], 64)
+	if err != nil {
+		r.t.Errorf("the server tells no number %q", name)
+	}
+	return n
+}
+
+// openFiles is how many files and connections this process has open; 0 where the system does not tell.
+func openFiles() float64 {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return float64(len(open) - 1) // without the directory itself
+}
+
+func (s sample) row() []string {
+	phase := "measured"
+	if s.warmUp {
+		phase = "warm-up"
+	}
+	row := []string{strconv.FormatFloat(s.at.Seconds(), 'f', 1, 64), phase, fmt.Sprint(s.operations)}
+	for _, v := range s.values {
+		row = append(row, strconv.FormatFloat(v, 'f', -1, 64))
+	}
+	return row
+}
+
+func (r *recorder) write(row []string) {
+	if r.csv == nil {
+		return
+	}
+	err := r.csv.Write(row)
+	if r.csv.Flush(); err == nil {
+		err = r.csv.Error()
+	}
+	if err != nil {
+		r.t.Errorf("the samples: %v", err)
+	}
+}
+
+// close tells how many marks went before their time. They are as many as Saves got no answer in time, which is a few.
+func (r *recorder) close(operations int64) {
+	r.t.Logf("%d marks that stay for an hour were taken away", r.marks)
+	if r.marks*20 > operations {
+		r.t.Error("that is more than one in twenty operations")
+	}
+	if r.file == nil {
+		return
+	}
+	if err := r.file.Close(); err != nil {
+		r.t.Errorf("the samples: %v", err)
+	}
+}

@@ -1,0 +1,120 @@
+package soak
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// series is something that must not grow.
+type series struct {
+	name string
+	at   int // its place in a sample
+	// least is a growth that is allowed even if it is more than share of the whole.
+	least float64
+	// leak is what one planted leak adds.
+	leak float64
+	unit string
+	per  float64 // one of unit
+}
+
+// share of a series is a growth that is always allowed. In half an hour, chance alone made less than a quarter of that.
+const share = 0.02
+
+var all = []series{
+	// The buffers of four connections of go-redis: as many may have been killed just before a sample.
+	{"heap in use", heap, 256 << 10, leakedBytes, "KiB", 1 << 10},
+	// What reads from one connection and waits for it.
+	{"goroutines", goroutines, 2, 1, "", 1},
+	{"open files", files, 2, 1, "", 1},
+	// The tables of a thousand keys and of their expiries, which double at once, with the last block of some sessions.
+	{"memory of Redis", redisMemory, 64 << 10, leakedKeys * leakedValue, "KiB", 1 << 10},
+	// Those that expire within seconds are as many as the pace of these seconds makes. The others are one to three a name.
+	{"lasting keys in Redis", redisLasting, 10, leakedKeys, "", 1},
+	{"connections to Redis", redisClients, 2, 1, "", 1},
+}
+
+// growth is what a series did in the time that was measured.
+type growth struct {
+	series         series
+	median, growth float64
+}
+
+type growths []growth
+
+func (g growth) allowed() float64 { return max(g.series.least, share*g.median) }
+
+// flat is false also for what is no number.
+func (g growth) flat() bool { return g.growth <= g.allowed() }
+
+func (g growth) String() string {
+	word := "flat"
+	if !g.flat() {
+		word = "GROWS"
+	}
+	unit := func(f float64) string {
+		return strings.TrimSpace(fmt.Sprintf("%.1f %s", f/g.series.per, g.series.unit))
+	}
+	return fmt.Sprintf("%s: %s, growth %s, allowed %s: %s",
+		g.series.name, unit(g.median), unit(g.growth), unit(g.allowed()), word)
+}
+
+func (all growths) String() string {
+	var lines []string
+	for _, g := range all {
+		lines = append(lines, g.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// enough is the number of samples that a verdict needs.
+const enough = 10
+
+// judge tells how everything has grown in the time that was measured. It leaves out the open files where the system does not tell.
+func judge(samples []sample) (growths, error) {
+	samples = measured(samples)
+	if len(samples) < enough {
+		return nil, fmt.Errorf("there are %d samples after the warm-up, which is too few for a verdict", len(samples))
+	}
+	took := samples[len(samples)-1].at - samples[0].at
+	var verdict growths
+	for _, s := range all {
+		var values []float64
+		for _, sample := range samples {
+			values = append(values, sample.values[s.at])
+		}
+		if s.at == files && slices.Max(values) == 0 {
+			continue
+		}
+		verdict = append(verdict, growth{series: s, median: median(values), growth: slope(samples, values) * took.Seconds()})
+	}
+	return verdict, nil
+}
+
+// measured returns the samples after the warm-up.
+func measured(samples []sample) []sample {
+	return slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.warmUp })
+}
+
+// slope is the estimator of Theil (1950) and Sen (1968), per second: the median of the slopes between all pairs. Almost
+// three samples of ten may be anything.
+func slope(samples []sample, values []float64) float64 {
+	var slopes []float64
+	for i := range values {
+		for j := range i {
+			slopes = append(slopes, (values[i]-values[j])/(samples[i].at-samples[j].at).Seconds())
+		}
+	}
+	return median(slopes)
+}
+
+// median is not a number if there are no values.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
