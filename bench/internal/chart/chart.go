@@ -73,6 +73,7 @@ var colours = map[string]color.Color{
 var (
 	grey  = color.RGBA{130, 130, 130, 255}
 	faint = color.RGBA{225, 225, 225, 255}
+	pale  = color.RGBA{243, 243, 243, 255}
 )
 
 // fallback names what else a viewer may draw the letters with. The layout is computed with DejaVu Sans because it is wider than most:
