@@ -89,6 +89,14 @@ hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)
 chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURNS, FLAGS="-server '--appendonly yes'"
 	go test -count=1 -v -timeout 20m -run 'TestChaos$$' ./internal/chaos -args -on $(or $(ON),node) -turns $(or $(TURNS),20000) $(FLAGS)
 
+.PHONY: soak
+soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow? Draws OUT/soak.svg, in docs/charts; FLAGS="-leak 1000"
+	@# A run that fails is drawn too.
+	out="$(abspath $(or $(OUT),docs/charts))"; status=0; \
+	go test -count=1 -v -timeout $$(($(or $(MINUTES),30) + 5))m -run 'TestSoak$$' ./internal/soak -args -minutes $(or $(MINUTES),30) \
+		-out "$$out/soak.csv" $(FLAGS) || status=$$?; \
+	cd bench && go run ./soakchart "$$out/soak.csv" "$$out/soak.svg" && exit $$status
+
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp: some of them
 	go run ./internal/mutants -only '$(ONLY)'
