@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// ttl is long enough for a machine that stands for a moment: nobody may lose a lease.
-	ttl        = 3 * time.Second
-	renewEvery = ttl / 30
+	// ttl is long enough for a machine that stands for some seconds: nobody may lose a lease.
+	ttl        = 10 * time.Second
+	renewEvery = ttl / 100
 	// forget is after how long turn IDs and idle sessions go.
 	forget   = 3 * time.Second
 	maxTurns = 20
@@ -46,8 +46,11 @@ type instance struct {
 	client  *redis.Client
 	options distlock.Options
 	locker  *distlock.Locker
-	memory  *lockedmemory.LockedMemory[message, message]
+	talks   *memory // sessions that go on and on
+	visits  *memory // sessions that expire
 }
+
+type memory = lockedmemory.LockedMemory[message, message]
 
 func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer) *instance {
 	in := &instance{
@@ -63,16 +66,21 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &sessionstore.Options{
-		MaxTurns: maxTurns, Window: window, IdleTTL: forget, RememberTurns: forget,
-	})
+	in.talks = in.newMemory(t, sessionstore.Options{MaxTurns: maxTurns, Window: window, RememberTurns: forget})
+	in.visits = in.newMemory(t, sessionstore.Options{IdleTTL: forget})
+	return in
+}
+
+func (in *instance) newMemory(t testing.TB, options sessionstore.Options) *memory {
+	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in.memory, err = lockedmemory.New(store, in.locker, session, nil); err != nil {
+	locked, err := lockedmemory.New(store, in.locker, session, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return in
+	return locked
 }
 
 // observer counts what only an observer sees, and has package tracing do all that it does for an application.

@@ -11,7 +11,7 @@
 // Two instances of an application, each a client with a Locker and a session memory, share a Redis and a process. Their workers
 // make 500 operations a second, at a fixed pace, which is a fraction of what two cores can do: what is measured is what stays, not
 // a queue. There are locks that are free; locks that many stand in line for; tries that find a lock busy; acquisitions that are
-// cancelled at any moment; leases that are held for seconds and renewed thirty times a TTL; turns; Saves outside turns, and under
+// cancelled at any moment; leases that are held for seconds and renewed a hundred times a TTL; turns; Saves outside turns, and under
 // turn IDs, some of them repeated; Clears; sessions that expire and come back; Lockers that are opened and closed. Once a second
 // a connection is killed, whosesoever it is. All of it is reported to package tracing, whose spans go nowhere.
 //
@@ -19,20 +19,19 @@
 //
 // The counter of a name stays in Redis for a day, and so does the mark of a session that has expired. So the names rotate through
 // a fixed population: each is used again and again, within seconds, and a run has seen all of them long before it is measured.
-// Sessions keep 20 turns. Marks of cancelled acquisitions, turn IDs and idle sessions stay for 3 s, and are as many at any time as
-// the pace makes in 3 s. What is in Redis is therefore the same at all times, but for chance.
+// Sessions that go on keep 20 turns. Turn IDs and idle sessions stay for 3 s, marks of cancelled acquisitions for a TTL of 10 s.
 //
 // There is one exception. A Save outside a turn whose answer does not come in time leaves a mark, which refuses its late copies
 // for an hour. Nothing balances these within half an hour: they are counted, no more than one in twenty operations may leave one,
-// and with each sample they are given the rest of their life as if the hour were over.
+// and with each sample they are made to expire within seconds, as if the hour were over.
 //
 // # What is measured, and when
 //
 // A sample is taken between operations: none begins, those under way end, and what they have left to the background has a moment.
 // What is held is held on. Then the heap is collected, twice, because a sync.Pool keeps what was in it over one collection. A
-// sample is of the heap in use, goroutines, open files, the memory of Redis less the buffers of its clients, its keys, those of them
-// that do not expire within seconds, and its connections. The number of all keys is shown, and not judged: it follows the pace,
-// which is that of the machine.
+// sample is of the heap in use, goroutines, open files, connections to Redis, its keys, and its memory less the buffers of its
+// clients. What expires within seconds is as much as the pace of these seconds makes, and that is the machine's: it is in the
+// samples, but the verdict is on the keys that last, and on what memory there is without the others. The sessions that go on last.
 //
 // # The verdict
 //

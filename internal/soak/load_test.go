@@ -23,7 +23,7 @@ const (
 	workers = 40
 	period  = 80 * time.Millisecond
 	// patience is for how long an operation may wait for a lock.
-	patience = 20 * time.Second
+	patience = 30 * time.Second
 	// killEvery is how often a connection is killed, and aftermath for how long calls may fail because of that.
 	killEvery = time.Second
 	aftermath = time.Second
@@ -242,7 +242,8 @@ func leftovers(t testing.TB, server *testservers.Redis) (left []string) {
 		if strings.HasPrefix(key, leakedKey) {
 			continue
 		}
-		if !stays[kind] || expires == "-1" {
+		endless := strings.Contains(key, "{talk-") && kind != "fence" && kind != "void" // a session that was given no end
+		if !stays[kind] || expires == "-1" && !endless {
 			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
 		}
 	}

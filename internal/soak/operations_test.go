@@ -125,8 +125,8 @@ func (c *call) exchange() (question, answer message) {
 }
 
 func (c *call) turn(ctx context.Context) error {
-	return c.in.memory.Turn(c.talk(ctx), func(ctx context.Context) error {
-		history, err := c.in.memory.Load(ctx, "")
+	return c.in.talks.Turn(c.talk(ctx), func(ctx context.Context) error {
+		history, err := c.in.talks.Load(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -137,38 +137,38 @@ func (c *call) turn(ctx context.Context) error {
 			ctx = c.withID(ctx)
 		}
 		question, answer := c.exchange()
-		return c.in.memory.Save(ctx, question, answer)
+		return c.in.talks.Save(ctx, question, answer)
 	})
 }
 
 func (c *call) save(ctx context.Context) error {
 	question, answer := c.exchange()
-	return c.in.memory.Save(c.talk(ctx), question, answer)
+	return c.in.talks.Save(c.talk(ctx), question, answer)
 }
 
 // saveTwice repeats a Save under its turn ID, half of the time.
 func (c *call) saveTwice(ctx context.Context) error {
 	ctx = c.withID(c.talk(ctx))
 	question, answer := c.exchange()
-	err := c.in.memory.Save(ctx, question, answer)
+	err := c.in.talks.Save(ctx, question, answer)
 	if err == nil && c.random.IntN(2) == 0 {
-		err = c.in.memory.Save(ctx, question, answer)
+		err = c.in.talks.Save(ctx, question, answer)
 	}
 	return err
 }
 
-func (c *call) clear(ctx context.Context) error { return c.in.memory.Clear(c.talk(ctx)) }
+func (c *call) clear(ctx context.Context) error { return c.in.talks.Clear(c.talk(ctx)) }
 
 // visit is a turn of a session that has a few, and is then left alone until it has expired.
 func (c *call) visit(ctx context.Context) error {
 	visitor := c.load.visits.Add(1) / visitLength % visitors
 	ctx = context.WithValue(ctx, sessionKey{}, fmt.Sprint("visitor-", visitor))
-	return c.in.memory.Turn(ctx, func(ctx context.Context) error {
-		if _, err := c.in.memory.Load(ctx, ""); err != nil {
+	return c.in.visits.Turn(ctx, func(ctx context.Context) error {
+		if _, err := c.in.visits.Load(ctx, ""); err != nil {
 			return err
 		}
 		question, answer := c.exchange()
-		return c.in.memory.Save(ctx, question, answer)
+		return c.in.visits.Save(ctx, question, answer)
 	})
 }
 

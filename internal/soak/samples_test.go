@@ -26,35 +26,36 @@ type sample struct {
 const (
 	heap = iota
 	goroutines
-	files // where the system tells
-	redisMemory
-	redisKeys    // all of them
-	redisLasting // those that do not expire within seconds
+	files         // where the system tells
+	redisMemory   // of all keys, and of Redis itself
+	lastingMemory // less that of keys that expire within seconds
+	redisKeys
+	lastingKeys
 	redisClients
 	nSeries
 )
 
 // columns are the names of the series in the file.
-var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_keys", "redis_lasting_keys", "redis_clients"}
+var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_lasting_bytes", "redis_keys",
+	"redis_lasting_keys", "redis_clients"}
 
-// passTime counts the keys that do not expire within seconds, which is ARGV[1] in ms, but for the marks of Saves whose answer was
-// lost. These stay for an hour, and the script has them go within those seconds, as if the hour were over. It tells how many.
+// passTime counts the keys that expire within ARGV[1] ms, and their bytes. As if an hour were over, it has the marks of Saves
+// whose answer did not come go within that time, too, and counts these.
 const passTime = `
-local lasting, marks = 0, 0
+local keys, bytes, marks = 0, 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', key)
-  if left == -1 or left > tonumber(ARGV[1]) then
-    if string.find(key, '}:void:', 1, true) then
-      redis.call('PEXPIRE', key, ARGV[1])
-      marks = marks + 1
-    else
-      lasting = lasting + 1
-    end
+  if string.find(key, '}:void:', 1, true) and left > tonumber(ARGV[1]) then
+    redis.call('PEXPIRE', key, ARGV[1])
+    marks, left = marks + 1, tonumber(ARGV[1])
+  end
+  if left >= 0 and left <= tonumber(ARGV[1]) then
+    keys, bytes = keys + 1, bytes + redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 0)
   end
 end
-return {lasting, marks}`
+return {keys, bytes, marks}`
 
-// seconds is longer than anything stays that is for seconds: a lease that takeFree has extended.
+// seconds is longer than anything stays that is for seconds, as a lease that takeFree has extended.
 const seconds = 2 * ttl
 
 // recorder takes samples, and writes each to the file at once.
@@ -95,13 +96,16 @@ func (r *recorder) sample(operations int64) {
 	s.values[heap] = float64(memory.HeapAlloc)
 	s.values[goroutines] = float64(runtime.NumGoroutine())
 	s.values[files] = openFiles()
-	clients, err1 := r.server.Do("CLIENT", "LIST")
-	info, err2 := r.server.Do("INFO")
-	counts, err3 := r.server.Do("EVAL", passTime, "0", fmt.Sprint(seconds.Milliseconds()))
-	if err := errors.Join(err1, err2, err3); err != nil {
+	passing, err1 := r.server.Do("EVAL", passTime, "0", fmt.Sprint(seconds.Milliseconds()))
+	clients, err2 := r.server.Do("CLIENT", "LIST")
+	info, err3 := r.server.Do("INFO")
+	var keys, bytes, marks int64
+	_, err4 := fmt.Sscan(passing, &keys, &bytes, &marks)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		r.t.Errorf("the server: %v", err)
 		return
 	}
+	r.marks += marks
 	buffers := 0.0
 	for client := range strings.Lines(clients) {
 		buffers += r.number(client, " tot-mem=")
@@ -109,12 +113,9 @@ func (r *recorder) sample(operations int64) {
 	// The buffers of the clients follow what was last sent, and there are as many as connections, which have a series of their
 	// own. Redis's own sum of them, mem_clients_normal, is up to a second old.
 	s.values[redisMemory] = r.number(info, "\nused_memory:") - buffers
+	s.values[lastingMemory] = s.values[redisMemory] - float64(bytes)
 	s.values[redisKeys] = r.number(info, "\ndb0:keys=")
-	var marks int64
-	if _, err := fmt.Sscan(counts, &s.values[redisLasting], &marks); err != nil {
-		r.t.Errorf("the server's keys are %q: %v", counts, err)
-	}
-	r.marks += marks
+	s.values[lastingKeys] = s.values[redisKeys] - float64(keys)
 	s.values[redisClients] = r.number(info, "\nconnected_clients:")
 	r.samples = append(r.samples, s)
 	r.write(s.row())

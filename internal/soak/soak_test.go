@@ -88,7 +88,11 @@ func (p plan) run(t *testing.T) []sample {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			l.rest(func() { r.sample(l.operations.Load()) })
+			l.rest(func() {
+				if ctx.Err() == nil { // otherwise the workers have gone
+					r.sample(l.operations.Load())
+				}
+			})
 		}
 	}
 	l.end()
