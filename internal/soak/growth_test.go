@@ -20,7 +20,7 @@ var around = [nSeries]struct{ value, noise float64 }{
 // halfAnHour makes up the samples of a run at 500 operations a second; grown says what a series has gained by then.
 func halfAnHour(grown func(place int, at time.Duration) float64) (samples []sample) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for at := 5 * time.Second; at <= 30*time.Minute; at += 5 * time.Second {
+	for at := 10 * time.Second; at <= 30*time.Minute; at += 10 * time.Second {
 		s := sample{at: at, warmUp: at < 30*time.Minute/4, operations: int64(500 * at.Seconds())}
 		for i, a := range around {
 			s.values[i] = a.value + a.noise*random.NormFloat64() + grown(i, at)
@@ -36,8 +36,8 @@ func check(t *testing.T, samples []sample, flat bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(verdict) != len(all) {
-		t.Errorf("there are %d series in the verdict, want %d", len(verdict), len(all))
+	if len(verdict) != len(watched) {
+		t.Errorf("there are %d series in the verdict, want %d", len(verdict), len(watched))
 	}
 	for _, g := range verdict {
 		if g.flat() != flat {
@@ -71,7 +71,7 @@ func TestVerdict_boundsGrowth(t *testing.T) {
 
 // allowed is the bound of the series at a place of the samples.
 func allowed(place int) float64 {
-	for _, s := range all {
+	for _, s := range watched {
 		if s.at == place {
 			return growth{series: s, median: around[place].value}.allowed()
 		}
@@ -112,7 +112,7 @@ func TestVerdict_needsSamples(t *testing.T) {
 	if verdict, err := judge(samples[:len(samples)/4+enough-2]); err == nil {
 		t.Errorf("of so few: %s", verdict)
 	}
-	if (growth{series: all[0], growth: math.NaN()}).flat() {
+	if (growth{series: watched[0], growth: math.NaN()}).flat() {
 		t.Error("what is no number is flat")
 	}
 }

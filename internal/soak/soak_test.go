@@ -21,13 +21,15 @@ func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
 // plan is what a run is to do.
 type plan struct {
 	lasts, warmUp time.Duration
+	samples       int           // after the warm-up; it takes longer if there are fewer
 	every         time.Duration // between samples
 	leakEvery     int64         // operations; 0: never
+	killEvery     time.Duration // a connection; 0: never
 	out           string        // file; none
 }
 
 // short is too short to tell growth from chance, but by a leak that is large.
-var short = plan{lasts: 5 * time.Second, warmUp: time.Second, every: 250 * time.Millisecond}
+var short = plan{lasts: 4 * time.Second, warmUp: time.Second, every: 250 * time.Millisecond, killEvery: time.Second}
 
 func TestSoak(t *testing.T) {
 	p := short
@@ -38,16 +40,17 @@ func TestSoak(t *testing.T) {
 	}
 	p.out, p.leakEvery = *out, *leak
 	samples := p.run(t)
+	if *minutes == 0 {
+		return
+	}
 	verdict, err := judge(samples)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("after a warm-up of %s:\n%s", p.warmUp, verdict)
-	if *minutes > 0 {
-		for _, g := range verdict {
-			if !g.flat() {
-				t.Errorf("%s", g)
-			}
+	for _, g := range verdict {
+		if !g.flat() {
+			t.Errorf("%s", g)
 		}
 	}
 }
@@ -55,7 +58,7 @@ func TestSoak(t *testing.T) {
 // The verdict sees a leak in every series, and how large it is.
 func TestSoak_reportsLeaks(t *testing.T) {
 	p := short
-	p.lasts, p.leakEvery = 4*time.Second, 20
+	p.lasts, p.samples, p.leakEvery, p.killEvery = 3*time.Second, 2*enough, 5, 0
 	samples := p.run(t)
 	verdict, err := judge(samples)
 	if err != nil {
@@ -77,24 +80,18 @@ func (p plan) run(t *testing.T) []sample {
 	// Redis remembers slow commands, up to 128 of them, which would look like growth on a slow machine.
 	server := testservers.StartRedis(t, "--slowlog-log-slower-than", "-1")
 	leaks := newLeaks(t, server, p.leakEvery)
-	l := newLoad(t, server, leaks)
+	l := newLoad(t, server, leaks, p.killEvery)
 	r := newRecorder(t, server, p)
-	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l.start(ctx)
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			l.rest(func() {
-				if ctx.Err() == nil { // otherwise the workers have gone
-					r.sample(l.operations.Load())
-				}
-			})
-		}
+	for start := time.Now(); time.Since(start) < p.lasts || len(measured(r.samples)) < p.samples; {
+		<-tick.C
+		l.rest(func() { r.sample(l.operations.Load()) })
 	}
+	cancel()
 	l.end()
 	leaks.end()
 	r.close(l.operations.Load())

@@ -19,10 +19,11 @@ type series struct {
 	per  float64 // one of unit
 }
 
-// share of a series is a growth that is always allowed. In half an hour, chance alone made less than a quarter of that.
+// share of a series is a growth that is always allowed. From one sample to the next, a series goes up and down by more.
 const share = 0.02
 
-var all = []series{
+// watched are the series that the verdict is on.
+var watched = []series{
 	// The buffers of four connections of go-redis: as many may have been killed just before a sample.
 	{"heap in use", heap, 256 << 10, leakedBytes, "KiB", 1 << 10},
 	// What reads from one connection and waits for it.
@@ -30,7 +31,7 @@ var all = []series{
 	{"open files", files, 2, 1, "", 1},
 	// The tables of a thousand keys and of their expiries, which double at once, with the last block of some sessions.
 	{"lasting memory of Redis", lastingMemory, 64 << 10, leakedKeys * leakedValue, "KiB", 1 << 10},
-	// There are one to three for each name, and a key may expire between two questions.
+	// There are one to three for each name.
 	{"lasting keys in Redis", lastingKeys, 10, leakedKeys, "", 1},
 	{"connections to Redis", redisClients, 2, 1, "", 1},
 }
@@ -69,7 +70,7 @@ func (all growths) String() string {
 }
 
 // enough is the number of samples that a verdict needs.
-const enough = 10
+const enough = 6
 
 // judge tells how everything has grown in the time that was measured. It leaves out the open files where the system does not tell.
 func judge(samples []sample) (growths, error) {
@@ -79,7 +80,7 @@ func judge(samples []sample) (growths, error) {
 	}
 	took := samples[len(samples)-1].at - samples[0].at
 	var verdict growths
-	for _, s := range all {
+	for _, s := range watched {
 		var values []float64
 		for _, sample := range samples {
 			values = append(values, sample.values[s.at])
