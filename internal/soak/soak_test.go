@@ -65,8 +65,8 @@ func TestSoak_reportsLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", verdict)
-	measured := measured(samples)
-	operations := measured[len(measured)-1].operations - measured[0].operations
+	after := measured(samples)
+	operations := after[len(after)-1].operations - after[0].operations
 	for _, g := range verdict {
 		leaked := float64(operations/p.leakEvery) * g.series.leak
 		if g.flat() || g.growth < leaked/2 {
@@ -87,7 +87,7 @@ func (p plan) run(t *testing.T) []sample {
 	l.start(ctx)
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	for start := time.Now(); time.Since(start) < p.lasts || len(measured(r.samples)) < p.samples; {
+	for start := time.Now(); time.Since(start) < p.lasts || len(measured(r.samples)) < p.samples && !t.Failed(); {
 		<-tick.C
 		l.rest(func() { r.sample(l.operations.Load()) })
 	}
