@@ -54,7 +54,7 @@
 // An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the
 // log, and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save
 // stands in line as any other. If its answer is lost, settle looks for its op among the entries that were written since it was sent, up to
-// 10,000 of them, and leaves a key beside the lock that bars a late copy for a TTL of the lock; also when the caller has gone by then. An
+// 10,000 of them, and leaves a key beside the lock that bars a late copy for an hour; also when the caller has gone by then. An
 // instant that has not happened is then made under the lock. One that has, and was cleared or trimmed since, is taken for one that has
 // not, unless it has a turn ID.
 //
