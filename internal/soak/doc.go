@@ -10,10 +10,12 @@
 //
 // Two instances of an application, each a client with a Locker and a session memory, share a Redis and a process. Their workers
 // make 500 operations a second, at a fixed pace, which is a fraction of what two cores can do: what is measured is what stays, not
-// a queue. A machine that is busy with other things has them make fewer; the run prints how many. There are locks that are free; locks that many stand in line for; tries that find a lock busy; acquisitions that are
-// cancelled at any moment; leases that are held for seconds and renewed a hundred times a TTL; turns; Saves outside turns, and under
-// turn IDs, some of them repeated; Clears; sessions that expire and come back; Lockers that are opened and closed. Once a second
-// a connection is killed, whosesoever it is. All of it is reported to package tracing, whose spans go nowhere.
+// a queue. A machine that is busy with other things has them make fewer; the run prints how many.
+//
+// There are locks that are free; locks that many stand in line for; tries that find a lock busy; acquisitions that are cancelled
+// at any moment; leases that are held for seconds and renewed a hundred times a TTL; turns; Saves outside turns, and under turn
+// IDs, some of them repeated; Clears; sessions that expire and come back; Lockers that are opened and closed. Once a second a
+// connection is killed, whosesoever it is. All of it is reported to package tracing, whose spans go nowhere.
 //
 // # What stays for a while
 //
