@@ -117,14 +117,15 @@ func (l *load) end() {
 			l.t.Errorf("Close of a client: %v", err)
 		}
 	}
+	n := l.operations.Load()
+	many := n >= 1500 // in fewer, what is rare may be missing
 	var done []string
 	for i, k := range kinds {
-		n := l.byKind[i].Load()
-		if done = append(done, fmt.Sprintf("%d %s", n, k.name)); n == 0 {
+		of := l.byKind[i].Load()
+		if done = append(done, fmt.Sprintf("%d %s", of, k.name)); of == 0 && many {
 			l.t.Errorf("there was no operation: %s", k.name)
 		}
 	}
-	n := l.operations.Load()
 	l.t.Logf("%d operations in %s, %.0f a second: %s", n, took.Round(time.Second), float64(n)/took.Seconds(), strings.Join(done, ", "))
 	o := l.seen
 	l.t.Logf("%d hand-overs in the process and %d by Redis, %d renewals, %d acquisitions cancelled", o.local.Load(), o.remote.Load(),
@@ -135,7 +136,7 @@ func (l *load) end() {
 	if l.lost.Load() > 1+n/10_000 {
 		l.t.Error("more than one lease in 10,000 operations was lost")
 	}
-	if min(o.local.Load(), o.remote.Load(), o.renewals.Load(), o.cancelled.Load()) == 0 || l.killEvery > 0 && l.kills.Load() == 0 {
+	if many && (min(o.local.Load(), o.remote.Load(), o.renewals.Load(), o.cancelled.Load()) == 0 || l.killEvery > 0 && l.kills.Load() == 0) {
 		l.t.Error("this tests less than it should")
 	}
 }
