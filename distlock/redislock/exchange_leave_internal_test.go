@@ -109,6 +109,38 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 	}
 }
 
+// The pipeline of a leader who is cancelled has not left yet: it takes the calls of the others along all the same, and each gets its
+// answer.
+func TestExchange_aLeaderThatIsCancelledHurtsNobody(t *testing.T) {
+	s, x, w := patiently(t, redis.Options{})
+	end := x.occupy(t, s, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var leader sync.WaitGroup
+	leader.Go(func() { _, _ = s.Acquire(ctx, acquireOf(3)) }) // whether it learns of its own answer is not the question
+	x.awaitPending(t, 1)                                      // without a deadline the first one leads
+	var others sync.WaitGroup
+	for i := range 3 {
+		others.Go(func() {
+			if reply, err := s.Acquire(context.Background(), acquireOf(i)); err != nil || reply.Outcome != driver.Granted || reply.Replayed {
+				t.Errorf("%d: %+v, %v", i, reply, err)
+			}
+		})
+	}
+	x.awaitPending(t, 4)
+	release := w.hold() // the pipeline
+	defer release()
+	end() // it has all calls
+	cancel()
+	release()
+	others.Wait()
+	leader.Wait()
+	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{4}) {
+		t.Errorf("%d commands and pipelines of %d, want one pipeline of 4", commands, pipelines)
+	}
+	x.wantIdle(t)
+}
+
 // quiet is a context that does not tell when it ends.
 type quiet struct{ context.Context }
 

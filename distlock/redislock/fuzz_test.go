@@ -22,24 +22,37 @@ func FuzzKeys(f *testing.F) {
 		f.Add(name, "k", "app:", name)
 	}
 	f.Fuzz(func(t *testing.T, namespace1, key1, namespace2, key2 string) {
-		names := []driver.Name{{Namespace: namespace1, Key: key1}, {Namespace: namespace2, Key: key2}}
-		for _, name := range names {
-			if !valid(name) {
-				return // a Locker refuses it
-			}
-			tag := hashTag(keysOf(name).lock())
-			for _, key := range all(name) {
-				if tag == "" || hashTag(key) != tag {
-					t.Errorf("%q: the hash tag of %q is %q, of its lock %q", name, key, hashTag(key), tag)
-				}
-			}
-		}
-		for _, key := range all(names[0]) {
-			if slices.Contains(all(names[1]), key) != (names[0] == names[1]) {
-				t.Errorf("%q and %q: both have the key %q", names[0], names[1], key)
-			}
+		one, two := driver.Name{Namespace: namespace1, Key: key1}, driver.Name{Namespace: namespace2, Key: key2}
+		if valid(one) && valid(two) { // or else a Locker refuses it
+			wantApart(t, one, two)
 		}
 	})
+}
+
+// What a key is escaped to is a key that somebody else may use.
+func TestKeys_S1_noTwoNamesShareALock(t *testing.T) {
+	for _, one := range hostileNames {
+		for _, two := range hostileNames {
+			wantApart(t, driver.Name{Namespace: "app", Key: one}, driver.Name{Namespace: "app", Key: two})
+		}
+	}
+}
+
+func wantApart(t *testing.T, one, two driver.Name) {
+	t.Helper()
+	for _, name := range []driver.Name{one, two} {
+		tag := hashTag(keysOf(name).lock())
+		for _, key := range all(name) {
+			if tag == "" || hashTag(key) != tag {
+				t.Errorf("%q: the hash tag of %q is %q, of its lock %q", name, key, hashTag(key), tag)
+			}
+		}
+	}
+	for _, key := range all(one) {
+		if slices.Contains(all(two), key) != (one == two) {
+			t.Errorf("%q and %q: both have the key %q", one, two, key)
+		}
+	}
 }
 
 func all(name driver.Name) []string {

@@ -57,6 +57,37 @@ func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
 	}
 }
 
+// What was said while the connection was down is lost. Everybody is told to ask, as soon as there is another connection.
+func TestWakes_L_tellEverybodyToAskAfterAnInterruption(t *testing.T) {
+	server := testservers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	w := newWakes(client)
+	defer w.close()
+	told := make(map[string]<-chan driver.Wake)
+	for _, owner := range []string{"a", "b"} {
+		wake, stop, err := w.listen(t.Context(), "n:wake:x", owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		told[owner] = wake
+	}
+	if killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || killed != "1" {
+		t.Fatalf("%s connections were ended, %v, want 1", killed, err)
+	}
+	for owner, wake := range told {
+		select {
+		case wake, ok := <-wake:
+			if !ok || wake.Grant.Outcome == driver.Granted {
+				t.Errorf("%s is told %+v, %t", owner, wake, ok)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s is not told", owner)
+		}
+	}
+}
+
 // A waiter that leaves while the connection is being made is not kept, and leaves nothing behind.
 func TestWakes_leavingDoesNotWait(t *testing.T) {
 	server := testservers.StartRedis(t)
