@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -115,8 +116,13 @@ func (g *gate) test(ctx context.Context, limit time.Duration, flags []string, te
 	args = append(args, "-run", strings.Join(patterns, "|"), "./"+tests[0].pkg)
 	ctx, cancel := context.WithTimeout(ctx, limit+2*time.Minute) // go test ends by itself, unless what it has to build does not
 	defer cancel()
+	workspace, err := g.workspace(tests[0].pkg)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = g.root
+	cmd.Env = append(os.Environ(), "GOWORK="+workspace)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -128,6 +134,17 @@ func (g *gate) test(ctx context.Context, limit time.Duration, flags []string, te
 	out.text += stderr.String()
 	out.failed = failed != nil
 	return out, nil
+}
+
+// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is tested in contract.work, as make
+// test does, and one of the root without any.
+func (g *gate) workspace(pkg string) (string, error) {
+	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(g.root, filepath.FromSlash(dir), "go.mod")); err == nil {
+			return filepath.Abs(filepath.Join(g.root, "contract.work"))
+		}
+	}
+	return "off", nil
 }
 
 // outcome is what go test says of a run.

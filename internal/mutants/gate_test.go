@@ -80,6 +80,35 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 	}
 }
 
+// A module below the root may import what only the workspace has a stand-in for.
+func TestGate_testsAModuleBelowTheRootInTheWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range thing {
+		for _, name := range []string{name, filepath.Join("below", name)} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Replace(text, "module thing", "module "+filepath.Join("thing", filepath.Dir(name)), 1)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "contract.work"), []byte("go 1.25.0\n\nuse (\n\t.\n\t./below\n)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{root: dir, scratch: t.TempDir()}
+	for _, from := range []string{"testdata/mutants/x.txt", "below/testdata/mutants/x.txt"} {
+		mutants, err := parse(from, "mutant: m\nguard: S1\ncaught: TestGuard/go\n"+change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, by, detail, err := g.try(t.Context(), mutants[0]); v != killed || err != nil {
+			t.Errorf("%s: %s, %v, by %s\n%s", from, v, err, by, detail)
+		}
+	}
+}
+
 // A test that fails by itself catches nothing.
 func TestGate_wantsTestsThatPassUnbroken(t *testing.T) {
 	dir := t.TempDir()

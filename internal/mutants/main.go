@@ -1,4 +1,4 @@
-// Command mutants takes out the guards of this module, one at a time, and fails if the tests that are named for them do not
+// Command mutants takes out the guards of this module and of those below it, one at a time, and fails if the tests that are named for them do not
 // notice. A guard whose absence no test notices is not tested.
 //
 // A mutant is a guard taken out: a few lines of Go or Lua that are replaced when the tests are built (go test -overlay), so
@@ -15,6 +15,8 @@
 // "file" is relative to the package; "caught" is a test of the package, or of another one that stands before it,
 // as in "caught: internal/faults TestFaults/node/holderKilled". There may be several of both. Optional are "with", flags of
 // go test such as -race, and "hangs: counts", for a guard whose absence shows by a test that does not end.
+//
+// The tests of a module below this one are built in the workspace contract.work, those of this one without a workspace.
 //
 // What follows is a change as diff -u has them, without line numbers: lines with a space before them are context, those with a
 // minus go, those with a plus come. The lines that are there have to be found once in the file, whatever their indentation;
