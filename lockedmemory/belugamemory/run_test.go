@@ -269,7 +269,7 @@ func TestLockRun_L_panicReleases(t *testing.T) {
 				work()
 			}()
 			if !p.free(t, a) {
-				t.Errorf("%s: the lock stands", name)
+				t.Fatalf("%s: the lock stands", name)
 			}
 		}
 		if got := seen.all(); !slices.Equal(got, []distlock.Outcome{distlock.OutcomeFailed, distlock.OutcomeFailed}) {
