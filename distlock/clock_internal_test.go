@@ -192,6 +192,68 @@ func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
 	})
 }
 
+// A lease that may have been lost is not handed on within the process: it goes back to the service, which knows.
+func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &reserving{}
+		l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		real := wallAhead
+		defer func() { wallAhead = real }()
+		var ahead time.Duration
+		wallAhead = func() time.Duration { return ahead }
+		for _, ran := range []time.Duration{0, time.Hour} {
+			d.releases = 0
+			holder, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := make(chan *Lease)
+			go func() {
+				lease, err := l.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+				}
+				next <- lease
+			}()
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			ahead += ran
+			if err := holder.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			lease := <-next
+			if doubtful := ran > 0; (d.releases == 1) != doubtful {
+				t.Errorf("the wall clock ran ahead by %s: %d releases", ran, d.releases)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// reserving is a service that grants everything, with a block of tokens, and counts releases.
+type reserving struct {
+	granter
+	last     int64
+	releases int
+}
+
+func (d *reserving) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	fence := d.last + 1
+	d.last = fence + driver.FenceBlock
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: d.last}, nil
+}
+
+func (d *reserving) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	d.releases++
+	return driver.ReleaseReply{Released: true}, nil
+}
+
 func TestWallRanAhead_isNearNothingOnAMachineThatRuns(t *testing.T) {
 	defer func(real time.Time) { epoch = real }(epoch)
 	epoch = epoch.Add(-time.Hour)
