@@ -1,5 +1,5 @@
-// Command mutants takes out the guards of this module and of those below it, one at a time, and fails if the tests that are named for them do not
-// notice. A guard whose absence no test notices is not tested.
+// Command mutants takes out the guards of this module and of those below it, one at a time, and fails if the tests that are
+// named for them do not notice. A guard whose absence no test notices is not tested.
 //
 // A mutant is a guard taken out: a few lines of Go or Lua that are replaced when the tests are built (go test -overlay), so
 // nothing of it is in the code. Mutants stand beside the tests that have to catch them, in testdata/mutants/*.txt of a package:
