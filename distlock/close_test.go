@@ -206,6 +206,41 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 	})
 }
 
+// Who waits for an answer that does not come any more is told the same as all who wait.
+func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newService()
+		l, err := distlock.New(readyService{s.Faults}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick, so the call is made in the caller's goroutine
+		lost := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Acquire {
+				return drivertest.Fault{HoldAfter: lost, After: errBroken}
+			}
+			return drivertest.Fault{}
+		})
+		acquired := make(chan error)
+		go func() { acquired <- second(l.Acquire(t.Context(), key)) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- l.Close(t.Context()) }()
+		synctest.Wait()
+		close(lost)
+		if err := <-acquired; !errors.Is(err, distlock.ErrClosed) || errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Acquire: %v, want ErrClosed", err)
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if s.state(t).Held {
+			t.Error("the lock stands")
+		}
+	})
+}
+
 // closing notes calls that are under way when the driver is closed.
 type closing struct {
 	readyService

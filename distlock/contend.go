@@ -180,9 +180,12 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 			a.reenter()
 			continue
 		case err != nil && !a.outlives(err):
+			if l.closing.Err() != nil { // and that, not what became of the last request, is why it does not go on
+				return nil, nil, ErrClosed
+			}
 			a.failure = err
 			err = a.interrupted()
-			if errors.Is(err, errVoid) || errors.Is(err, ErrClosed) {
+			if errors.Is(err, errVoid) {
 				return nil, nil, err
 			}
 			return nil, err, err
