@@ -28,14 +28,18 @@ type caller struct {
 }
 
 // call makes a call of a driver that may not notice that ctx ends, and returns when it has ended or ctx has. What the call does
-// after that, it does within the time-outs of the driver's client.
+// after that, it does within the time-outs of the driver's client. It makes none if ctx has ended before.
 //
 // While the service answers quickly and the driver is punctual, the call is made here and now; if that takes too long it is made again,
 // as it is told, in a goroutine of its own.
 func call[T any](ctx context.Context, c *caller, operation string, f func(ctx context.Context, again bool) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done below
+		var none T
+		return none, failed(ctx, operation, err)
+	}
 	start := time.Now()
 	again := false
-	if c.punctual != nil && c.quick.Load() && ctx.Err() == nil && c.punctual.Ready() {
+	if c.punctual != nil && c.quick.Load() && c.punctual.Ready() {
 		deadline := start.Add(patientFor)
 		if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
 			deadline = own

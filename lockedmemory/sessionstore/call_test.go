@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -80,6 +82,66 @@ func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// asked is a driver that counts the calls that are made of it.
+type asked struct {
+	driver.Driver
+	calls atomic.Int32
+}
+
+func (d *asked) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	d.calls.Add(1)
+	return d.Driver.Append(ctx, a)
+}
+
+func (d *asked) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+	d.calls.Add(1)
+	return d.Driver.Clear(ctx, w)
+}
+
+func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	d.calls.Add(1)
+	return d.Driver.Read(ctx, r)
+}
+
+// Who comes with a context that has ended has no call made, also by a driver that does not look at it and answers at once.
+func TestStore_C_aContextThatHasEndedMakesNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d *asked
+		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+			d = &asked{Driver: memstore.NewDriver(s)}
+			return d
+		})
+		ended := func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx
+		}
+		load := func(ctx context.Context) error {
+			_, err := memory.Load(ctx, "")
+			return err
+		}
+		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
+		err := memory.Turn(t.Context(), func(turn context.Context) error {
+			for name, err := range map[string]error{
+				"Load": load(ended(t.Context())), "Load in a turn": load(ended(turn)),
+				"Save": save(ended(turn)), "Clear": memory.Clear(ended(turn)),
+			} {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := d.calls.Load(); n != 0 {
+			t.Errorf("%d calls were made", n)
+		}
+	})
 }
 
 // silent is a driver that writes instantly, and does not answer.
