@@ -49,6 +49,9 @@ func keyOf(ctx context.Context) (string, error) {
 	return key, nil
 }
 
+// least is how many steps each goroutine takes, however slow the machine is: enough for every outcome to occur.
+const least = 60
+
 // do makes a store for each Locker, runs the parties, and checks what they have recorded.
 func (r *run) do(t *testing.T, lockers []*distlock.Locker, store func(int) *stringStore) {
 	t.Helper()
@@ -70,7 +73,7 @@ func (r *run) do(t *testing.T, lockers []*distlock.Locker, store func(int) *stri
 		var own sync.WaitGroup
 		for g := range 3 {
 			own.Go(func() {
-				for n := 0; time.Now().Before(stop); n++ {
+				for n := 0; n < least || time.Now().Before(stop); n++ {
 					p.step(t, r, rec, fmt.Sprintf("%d-%d-%d", i, g, n))
 				}
 			})
