@@ -358,7 +358,7 @@ func testExtendNeverGrants(t *testing.T, newDriver New) {
 func testAcquireIdempotent(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
-	req.TTL = short
+	req.TTL = long / 2
 	first := s.granted(req)
 	req.TTL = long
 	second := s.granted(req)
@@ -371,12 +371,12 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 		t.Errorf("a repeated acquire that is no refence was granted %+v, at first %+v", third, first)
 	}
 	if s.needsExpiry() {
-		if left := s.state().TTL; left <= short {
+		if left := s.state().TTL; left <= long/2 {
 			t.Errorf("a repeated acquire leaves %s of its TTL of %s", left, long)
 		}
-		req.TTL = short
+		req.TTL = long / 2
 		s.granted(req)
-		if left := s.state().TTL; left <= short {
+		if left := s.state().TTL; left <= long/2 {
 			t.Errorf("a repeated acquire shortened the grant to %s", left)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 func testExtendProlongs(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
-	req.TTL = short
+	req.TTL = long / 2
 	s.granted(req)
 	s.extend(req, long, false, true)
 	if !s.needsExpiry() {
 		return
 	}
-	if left := s.state().TTL; left <= short || left > long {
+	if left := s.state().TTL; left <= req.TTL || left > long {
 		t.Errorf("%s left after an extend to %s", left, long)
 	}
 }

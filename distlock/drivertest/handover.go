@@ -16,7 +16,7 @@ func testClaim(t *testing.T, newDriver New) {
 	holder := s.held()
 	byAcquire, byExtend := s.waiter(), s.waiter()
 	for _, w := range []*waiter{byAcquire, byExtend} {
-		w.req.Alive = driver.MinHandover + short
+		w.req.Alive = long / 2
 		w.stand()
 	}
 	s.release(holder, true)
@@ -43,15 +43,21 @@ func testUnclaimed(t *testing.T, newDriver New) {
 	if !s.needsExpiry() {
 		return
 	}
-	holder := s.held()
-	late := s.waiter()
-	late.req.Alive = short
-	late.stand()
-	next, last := s.inLine(), s.inLine()
-	s.release(holder, true)
+	var late, next, last *waiter
+	for inTime := false; !inTime; { // or it counts as dead
+		s.name = freshName()
+		holder := s.held()
+		late = s.waiter()
+		late.req.Alive = driver.MinHandover
+		promised := time.Now()
+		late.stand()
+		next, last = s.inLine(), s.inLine()
+		s.release(holder, true)
+		inTime = time.Since(promised) < late.req.Alive
+	}
 	wake := late.handed()
 	if wake.TTL != driver.MinHandover {
-		t.Errorf("handed over for %s, want %s of what is left of a promise of %s", wake.TTL, driver.MinHandover, short)
+		t.Errorf("handed over for %s, want %s of what is left of a promise of %s", wake.TTL, driver.MinHandover, late.req.Alive)
 	}
 	end := wake.Grant.FenceEnd
 	s.awaitFree()
