@@ -118,6 +118,18 @@ func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
 	if w.apart {
 		lockClient = r.newClient(t, dial, w.sendsOnce)
 	}
+	s.inLine = func() {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			info, err := s.sound.locker.Inspect(s.ctx, s.key)
+			s.must(err)
+			if pool := lockClient.PoolStats(); info.Waiters == 1 && pool.IdleConns == pool.TotalConns {
+				return
+			}
+			if time.Now().After(deadline) {
+				s.Fatalf("nobody stands in line: %+v", info)
+			}
+		}
+	}
 	s.faulty, s.sound = open(newLocker(t, lockClient, w.ttl), client), open(r.locker, r.client)
 	return s
 }

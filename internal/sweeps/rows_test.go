@@ -66,7 +66,7 @@ var lockRows = []row{
 			next, err := s.faulty.locker.Acquire(s.ctx, s.key)
 			waiting <- errors.Join(err, next.Release(s.ctx))
 		}()
-		time.Sleep(5 * time.Millisecond)
+		s.inLine()
 		s.sweep(s.ctx, s.faulty.locker.Close)
 		if s.point.kind.cancels && errors.Is(s.err, context.Canceled) {
 			s.must(s.faulty.locker.Close(s.ctx))

@@ -38,6 +38,7 @@ type scene struct {
 	key    string
 	faulty instance // whose services fail
 	sound  instance // another process, whose do not
+	inLine func()   // waits until a caller of the faulty instance stands in line, and has nothing under way
 	settle func()   // waits until what the call has left to the background is done
 	soon   time.Duration
 	ctx    context.Context
