@@ -250,9 +250,12 @@ func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
 
 func TestErrors_aBusySessionIsATimeout(t *testing.T) {
 	server := testservers.StartRedis(t)
-	holder, m := open(t, server.URL()+"?client_name=other", nil), open(t, server.URL(), map[string]any{"wait": "50ms"})
+	holder, m := open(t, server.URL()+"?client_name=other", nil), open(t, server.URL(), map[string]any{"wait": "200ms"})
 	ctx := inSession(t, "s")
 	hold(t, ctx, holder)
+	if _, err := m.Load(ctx, ""); err != nil { // and so it is connected, which the wait need not cover
+		t.Fatal(err)
+	}
 	limited := func(fn func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
