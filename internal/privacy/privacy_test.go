@@ -76,6 +76,7 @@ func TestPrivacy(t *testing.T) {
 }
 
 func busy(w *witness, server *testservers.Redis) {
+	w.patient(300 * time.Millisecond) // each of several calls waits for so long
 	one, other := w.open(server, "all"), w.open(server, "all")
 	ctx := w.t.Context()
 	w.memory(other, nil, &lockedmemory.Options{Busy: lockedmemory.Refuse})
@@ -98,6 +99,7 @@ func busy(w *witness, server *testservers.Redis) {
 }
 
 func lost(w *witness, server *testservers.Redis) {
+	w.patient(10 * time.Second)
 	in := w.open(server, "all")
 	ctx := w.t.Context()
 	forget := func() {

@@ -83,6 +83,17 @@ func newWitness(t *testing.T) *witness {
 	return w
 }
 
+// patient has the scene's Lockers keep their leases, and wait for so long, also on a slow machine; they renew as often.
+func (w *witness) patient(wait time.Duration) {
+	before := w.opts
+	w.opts = func() *distlock.Options {
+		o := before()
+		o.TTL, o.RenewEvery, o.Wait = 10*time.Second, 150*time.Millisecond, wait
+		return o
+	}
+	w.t.Cleanup(func() { w.opts = before })
+}
+
 // saw takes an error, which has to be of a kind, or the scene has not failed as it should.
 func (w *witness) saw(what string, err error, sentinels ...error) {
 	w.t.Helper()
