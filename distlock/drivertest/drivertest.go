@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// long is a TTL that no test waits for.
-	long = time.Minute
+	// long is a TTL that no test waits for, and that does not end during one, however slow the service is.
+	long = 10 * time.Minute
 	// short is one that tests wait for.
 	short = 250 * time.Millisecond
 	// tick is how far a service's clock may be off within a short TTL: what every holder's drift allows for.
