@@ -127,7 +127,8 @@ func (c *campaign) run() {
 	if c.plan.on != "mem" {
 		c.ledger.judgeUntil(now(), true)
 	}
-	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, 5*time.Second)
+	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
+	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
 	c.attribute()
 }
 
@@ -156,7 +157,7 @@ func (c *campaign) tend(done <-chan struct{}) {
 			c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
 			if c.ctx.Err() == nil {
 				c.ledger.judgeUntil(now()-int64(grace), false)
-				c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate), 5*time.Second)
+				c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate), firstTry)
 			}
 		}
 	}

@@ -86,7 +86,9 @@
 // models when the epoch is over. A violation of a model is one of the campaign. The parent notes before it kills or stops
 // somebody; a process that shuts down, or closes a Locker, gives back what its holders then find gone, and is noted as one
 // that was killed. Of a session whose server has forgotten something it is not known what was kept: its history is not
-// checked. Histories that take more than five seconds to check are counted as undecided, and fail nothing.
+// checked. A history that is not decided within five seconds is checked again when the run is over, for up to 30 seconds, and all
+// of them together for two minutes at most. What is undecided then is not known to be right, and one in twenty of them, or one, is let
+// pass; more fail the run.
 //
 // # What is not covered
 //

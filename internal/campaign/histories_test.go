@@ -201,10 +201,33 @@ type histories struct {
 	dir    string
 	events *history.Recorder // what was done to workers and servers
 
-	mu                             sync.Mutex
-	checked, ops, skipped, unknown int
-	next                           int // epoch
+	mu                    sync.Mutex
+	checked, ops, skipped int
+	next                  int // epoch
+	postponed             []postponed
+	doubtful              int // that were postponed, and decided then or not
+	undecided             int // in the end
 }
+
+// postponed is the history of a key or session that was not decided in time.
+type postponed struct {
+	epoch int
+	check func([]history.Op, history.Options) history.Verdict
+	what  string
+	ops   []history.Op
+}
+
+// mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case. Faults leave behind operations whose
+// outcome is not known, the checker tries all places for each of them, and some histories are too much for any time. Nobody knows
+// whether these are right. As long as they are few, that takes little from what the others show: what goes wrong in a share p of all
+// histories is missed by n that are decided with (1-p)^n, which a twentieth more of them would hardly change.
+const mayStayUndecided = 0.05
+
+// firstTry is for how long an epoch's histories are checked while the run goes on; secondTry is for how long one is checked after it.
+const (
+	firstTry  = 5 * time.Second
+	secondTry = 30 * time.Second
+)
 
 func newHistories(c *campaign) *histories {
 	h := &histories{c: c, dir: c.t.TempDir()}
@@ -240,13 +263,13 @@ func (h *histories) check(epoch int, limit time.Duration) {
 	}
 	ops = endedByOthers(ops)
 	opts := history.Options{Timeout: limit}
-	h.verdict(epoch, "leases", ops, history.CheckLeases(ops, opts))
+	h.verdict(epoch, "leases", ops, history.CheckLeases, opts)
 	session := talkOf(epoch, recordedTalk)
 	if from, until := used(ops, session); h.c.windows.forgetful(session, from, until) != nil {
 		h.skipped++ // what the servers have kept is not known
 		return
 	}
-	h.verdict(epoch, "sessions", ops, history.CheckSessions(ops, opts))
+	h.verdict(epoch, "sessions", ops, history.CheckSessions, opts)
 }
 
 // used is from when until when a session was, on the clock of now.
@@ -261,12 +284,51 @@ func used(ops []history.Op, session string) (from, until int64) {
 	return from, until
 }
 
-func (h *histories) verdict(epoch int, what string, ops []history.Op, v history.Verdict) {
+// verdict checks histories, and keeps those that are not decided for another try.
+func (h *histories) verdict(
+	epoch int, what string, ops []history.Op, check func([]history.Op, history.Options) history.Verdict, opts history.Options,
+) {
+	v := check(ops, opts)
 	h.checked += v.Keys
 	h.ops += v.Ops
-	if h.unknown += len(v.Undecided); len(v.Undecided) > 0 {
+	h.blame(epoch, what, ops, v)
+	for _, key := range v.Undecided {
+		h.doubtful++
 		h.c.say("epoch %d, %s, %d operations: undecided", epoch, what, v.Ops)
+		// What has no key concerns all.
+		of := slices.DeleteFunc(slices.Clone(ops), func(o history.Op) bool { return o.Key != key && o.Key != "" })
+		h.postponed = append(h.postponed, postponed{epoch, check, what, of})
 	}
+}
+
+// tryAgain checks what was not decided, one after the other, for so long in all. The run is over, and has left them more of the machine.
+func (h *histories) tryAgain(limit time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	deadline := time.Now().Add(limit)
+	for _, p := range h.postponed {
+		// A limit of 0 would be the ordinary one.
+		v := p.check(p.ops, history.Options{Timeout: max(1, min(secondTry, time.Until(deadline)))})
+		h.blame(p.epoch, p.what, p.ops, v)
+		h.undecided += len(v.Undecided)
+		for _, key := range v.Undecided {
+			h.keep(p.epoch, "undecided-"+p.what, key, p.ops)
+		}
+	}
+	h.postponed = nil
+}
+
+// doubt is an error if too many histories have stayed undecided.
+func (h *histories) doubt() error {
+	if h.undecided <= 1 || float64(h.undecided) <= mayStayUndecided*float64(h.checked) {
+		return nil
+	}
+	return fmt.Errorf("%d of %d histories are undecided, which is more than %.0f %%: whether they are right is not known",
+		h.undecided, h.checked, 100*mayStayUndecided)
+}
+
+// blame says what is wrong with histories.
+func (h *histories) blame(epoch int, what string, ops []history.Op, v history.Verdict) {
 	blame := func(text string) {
 		h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
 			text: fmt.Sprintf("%s of epoch %d: %s", what, epoch, text)})
@@ -277,9 +339,6 @@ func (h *histories) verdict(epoch int, what string, ops []history.Op, v history.
 	for _, each := range v.Violations {
 		h.keep(epoch, what, each.Key, ops)
 		blame(each.String())
-	}
-	for _, key := range v.Undecided {
-		h.keep(epoch, "undecided-"+what, key, ops)
 	}
 }
 

@@ -91,6 +91,9 @@ func (c *campaign) tell() {
 	if *verbose || len(c.wrong) > 0 {
 		c.t.Log("strikes:\n" + strings.Join(c.log, "\n"))
 	}
+	if err := c.histories.doubt(); err != nil {
+		c.t.Error(err)
+	}
 	for i, f := range c.wrong {
 		if i == 30 {
 			c.t.Errorf("and %d more", len(c.wrong)-i)
