@@ -78,15 +78,16 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 		s.disturbed = append(s.disturbed, took)
 		return
 	}
-	s.recovered = append(s.recovered, took)
-	if w.bar == 0 || took <= w.bar {
-		return
-	}
 	stalled := c.stalls.between(w.since, at)
-	if took <= w.bar+stalled {
-		s.stalled++
+	late := w.bar > 0 && took > w.bar
+	if late && took <= w.bar+stalled {
+		s.disturbed = append(s.disturbed, took)
 		return
 	}
-	c.findings = append(c.findings, &finding{kind: "L", at: at, fault: w.h.fault, text: fmt.Sprintf(
-		"%s: after %s (%d) nobody worked for %s; promised are %s; the machine stood for %s", w.key, w.h.fault.name, w.h.n, took, w.bar, stalled)})
+	s.recovered = append(s.recovered, took)
+	if late {
+		c.findings = append(c.findings, &finding{kind: "L", key: w.key, at: at, fault: w.h.fault, text: fmt.Sprintf(
+			"%s: after %s (%d) nobody worked for %s; promised are %s; the machine stood for %s",
+			w.key, w.h.fault.name, w.h.n, took, w.bar, stalled)})
+	}
 }

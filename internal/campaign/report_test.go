@@ -14,8 +14,7 @@ type stat struct {
 	times     int
 	apart     map[string]int  // what it may cause, and has, by kind
 	recovered []time.Duration // until somebody else worked
-	disturbed []time.Duration // the same, while something else struck too
-	stalled   int             // recoveries that were late because the machine stood
+	disturbed []time.Duration // the same, while something else struck too, or late because the machine stood
 }
 
 // stat needs c.mu.
@@ -83,31 +82,6 @@ func list[K cmp.Ordered](counts map[K]int) string {
 		return "0"
 	}
 	return fmt.Sprintf("%d (%s)", sum, strings.Join(parts, ", "))
-}
-
-// table is the table of all topologies, in the Markdown of docs/reliability.md.
-func table(all []*campaign) string {
-	var text strings.Builder
-	text.WriteString("| Fault | Row | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) |")
-	text.WriteString(" While others struck |\n")
-	text.WriteString("|---|---|---|---|---|---|---|---|---|\n")
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults, []*fault{replaced}) {
-		for _, c := range all {
-			c.mu.Lock()
-			s := c.stats[f]
-			if s != nil {
-				promised := "yes"
-				if f.breaks {
-					promised = "✗"
-				}
-				fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n",
-					f.name, f.row, c.plan.on, promised, s.times, c.during(f), list(s.apart),
-					spread(s.recovered), spread(s.disturbed))
-			}
-			c.mu.Unlock()
-		}
-	}
-	return text.String()
 }
 
 // during counts the violations while a fault was felt. It needs c.mu.

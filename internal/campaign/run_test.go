@@ -19,6 +19,7 @@ var (
 	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, mem")
 	only    = flag.String("faults", "", "`names` of faults, with commas between them; none: all")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
+	page    = flag.String("table", "", "`file` to which the tables are written too")
 	verbose = flag.Bool("strikes", false, "print every strike")
 )
 
@@ -68,7 +69,16 @@ func TestCampaign(t *testing.T) {
 			}
 		})
 	}
-	t.Log(summary(all, lasts, drawn, command))
+	text := summary(all, lasts, drawn, command)
+	fmt.Print("\n", text, "\n") // not by the test's log, which would indent it: documents take it as it is
+	if *page != "" {
+		if err := os.WriteFile(*page, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := sum(all).failure(); err != nil {
+		t.Error(err)
+	}
 }
 
 // shares are how long each topology has: the fewer faults it has, the less.
@@ -101,27 +111,6 @@ func (c *campaign) tell() {
 		}
 		c.t.Error(f)
 	}
-}
-
-// summary is that of all topologies.
-func summary(all []*campaign, lasts time.Duration, seed uint64, command string) string {
-	var sections, faults, turns, wrong, stale int
-	var kills []time.Duration
-	for _, c := range all {
-		c.mu.Lock()
-		sections += c.register.sections
-		turns += c.ledger.tally.turns + c.ledger.tally.notes
-		stale += c.register.stale + c.ledger.tally.strayRefused
-		faults += c.struck()
-		wrong += len(c.wrong)
-		if s := c.stats[workerFaults[0]]; s != nil {
-			kills = append(kills, s.recovered...)
-		}
-		c.mu.Unlock()
-	}
-	return fmt.Sprintf("%s, seed %d: %d critical sections, %d turns and notes, %d faults, %d stale accesses refused, "+
-		"%d violations outside the windows of ✗; after a kill: %s; %s\n\n%s",
-		lasts, seed, sections, turns, faults, stale, wrong, spread(kills), command, table(all))
 }
 
 // A campaign against workers that do something wrong finds it.

@@ -21,6 +21,7 @@ type service struct {
 	watchers   []*testservers.Redis // Sentinels
 	cluster    *testservers.Cluster
 	sentinel   *testservers.Sentinel
+	version    string
 }
 
 // missed is for how long a server may be silent before the others take it for dead. Pauses of servers are shorter.
@@ -28,6 +29,14 @@ const missed = 3 * time.Second
 
 // startService starts the servers of a topology; nil for those without.
 func startService(tb testing.TB, on string) *service {
+	s := startServers(tb, on)
+	if s != nil {
+		s.version = info(s.nodes[0], "redis_version")
+	}
+	return s
+}
+
+func startServers(tb testing.TB, on string) *service {
 	switch on {
 	case "node":
 		server := testservers.StartRedis(tb)
@@ -159,9 +168,9 @@ func (s *service) state() string {
 	return ""
 }
 
-// info is one field of a node's INFO replication.
+// info is one field of a node's INFO.
 func info(node *testservers.Redis, name string) string {
-	text, _ := node.Do("INFO", "replication")
+	text, _ := node.Do("INFO")
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(value)

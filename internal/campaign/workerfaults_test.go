@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
+// holderKilled is the fault whose recoveries are a figure of their own.
+const holderKilled = "holder killed"
+
 var workerFaults = []*fault{
-	{name: "holder killed", row: 1, on: redises, of: ofWorker, barred: true, strike: killHolder},
+	{name: holderKilled, row: 1, on: redises, of: ofWorker, barred: true, strike: killHolder},
 	{
 		name: "holder stopped", row: 2, on: redises, breaks: true, of: ofWorker,
 		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
