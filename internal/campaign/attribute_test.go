@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/belugalock/belugalock/internal/integrity"
 )
 
 // book is a campaign that was, with what its register and its ledger know.
@@ -98,13 +96,13 @@ func TestAttribute_tellsForgottenFromLost(t *testing.T) {
 		return a
 	}
 	pair := func(a *attempt, seen int) []message {
-		m := message{Turn: a.Turn, Role: integrity.Question, Write: a.Write, Fence: a.Mine}
-		n := m
-		n.Role, n.Seen = integrity.Answer, seen
-		return []message{m, n}
+		question, answer := exchange(a.Turn, a.Write, a.Mine, seen)
+		return []message{question, answer}
 	}
 	first, second := turn(10, 1000), turn(20, 2000)
 	stale := turn(10, 3000)
+	other := pair(first, 0)
+	other[1].Body = []byte("another")
 	for _, test := range []struct {
 		name          string
 		after, killed int64
@@ -118,6 +116,7 @@ func TestAttribute_tellsForgottenFromLost(t *testing.T) {
 		{"lost before that", 2500, 3500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
 		{"lost after that", 500, 1500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
 		{"seen by what was forgotten", 500, 1500, pair(second, 2), []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
+		{"other content", 0, 0, other, []*attempt{first}, "1 (1 content), apart 0"},
 		{"a stale write", 0, 0, slices.Concat(pair(first, 0), pair(second, 2), pair(stale, 4)), []*attempt{first, second, stale},
 			"2 (2 S2), apart 0"},
 	} {

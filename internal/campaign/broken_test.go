@@ -23,6 +23,8 @@ const (
 	doubledSave = "doubled Save"  // one that is made twice
 	noClear     = "no Clear"      // a Clear that is acknowledged and not made
 	longTTL     = "long TTL"      // a lock that stays for longer than its TTL
+	anyName     = "any name"      // a lock by a name that none may have
+	mangled     = "mangled"       // messages that come back otherwise than they were
 )
 
 // broken are the tools of a worker that does something wrong.

@@ -218,9 +218,13 @@ func (c *campaign) say(format string, args ...any) {
 }
 
 // keys of an epoch.
-func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d", epoch, n) }
-func talkOf(epoch, n int) string { return fmt.Sprintf("e%d/talk-%d", epoch, n) }
-func noteOf(epoch, n int) string { return fmt.Sprintf("e%d/notes-%d", epoch, n) }
+func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d%s", epoch, n, strangeEnd(epoch, n)) }
+func talkOf(epoch, n int) string {
+	return fmt.Sprintf("e%d/talk-%d%s", epoch, n, strangeEnd(epoch, n+1))
+}
+func noteOf(epoch, n int) string {
+	return fmt.Sprintf("e%d/notes-%d%s", epoch, n, strangeEnd(epoch, n+2))
+}
 
 // epochOf is that of a key; -1 for others.
 func epochOf(key string) int {

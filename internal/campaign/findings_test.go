@@ -40,8 +40,8 @@ func (c *campaign) apart(f *finding) {
 	}
 }
 
-// kept are the kinds of which no fault is an excuse: stale writes, tokens that fall, turns that are torn or doubled.
-var kept = []string{"S2", "fence", "torn", "doubled", "failure", "L"}
+// kept are the kinds of which no fault is an excuse: stale writes, tokens that fall, turns that are torn or doubled, or have other content.
+var kept = []string{"S2", "fence", "torn", "doubled", "content", "failure", "L"}
 
 // attribute parts the findings in those that a fault may cause, which are counted, and the others.
 func (c *campaign) attribute() {

@@ -14,9 +14,12 @@ import (
 
 // leaseWork acquires a lock in some way, works, and gives it back.
 func (h *hand) leaseWork() {
+	if h.rng.IntN(500) == 0 || h.config.Broken == anyName && h.rng.IntN(10) == 0 {
+		h.forbiddenWork()
+	}
 	key, lone := hotKey(h.epoch(), h.rng.IntN(hotKeys)), false
 	if h.n == 0 || h.rng.IntN(2) == 0 {
-		key, lone = fmt.Sprintf("e%d/own-%d-%d-%d", h.epoch(), h.config.Run, h.room.n, h.n), true
+		key, lone = fmt.Sprintf("e%d/own-%d-%d-%d%s", h.epoch(), h.config.Run, h.room.n, h.n, strangeEnd(h.epoch(), h.config.Run)), true
 	}
 	ctx, cancel := h.limited()
 	defer cancel()

@@ -24,7 +24,8 @@ type ledger struct {
 // ledgerTally counts what was judged.
 type ledgerTally struct {
 	turns, notes, clears, stray, strayRefused int
-	stored, forgotten, outlived, sessions     int
+	stored, hostile                           int
+	forgotten, outlived, sessions             int
 	endings                                   map[ending]int
 }
 
@@ -121,6 +122,7 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 		}
 		l.mu.Lock()
 		l.tally.stored += v.pairs
+		l.tally.hostile += v.hostile
 		l.tally.forgotten += v.forgotten
 		l.tally.outlived += v.outlived
 		l.mu.Unlock()

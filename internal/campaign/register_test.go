@@ -13,8 +13,8 @@ type register struct {
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
 
-	sections, stale, unopposed, told, closed, undecided, starved int
-	counts                                                       counts
+	sections, strange, stale, unopposed, told, closed, undecided, starved int
+	counts                                                                counts
 }
 
 // place is the state of one key.
@@ -91,6 +91,9 @@ func (r *register) enter(s *said) (a answer) {
 	p.inside, p.top, p.since, p.by = v, s.Fence, at, s.Run
 	r.visits[v.id] = v
 	r.sections++
+	if strange(s.Key) {
+		r.strange++
+	}
 	p.waits = r.arrived(p.waits, s, at)
 	return answer{}
 }
@@ -111,7 +114,7 @@ func (r *register) write(s *said) (a answer) {
 func (r *register) rising(p *place, s *said) {
 	for _, g := range p.grants {
 		if g.got < s.Began && g.fence >= s.Fence {
-			r.c.blame(&finding{kind: "fence", at: s.Got, runs: []int{s.Run}, text: fmt.Sprintf(
+			r.c.blame(&finding{kind: "fence", key: s.Key, at: s.Got, runs: []int{s.Run}, text: fmt.Sprintf(
 				"%s: run %d was granted token %d, %s after %d had been granted", s.Key, s.Run, s.Fence, time.Duration(s.Began-g.got), g.fence)})
 		}
 	}

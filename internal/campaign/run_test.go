@@ -129,6 +129,8 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{lostSave, 2 * time.Second, "", []string{"lost"}},
 		{doubledSave, 2 * time.Second, "", []string{"doubled"}},
 		{noClear, 2 * time.Second, "", []string{"O"}},
+		{anyName, 2 * time.Second, "", []string{"failure"}},
+		{mangled, 2 * time.Second, "", []string{"content"}},
 		{longTTL, 8 * time.Second, "holder killed", []string{"L"}},
 	} {
 		t.Run(test.broken, func(t *testing.T) {

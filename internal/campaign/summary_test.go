@@ -23,17 +23,13 @@ type totals struct {
 }
 
 func (c *campaign) totals() (t totals) {
+	accepted := c.count(func(f *finding) bool { return f.kind == "S2" })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t = totals{
 		on: c.plan.on, lasted: c.took, sections: c.register.sections, turns: c.ledger.tally.turns + c.ledger.tally.notes, faults: c.struck(),
-		refused: c.register.stale + c.ledger.tally.strayRefused, wrong: len(c.wrong),
+		accepted: accepted, refused: c.register.stale + c.ledger.tally.strayRefused, wrong: len(c.wrong),
 		histories: c.histories.checked, undecided: c.histories.undecided, bar: c.plan.bar(),
-	}
-	for _, f := range c.wrong {
-		if f.kind == "S2" {
-			t.accepted++
-		}
 	}
 	for f, s := range c.stats {
 		if f.name == holderKilled {
@@ -107,23 +103,45 @@ func table(all []*campaign) string {
 	text.WriteString("| Fault | Row | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) |")
 	text.WriteString(" While others struck, or the machine stood |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	row := func(c *campaign, f *fault, times, wrong int, s *stat) {
+		promised := "yes"
+		if f.breaks {
+			promised = "✗"
+		}
+		fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n",
+			f.name, f.row, c.plan.on, promised, times, wrong, list(s.apart), spread(s.recovered), spread(s.disturbed))
+	}
 	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults, []*fault{replaced}) {
 		for _, c := range all {
 			c.mu.Lock()
-			s := c.stats[f]
-			if s != nil {
-				promised := "yes"
-				if f.breaks {
-					promised = "✗"
-				}
-				fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n",
-					f.name, f.row, c.plan.on, promised, s.times, c.during(f), list(s.apart),
-					spread(s.recovered), spread(s.disturbed))
+			if s := c.stats[f]; s != nil {
+				row(c, f, s.times, c.during(f), s)
 			}
 			c.mu.Unlock()
 		}
 	}
+	// How often the work itself was hostile: critical sections under such names, and messages in which there was something.
+	for _, c := range all {
+		named := c.count(func(f *finding) bool { return strange(f.key) })
+		row(c, hostileNames, c.register.strange, named, &stat{})
+	}
+	for _, c := range all {
+		changed := c.count(func(f *finding) bool { return f.kind == "content" })
+		row(c, hostileContent, c.ledger.tally.hostile, changed, &stat{})
+	}
 	return text.String()
+}
+
+// count counts the violations of a kind.
+func (c *campaign) count(is func(*finding) bool) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.wrong {
+		if is(f) {
+			n++
+		}
+	}
+	return n
 }
 
 // A stale write, or a killed holder that is waited for too long, fails a run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -62,7 +63,7 @@ func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(
 func (h *hand) read(session string) {
 	ctx, cancel := h.limited()
 	defer cancel()
-	history, err := h.room.now().memory.Load(withSession(ctx, session), "")
+	history, err := readable(h.room.now().memory.Load(withSession(ctx, session), ""))
 	if err != nil {
 		h.ended(err, false)
 		return
@@ -99,10 +100,8 @@ func (t *task) do() *attempt {
 	var err error
 	switch t.kind {
 	case aSave:
-		question := message{Turn: t.turn, Role: integrity.Question, Write: "note"}
-		answer := question
-		answer.Role = integrity.Answer
 		a.Write = "note"
+		question, answer := exchange(t.turn, a.Write, 0, 0)
 		err = t.save(ctx, a, question, answer)
 	case aClear:
 		err = t.clear(ctx, a)
@@ -135,7 +134,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	}
 	a.Mine = lease.Fence()
 	a.Asked = now()
-	history, err := t.outer.Load(ctx, "")
+	history, err := readable(t.outer.Load(ctx, ""))
 	if err != nil {
 		if t.paused(start) {
 			return t.past(ctx, lease, a)
@@ -156,9 +155,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	if t.kind == aTurnClear {
 		return t.clear(ctx, a)
 	}
-	question := message{Turn: t.turn, Role: integrity.Question, Write: a.own(), Fence: a.Mine}
-	answer := question
-	answer.Role, answer.Seen = integrity.Answer, len(history)
+	question, answer := exchange(t.turn, a.own(), a.Mine, len(history))
 	err = t.save(ctx, a, question, answer)
 	if errors.Is(err, sessionstore.ErrTurnConflict) && t.kind == aTurn {
 		return t.answered(ctx, a, err)
@@ -183,6 +180,9 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 	if t.config.Broken == lostSave && t.rng.IntN(10) == 0 {
 		a.Done, a.End = now(), saved
 		return nil
+	}
+	if t.config.Broken == mangled && t.rng.IntN(10) == 0 {
+		answer.Body = append(slices.Clone(answer.Body), ' ')
 	}
 	err := t.outer.Save(ctx, question, answer)
 	if err != nil && t.named && ctx.Err() == nil && errors.Is(err, sessionstore.ErrUnavailable) {
@@ -215,7 +215,7 @@ func (t *task) clear(ctx context.Context, a *attempt) error {
 // answered looks for what an earlier attempt has stored.
 func (t *task) answered(ctx context.Context, a *attempt, conflict error) error {
 	asked := now()
-	history, err := t.outer.Load(ctx, "")
+	history, err := readable(t.outer.Load(ctx, ""))
 	if err != nil {
 		return err
 	}
@@ -242,9 +242,7 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 		Run: a.Run, Session: a.Session, Kind: aStrayWrite, Turn: strays + int(t.next()), Mine: lease.Fence(), Begun: now(), Seen: a.Seen,
 	}
 	b.Write = b.own()
-	question := message{Turn: b.Turn, Role: integrity.Question, Write: b.Write, Fence: b.Mine}
-	answer := question
-	answer.Role, answer.Seen = integrity.Answer, a.Seen
+	question, answer := exchange(b.Turn, b.Write, b.Mine, a.Seen)
 	b.Sent = now()
 	err := t.inner.Save(context.WithoutCancel(ctx), question, answer)
 	b.Done, b.Ended = now(), now()

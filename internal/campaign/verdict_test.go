@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -16,9 +17,9 @@ type verdict struct {
 	stored   []message
 	attempts []*attempt
 
-	pairs, forgotten, outlived int
-	writes                     map[string]bool // that stand there
-	turns                      map[int]int     // and how often
+	pairs, hostile, forgotten, outlived int
+	writes                              map[string]bool // that stand there
+	turns                               map[int]int     // and how often
 }
 
 func (v *verdict) blame(kind string, at int64, turn int, format string, args ...any) {
@@ -37,6 +38,12 @@ func (v *verdict) look() {
 	v.writes, v.turns = make(map[string]bool), make(map[int]int)
 	last := int64(0)
 	for i, m := range v.stored {
+		if want := bodyOf(m.Turn, m.Role); !bytes.Equal(m.Body, want) {
+			v.blame("content", now(), m.Turn, "the %s of turn %d, at %d, has other %d bytes than the %d that were saved",
+				m.Role, m.Turn, i, len(m.Body), len(want))
+		} else if len(want) > 0 {
+			v.hostile++
+		}
 		if m.Role != integrity.Answer {
 			continue
 		}
@@ -117,7 +124,7 @@ func (v *verdict) talk() {
 			kind = "O"
 		}
 		// Whether a fault is to blame was asked for each turn above.
-		v.c.blame(&finding{kind: kind, at: v.when(f.Turn), never: true, text: v.session + ": " + f.String() + v.story(f.Turn)})
+		v.c.blame(&finding{kind: kind, key: v.session, at: v.when(f.Turn), never: true, text: v.session + ": " + f.String() + v.story(f.Turn)})
 	}
 }
 
@@ -198,7 +205,7 @@ func (v *verdict) notes() {
 			v.forgive("lost", f)
 			continue
 		}
-		v.c.blame(&finding{kind: "lost", at: a.Done, never: true, text: fmt.Sprintf(
+		v.c.blame(&finding{kind: "lost", key: v.session, at: a.Done, never: true, text: fmt.Sprintf(
 			"%s: turn %d was acknowledged, no Clear came since, and it is gone%s", v.session, a.Turn, v.story(a.Turn))})
 	}
 }

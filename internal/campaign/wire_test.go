@@ -57,6 +57,7 @@ const (
 	doStand  = "stand"  // stand in line for a key
 	doRest   = "rest"   // end what is under way, and begin nothing; mem
 	doRead   = "read"   // tell what stands in a session; mem
+	doMeet   = "meet"   // work with a key or session where data of another program may stand
 )
 
 // What a worker says to the register.
@@ -119,6 +120,7 @@ type message struct {
 	Write string         `json:"w"`           // who wrote it
 	Seen  int            `json:"n,omitempty"` // of an answer: how many messages stood before its question
 	Fence int64          `json:"f,omitempty"` // the token of the lease it was written under, if it was a turn's
+	Body  []byte         `json:"b,omitempty"` // see bodyOf
 }
 
 // kind is what an attempt does.

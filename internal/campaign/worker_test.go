@@ -21,7 +21,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -33,7 +32,6 @@ func lockKey(key string) string { return namespace + ":" + redislock.HashTag(key
 type (
 	memory = lockedmemory.Memory[message, message]
 	locked = lockedmemory.LockedMemory[message, message]
-	codec  = sessionstore.JSON[message]
 )
 
 type sessionKey struct{}
