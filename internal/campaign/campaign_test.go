@@ -115,8 +115,8 @@ func (c *campaign) run() {
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
 	if c.plan.on == "mem" { // its sessions end with it
-		if _, err := c.ledger.order(doRest, "rest"); err != nil {
-			c.t.Errorf("the worker does not rest: %v", err)
+		if r := c.ledger.order(doRest, "rest"); r.err != nil {
+			c.t.Errorf("the worker does not rest: %v", r.err)
 		}
 		c.ledger.judgeUntil(now(), true)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // ledger is what workers have said of the sessions.
@@ -16,6 +18,7 @@ type ledger struct {
 	mu       sync.Mutex
 	sessions map[string][]*attempt
 	asked    map[string]chan reading // sessions of which a worker is to tell what stands there
+	foreign  map[string]foreign      // what other programs have done to them
 	judging  sync.Mutex
 
 	tally ledgerTally
@@ -31,12 +34,14 @@ type ledgerTally struct {
 
 type reading struct {
 	stored []message
+	named  []string // places of entries that cannot be read
 	err    error
 }
 
 func newLedger(c *campaign) *ledger {
 	return &ledger{
-		c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), tally: ledgerTally{endings: make(map[ending]int)},
+		c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), foreign: make(map[string]foreign),
+		tally: ledgerTally{endings: make(map[ending]int)},
 	}
 }
 
@@ -101,20 +106,21 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 	read, closing := l.reader()
 	defer closing()
 	for session := range due {
-		stored, err := read(session)
-		if err != nil && !last {
+		r := read(session)
+		if r.err != nil && !last {
 			continue // later
 		}
 		l.mu.Lock()
-		attempts := slices.Clone(l.sessions[session])
+		attempts, foreign := slices.Clone(l.sessions[session]), l.foreign[session]
 		delete(l.sessions, session)
+		delete(l.foreign, session)
 		l.tally.sessions++
 		l.mu.Unlock()
-		if err != nil {
-			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + err.Error()})
+		if r.err != nil {
+			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + r.err.Error()})
 			continue
 		}
-		v := &verdict{c: l.c, session: session, stored: stored, attempts: attempts}
+		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts, named: r.named, foreign: foreign}
 		if strings.Contains(session, "/talk-") {
 			v.talk()
 		} else {
@@ -130,7 +136,7 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 }
 
 // reader reads sessions as they are stored.
-func (l *ledger) reader() (read func(string) ([]message, error), closing func()) {
+func (l *ledger) reader() (read func(string) reading, closing func()) {
 	if l.c.service == nil {
 		return l.ask, func() {}
 	}
@@ -139,29 +145,36 @@ func (l *ledger) reader() (read func(string) ([]message, error), closing func())
 	if err != nil {
 		l.c.t.Fatal(err)
 	}
-	return func(session string) (stored []message, err error) {
+	return func(session string) (r reading) {
 			for range 3 {
 				ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
-				stored, err = store.Load(ctx, "")
+				r.stored, r.err = store.Load(ctx, "")
 				cancel()
-				if err == nil {
-					return stored, nil
+				var broken sessionstore.EntryErrors
+				if errors.As(r.err, &broken) {
+					for _, each := range broken {
+						r.named = append(r.named, each.Place.String())
+					}
+					r.err = nil
+				}
+				if r.err == nil {
+					break
 				}
 			}
-			return nil, err
+			return r
 		}, func() {
 			_ = client.Close()
 		}
 }
 
 // ask has a worker read a session.
-func (l *ledger) ask(session string) ([]message, error) { return l.order(doRead, session) }
+func (l *ledger) ask(session string) reading { return l.order(doRead, session) }
 
 // order has a worker do what it answers with what stands in a session.
-func (l *ledger) order(do, session string) ([]message, error) {
+func (l *ledger) order(do, session string) reading {
 	w := l.c.slots[0].now()
 	if w == nil {
-		return nil, errors.New("there is no worker")
+		return reading{err: errors.New("there is no worker")}
 	}
 	in := make(chan reading, 1)
 	l.mu.Lock()
@@ -170,8 +183,8 @@ func (l *ledger) order(do, session string) ([]message, error) {
 	w.tell(order{Do: do, Key: session})
 	select {
 	case r := <-in:
-		return r.stored, r.err
+		return r
 	case <-time.After(20 * time.Second):
-		return nil, errors.New("the worker does not tell")
+		return reading{err: errors.New("the worker does not tell")}
 	}
 }

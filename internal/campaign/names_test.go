@@ -36,7 +36,9 @@ func strange(key string) bool {
 }
 
 // forbidden are names that no lock has.
-var forbidden = []string{"", "\x00", "a\x00b", "a\r\nb", "\x7f", "\xff\xfe", "\xed\xa0\x80", strings.Repeat("x", 1025), strings.Repeat("x", 64<<10)}
+var forbidden = []string{
+	"", "\x00", "a\x00b", "a\r\nb", "\x7f", "\xff\xfe", "\xed\xa0\x80", strings.Repeat("x", 1025), strings.Repeat("x", 64<<10),
+}
 
 // forbiddenWork asks for a lock by a name that none has.
 func (h *hand) forbiddenWork() {

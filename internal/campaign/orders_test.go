@@ -2,12 +2,15 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // obey does what the parent has told.
@@ -31,6 +34,12 @@ func (p *process) obey(o *order) {
 		p.reopen(p.rooms[o.Locker])
 	case doHold, doStand:
 		p.stage(o)
+	case doMeet:
+		if strings.Contains(o.Key, "/talk-") {
+			p.answer(o)
+		} else {
+			p.stage(o)
+		}
 	case doRest:
 		p.resting.Store(true)
 		p.working.Wait()
@@ -101,7 +110,13 @@ func (p *process) stage(o *order) {
 	began := now()
 	lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
 	for err != nil {
-		if h.ended(err, false); ctx.Err() != nil || p.ending.Load() {
+		if o.Do == doMeet && errors.Is(err, driver.ErrForeign) {
+			h.counts.Unavailable++ // as it should be, until that is taken away
+			h.rest(20 * time.Millisecond)
+		} else {
+			h.ended(err, false)
+		}
+		if ctx.Err() != nil || p.ending.Load() {
 			return
 		}
 		began = now()
@@ -110,4 +125,22 @@ func (p *process) stage(o *order) {
 	h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
 	h.ended(lease.Release(ctx), true)
 	h.tell(&said{What: sayAlive})
+}
+
+// answer answers one message, for as long as that takes, within 5 s.
+func (p *process) answer(o *order) {
+	l, err := dialRegister(p.config.Register)
+	if err != nil {
+		return
+	}
+	defer l.conn.Close()
+	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	t := &task{hand: h, kind: aTurn, session: o.Key, turn: int(h.next()), named: true}
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until) && !h.over(); h.rest(20 * time.Millisecond) {
+		a := t.do()
+		h.tell(&said{What: sayAttempt, Attempt: a})
+		if a.acknowledged() {
+			return
+		}
+	}
 }

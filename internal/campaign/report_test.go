@@ -53,7 +53,7 @@ func (c *campaign) report() string {
 	}
 	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
 		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
-	line("histories: %d keys and sessions with %d operations checked, %d at the second try, %d undecided; %d sessions not, as servers had forgotten",
+	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
 	kinds := make(map[string]int)
 	for _, f := range c.wrong {

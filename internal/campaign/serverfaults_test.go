@@ -2,12 +2,15 @@ package campaign
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -36,6 +39,22 @@ var serverFaults = []*fault{
 	{
 		name: "read-only", row: 15, on: []string{"node"}, of: ofServer,
 		short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume,
+	},
+	{
+		name: "loading", row: 15, on: []string{"node"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, heals: time.Second, strike: reload, heal: resume,
+	},
+	{
+		name: "slot on the move", row: 15, on: []string{"cluster"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: halfMoveSlot, heal: resume,
+	},
+	{
+		name: "no right to notify", row: 16, on: redises, of: ofServer,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: silence, heal: resume,
+	},
+	{
+		name: "a right missing", row: 16, on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: withdraw, heal: resume,
 	},
 	{name: "slot moved", row: 15, on: []string{"cluster"}, of: ofServer, strike: moveSlot},
 	{name: "subscribers disconnected", row: 18, on: redises, of: ofServer, strike: hangUp("pubsub")},
@@ -172,6 +191,66 @@ func readOnly(c *campaign, h *hit) {
 func moveSlot(c *campaign, h *hit) {
 	keys := c.hot()
 	c.service.cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
+}
+
+// halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what is there is served where it is, what is
+// new at the other one, and a script that needs both is turned away.
+func halfMoveSlot(c *campaign, h *hit) {
+	keys := c.hot()
+	h.restore = c.service.cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
+}
+
+// reload has a node write its data to disk and read it again, slowly.
+func reload(c *campaign, h *hit) {
+	node := c.service.nodes[0]
+	must(c, node, "CONFIG", "SET", "key-load-delay", "1000", "loading-process-events-interval-bytes", "1024")
+	var reloading sync.WaitGroup
+	reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
+	h.restore = func() {
+		must(c, node, "CONFIG", "SET", "key-load-delay", "0")
+		reloading.Wait()
+		within(10*time.Second, func() bool { _, err := node.Do("GET", "x"); return err == nil })
+		// Or the node would find it when it is restarted empty.
+		if reply, err := node.Do("CONFIG", "GET", "dir"); err == nil {
+			_, dir, _ := strings.Cut(reply, "\n")
+			_ = os.Remove(filepath.Join(dir, "dump.rdb"))
+		}
+	}
+}
+
+// The workers are the servers' default user, who has all rights again when a server is restarted. So are the parent, who needs none of
+// those that are taken away but to read sessions, which can wait; and the Sentinels, which do without theirs for so long.
+
+// silence takes away the rights to publish and to subscribe.
+func silence(c *campaign, h *hit) {
+	c.setRights(h, []string{"resetchannels", "-publish", "-subscribe"}, "allchannels", "+publish", "+subscribe")
+}
+
+// withdraw takes away one of the rights that the lock or the store says it needs.
+func withdraw(c *campaign, h *hit) {
+	var rights []string
+	for _, file := range []string{"../../distlock/redislock/doc.go", "../../lockedmemory/sessionstore/redisstore/doc.go"} {
+		for _, right := range acl.Documented(c.t, file).Needed {
+			if command, ok := strings.CutPrefix(right, "+"); ok {
+				rights = append(rights, command)
+			}
+		}
+	}
+	slices.Sort(rights)
+	rights = slices.Compact(rights)
+	command := rights[h.rng.IntN(len(rights))]
+	c.say("the right is %s", command)
+	c.setRights(h, []string{"-" + command}, "+@all")
+}
+
+func (c *campaign) setRights(h *hit, until []string, after ...string) {
+	set := func(rules []string) {
+		for _, node := range c.service.nodes {
+			must(c, node, append([]string{"ACL", "SETUSER", "default"}, rules...)...)
+		}
+	}
+	h.restore = func() { set(after) }
+	set(until)
 }
 
 // hangUp closes all connections of a kind.

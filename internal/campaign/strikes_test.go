@@ -50,7 +50,7 @@ var replaced = &fault{name: "a live master is replaced", row: 4, on: []string{"s
 
 // faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults) {
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults) {
 		if f.of == of && slices.Contains(f.on, p.on) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
 			faults = append(faults, f)
 		}

@@ -111,7 +111,7 @@ func table(all []*campaign) string {
 		fmt.Fprintf(&text, "| %s | %d | %s | %s | %d | %d | %s | %s | %s |\n",
 			f.name, f.row, c.plan.on, promised, times, wrong, list(s.apart), spread(s.recovered), spread(s.disturbed))
 	}
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, failoverFaults, []*fault{replaced}) {
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, []*fault{replaced}) {
 		for _, c := range all {
 			c.mu.Lock()
 			if s := c.stats[f]; s != nil {

@@ -16,6 +16,8 @@ type verdict struct {
 	session  string
 	stored   []message
 	attempts []*attempt
+	named    []string // places that the Load has called broken
+	foreign  foreign
 
 	pairs, hostile, forgotten, outlived int
 	writes                              map[string]bool // that stand there
@@ -56,6 +58,7 @@ func (v *verdict) look() {
 		last = max(last, m.Fence)
 	}
 	v.fenced()
+	v.strangers()
 }
 
 // fenced checks that no write was accepted that was sent when somebody with a higher token had loaded. A server that forgot that Load
