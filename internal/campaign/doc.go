@@ -1,10 +1,11 @@
 // Package campaign has one campaign: several worker processes use locks and session stores, on one node, Sentinel, Cluster
 // and in memory, while faults strike at random: workers are killed, stopped, cut off, starved and shut down, servers are
-// replaced, restarted empty, paused, filled up and made to forget their scripts. What the workers do is judged while it
-// goes on.
+// replaced, restarted empty, paused, filled up and made to forget their scripts, rights are missing, and other programs put
+// their data in the way. What the workers do is judged while it goes on.
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42
+//	make faults FLAGS="-table /tmp/table.md"
 //
 // The ordinary run lasts for a minute. All choices of a run, that is which fault strikes when, whom, and for how long, are
 // drawn from streams of one seed, which is printed; SEED repeats them. What the machine makes of them differs from run to
@@ -56,6 +57,22 @@
 // An attempt whose worker was killed is not in the ledger. What it has stored counts as not known: it may stand there or
 // not, and has to be right in every other way.
 //
+// # Names, content, and what other programs do
+//
+// Half of the names end with what a protocol, a script or a shell takes for something else, and a quarter of the messages
+// have such a body, now and then one of 256 KiB. They are judged as all others. A body depends on its turn alone, so the
+// judge knows each: one that comes back otherwise is a violation, and so is a lock by a name that none may have.
+//
+// Other programs put text, a list or a hash where a lock or a session is to be that nobody has used yet, and all workers
+// ask for it. (To take the key of a lock that somebody holds would be to delete the lock.) The data has to be there as it was
+// when it is taken away, no lock may have been granted and no turn stored meanwhile, and then a lock is granted within a TTL and a
+// second. They also add broken entries to sessions in use: in the end, a Load names all of them that the servers have
+// kept, and no others. Workers take what a Load shows beside.
+//
+// Rights are taken away from the servers' default user, who the workers are: those to publish and to subscribe, or one that the
+// lock or the store says it needs. There is no judgement of their own for these: all promises hold, and an error that is not one of
+// those that callers are told of is a violation, as always.
+//
 // # Windows
 //
 // Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the
@@ -92,7 +109,8 @@
 //
 // # What is not covered
 //
-// Clocks that run apart or jump; ACLs; foreign data; hostile names and messages; slots that are half moved, and servers that
-// load; Sentinels that die; locks and sessions on servers of their own. Packages faults and history have tests of these, or
-// name them. A fault is felt by the workers that run: what a machine of two cores lets happen at once.
+// Clocks that run apart or jump; foreign data at a key in use, at a mark or a turn ID, and entries above all tokens; servers
+// of a Sentinel or Cluster that load; Sentinels that die; locks and sessions on servers of their own. Two names that share a
+// lock would hinder each other, and nobody would notice. Packages faults and history have tests of these, or name them.
+// A fault is felt by the workers that run: what a machine of two cores lets happen at once.
 package campaign

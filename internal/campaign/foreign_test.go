@@ -40,7 +40,8 @@ func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 func TestForeign_entriesAreNamed(t *testing.T) {
 	put := foreign{entries: []entry{{"10-1", 1000, 1001}, {"20-2", 2000, 2001}}}
 	turn := &attempt{
-		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 3, Mine: 10, Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105, End: saved,
+		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 3, Mine: 10, End: saved,
+		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
 	}
 	turn.Write = turn.own()
 	during := foreign{occupied: &span{50, 200}}

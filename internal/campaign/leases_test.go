@@ -87,7 +87,7 @@ func (h *hand) think(lease *distlock.Lease) {
 	default:
 		return
 	}
-	if h.config.Broken == blindTrust && h.rng.IntN(20) == 0 {
+	if h.config.Broken == blindTrust && h.rng.IntN(4) == 0 {
 		d = 3 * h.config.TTL / 2
 	}
 	done := lease.Context().Done()

@@ -205,6 +205,13 @@ func (r *register) gone(run int) {
 	}
 }
 
+// used reports whether anybody has worked yet.
+func (r *register) used() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sections > 0
+}
+
 // holds returns the keys inside which a run is now and that others want too.
 func (r *register) holds(run int) (keys []string) {
 	r.mu.Lock()

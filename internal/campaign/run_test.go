@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,44 +114,51 @@ func (c *campaign) tell() {
 	}
 }
 
-// A campaign against workers that do something wrong finds it.
+// A campaign against workers that do something wrong finds it. Some kinds are found while it goes on, and end it.
 func TestCampaign_findsWhatIsBroken(t *testing.T) {
+	var running sync.WaitGroup
+	free := make(chan struct{}, 4) // they wait more than they work: more at once than the machine has processors
 	for _, test := range []struct {
 		broken string
 		lasts  time.Duration
 		faults string // none if empty
 		kinds  []string
+		until  []string
 	}{
-		{noLock, 2 * time.Second, "", []string{"S1", "history"}},
-		{blindTrust, 4 * time.Second, "", []string{"S1"}},
-		{lateNotice, 6 * time.Second, "cut off", []string{"N"}},
-		{falling, 2 * time.Second, "", []string{"fence"}},
-		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}},
-		{lostSave, 2 * time.Second, "", []string{"lost"}},
-		{doubledSave, 2 * time.Second, "", []string{"doubled"}},
-		{noClear, 2 * time.Second, "", []string{"O"}},
-		{anyName, 2 * time.Second, "", []string{"failure"}},
-		{mangled, 2 * time.Second, "", []string{"content"}},
-		{longTTL, 8 * time.Second, "holder killed", []string{"L"}},
+		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
+		{longTTL, 8 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
+		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
+		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
+		{noLock, 2 * time.Second, "", []string{"S1", "history"}, nil},
+		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
+		{anyName, 6 * time.Second, "", []string{"failure"}, []string{"failure"}},
+		{lostSave, 2 * time.Second, "", []string{"lost"}, nil},
+		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},
+		{noClear, 3 * time.Second, "", []string{"O"}, nil},
+		{mangled, 2 * time.Second, "", []string{"content"}, nil},
 	} {
-		t.Run(test.broken, func(t *testing.T) {
-			t.Parallel()
-			var kinds map[string]int
-			for try := range uint64(3) { // a fault may come at a bad moment, or the machine may stand
-				kinds = findingsOf(t, test.broken, test.faults, test.lasts, try)
-				if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
-					return
+		running.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			t.Run(test.broken, func(t *testing.T) {
+				var kinds map[string]int
+				for try := range uint64(6) { // a fault may come at a bad moment, or the machine may stand
+					kinds = findingsOf(t, test.broken, test.faults, test.lasts, test.until, try)
+					if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
+						return
+					}
 				}
-			}
-			t.Errorf("the findings are %s, want some of each of %v", list(kinds), test.kinds)
+				t.Errorf("the findings are %s, want some of each of %v", list(kinds), test.kinds)
+			})
 		})
 	}
+	running.Wait()
 }
 
 // findingsOf are the findings of a run with broken workers, by kind.
-func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, seed uint64) map[string]int {
+func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, until []string, seed uint64) map[string]int {
 	p := planFor("node", seed, lasts)
-	p.broken, p.faults, p.strikes = broken, []string{fault}, 5
+	p.broken, p.faults, p.strikes, p.until, p.workers = broken, []string{fault}, 5, until, 3
 	if broken == longTTL {
 		p.strikes = 1
 	}

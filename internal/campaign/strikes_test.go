@@ -58,10 +58,11 @@ func faultsFor(p *plan, of party) (faults []*fault) {
 	return faults
 }
 
-// strikeFor strikes until the time is over.
+// strikeFor strikes until the time is over, which begins when somebody works: how long processes take to start is the machine's matter.
 func (c *campaign) strikeFor(lasts time.Duration) {
+	within(20*time.Second, c.register.used)
 	until := time.Now().Add(lasts)
-	time.Sleep(min(lasts/4, time.Second)) // workers begin
+	time.Sleep(min(lasts/4, time.Second)) // until all work
 	other := make(chan struct{})
 	go func() {
 		defer close(other)
@@ -74,7 +75,16 @@ func (c *campaign) strikeFor(lasts time.Duration) {
 	}()
 	<-mine
 	<-other
-	time.Sleep(time.Until(until))
+	within(time.Until(until), c.hasFound)
+}
+
+// hasFound reports whether the run has found what it is to find.
+func (c *campaign) hasFound() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan.until != nil && !slices.ContainsFunc(c.plan.until, func(kind string) bool {
+		return !slices.ContainsFunc(c.findings, func(f *finding) bool { return f.kind == kind })
+	})
 }
 
 // striker causes the faults of one party, one after the other, in an order that is drawn anew when all have been.
@@ -97,6 +107,9 @@ func (c *campaign) striker(of party, until time.Time) {
 		pause := between(rng, 50*time.Millisecond, c.plan.calm)
 		// What does not end in time is not begun; the draws are the same.
 		if time.Until(until) < h.lasts+f.heals+pause || c.plan.strikes > 0 && n >= c.plan.strikes || c.ctx.Err() != nil || c.t.Failed() {
+			return
+		}
+		if c.hasFound() {
 			return
 		}
 		time.Sleep(pause)
