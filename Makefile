@@ -103,7 +103,7 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 
 .PHONY: faults
 faults: deps ## Strike at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS="-table FILE"
-	go test -count=1 -v -timeout $$(($(or $(MINUTES),30) + 15))m -run 'TestCampaign$$' ./internal/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
+	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)

@@ -112,8 +112,7 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 		}
 		l.mu.Lock()
 		attempts, foreign := slices.Clone(l.sessions[session]), l.foreign[session]
-		delete(l.sessions, session)
-		delete(l.foreign, session)
+		delete(l.sessions, session) // not what others have done to it: it is judged again if an attempt is told very late
 		l.tally.sessions++
 		l.mu.Unlock()
 		if r.err != nil {

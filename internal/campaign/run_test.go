@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/internal/watch"
 )
@@ -32,8 +35,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	redis.SetLogger(quiet{})
 	watch.VerifyTestMain(m)
 }
+
+// quiet keeps the clients of the parent from writing of each fault between its tables.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // TestCampaign strikes at random, on one topology after the other.
 func TestCampaign(t *testing.T) {
