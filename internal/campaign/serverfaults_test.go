@@ -205,7 +205,11 @@ func reload(c *campaign, h *hit) {
 	node := c.service.nodes[0]
 	must(c, node, "CONFIG", "SET", "key-load-delay", "1000", "loading-process-events-interval-bytes", "1024")
 	var reloading sync.WaitGroup
-	reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
+	reloading.Go(func() {
+		if _, err := node.Do("DEBUG", "RELOAD"); err != nil && strings.Contains(err.Error(), "ERR") { // it was refused
+			c.t.Errorf("DEBUG RELOAD: %v", err)
+		}
+	})
 	h.restore = func() {
 		must(c, node, "CONFIG", "SET", "key-load-delay", "0")
 		reloading.Wait()

@@ -39,7 +39,7 @@ func startService(tb testing.TB, on string) *service {
 func startServers(tb testing.TB, on string) *service {
 	switch on {
 	case "node":
-		server := testservers.StartRedis(tb)
+		server := testservers.StartRedis(tb, "--enable-debug-command", "local") // to have it load its data again
 		return &service{tb: tb, on: on, addrs: []string{server.Addr()}, nodes: []*testservers.Redis{server}}
 	case "sentinel":
 		s := testservers.StartSentinel(tb)
