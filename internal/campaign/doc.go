@@ -103,9 +103,13 @@
 // models when the epoch is over. A violation of a model is one of the campaign. The parent notes before it kills or stops
 // somebody; a process that shuts down, or closes a Locker, gives back what its holders then find gone, and is noted as one
 // that was killed. Of a session whose server has forgotten something it is not known what was kept: its history is not
-// checked. A history that is not decided within five seconds is checked again when the run is over, for up to 30 seconds, and all
-// of them together for two minutes at most. What is undecided then is not known to be right, and one in twenty of them, or one, is let
-// pass; more fail the run.
+// checked.
+//
+// A history that is not decided within five seconds is checked again when the run is over, for up to 30 seconds; all of them
+// together take two minutes at most, and half as long as the run. What is undecided then is not known to be right: one in twenty
+// histories, or one, may be, and more fail the run. Their share has to be small, because a promise could be broken in just
+// those; none at all would have a run fail for what is a property of the checker, which tries the places of all operations
+// of unknown outcome.
 //
 // # What is not covered
 //
