@@ -37,7 +37,8 @@ func (codec) Document(m message) message { return m }
 // hostileBodies are what a protocol, a script or the store itself might take for something else.
 var hostileBodies = [][]byte{
 	{0}, []byte("a\x00b"), []byte("\r\n"), []byte("*1\r\n$8\r\nFLUSHALL\r\n"), []byte("$-1\r\n"), []byte("-ERR no\r\n"),
-	[]byte("\xff\xfe\xfd"), []byte("\xed\xa0\x80"), []byte("mark"), []byte("clear"), []byte("op"), []byte("*"), []byte("' .. redis.call('FLUSHALL') .. '"),
+	[]byte("\xff\xfe\xfd"), []byte("\xed\xa0\x80"), []byte("mark"), []byte("clear"), []byte("op"), []byte("*"),
+	[]byte("' .. redis.call('FLUSHALL') .. '"),
 	[]byte("%s%n"), everyByte,
 }
 
