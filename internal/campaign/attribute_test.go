@@ -84,6 +84,62 @@ func TestAttribute_windows(t *testing.T) {
 	}
 }
 
+// Before servers are emptied, what is over by then has to be there, and what is under way may be.
+func TestLedger_judgesSoFar(t *testing.T) {
+	turn := &attempt{
+		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 1, Mine: 10, End: saved, Begun: 10, Asked: 11, Loaded: 12, Sent: 13, Done: 14, Ended: 15,
+	}
+	turn.Write = turn.own()
+	note := *turn
+	note.Session, note.Kind = "e0/notes-0", aNote
+	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 20, Sent: 21}
+	for _, test := range []struct {
+		name     string
+		moment   int64
+		attempts []*attempt
+		want     string
+	}{
+		{"a turn that was over", 16, []*attempt{turn}, "1 (1 lost), apart 0"},
+		{"a turn that was under way", 14, []*attempt{turn}, "0, apart 0"},
+		{"a note that was over", 16, []*attempt{&note}, "1 (1 lost), apart 0"},
+		{"a note that may have been cleared", 16, []*attempt{&note, clear}, "0, apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			v := &verdict{c: c, session: test.attempts[0].Session, attempts: soFar(test.attempts, test.moment), again: true}
+			v.judge()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A turn that was in the way of another, and was not there when that one looked, is a failure unless servers have forgotten it meanwhile.
+func TestAttribute_forgottenInTheWay(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		want          string
+	}{
+		{"nothing forgotten", 0, 0, "1 (1 failure), apart 0"},
+		{"forgotten between", 500, 1500, "0, apart 1 (1 lost)"},
+		{"forgotten before", 100, 900, "1 (1 failure), apart 0"},
+		{"forgotten after", 2500, 3500, "1 (1 failure), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.killed != 0 {
+				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
+			}
+			c.hear(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 // What was acknowledged and is missing is lost, unless it was answered after a server was cut off from its replicas, and asked for
 // before it died. No fault lets a stale write in.
 func TestAttribute_tellsForgottenFromLost(t *testing.T) {

@@ -214,7 +214,10 @@ func (c *campaign) hear(s *said) (a answer) {
 	case sayAttempt:
 		c.ledger.add(s.Attempt)
 	case sayWrong:
-		c.blame(&finding{kind: "failure", at: now(), runs: []int{s.Run}, text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
+		c.blame(&finding{
+			kind: "failure", key: s.Key, at: now(), runs: []int{s.Run}, asked: s.Began, answered: s.Got,
+			text: fmt.Sprintf("run %d: %s", s.Run, s.Text),
+		})
 	case sayStored:
 		c.ledger.told(s.Key, s.Stored, s.Text)
 	}

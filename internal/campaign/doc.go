@@ -69,8 +69,8 @@
 // second. They also add broken entries to sessions in use: in the end, a Load names all of them that the servers have
 // kept, and no others. Workers take what a Load shows beside.
 //
-// Rights are taken away from the servers' default user, who the workers are: those to publish and to subscribe, or one that the
-// lock or the store says it needs. There is no judgement of their own for these: all promises hold, and an error that is not one of
+// Rights are taken away from the servers' default user, who the workers are: those to publish and to subscribe, or that to run
+// scripts. There is no judgement of their own for these: all promises hold, and an error that is not one of
 // those that callers are told of is a violation, as always.
 //
 // # Windows
@@ -113,7 +113,7 @@
 //
 // # What is not covered
 //
-// Clocks that run apart or jump; foreign data at a key in use, at a mark or a turn ID, and entries above all tokens; servers
+// Clocks that run apart or jump; rights that are missing in the middle of a script; foreign data at a key in use, at a mark or a turn ID, and entries above all tokens; servers
 // of a Sentinel or Cluster that load; Sentinels that die; locks and sessions on servers of their own. Two names that share a
 // lock would hinder each other, and nobody would notice. Packages faults and history have tests of these, or name them.
 // A fault is felt by the workers that run: what a machine of two cores lets happen at once.

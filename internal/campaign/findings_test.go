@@ -16,6 +16,8 @@ type finding struct {
 	fault *fault
 	text  string
 	never bool // no fault may cause it
+	// It is none if the servers have forgotten something that was asked for and answered at these times; 0: that does not matter.
+	asked, answered int64
 }
 
 func (f *finding) String() string { return f.kind + ": " + f.text }
@@ -48,6 +50,12 @@ func (c *campaign) attribute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.findings {
+		if f.answered != 0 {
+			if forgot := c.windows.forgot(f.key, f.asked, f.answered); forgot != nil {
+				c.stat(forgot).apart["lost"]++
+				continue
+			}
+		}
 		cause := f.fault
 		if !slices.Contains(kept, f.kind) && !f.never {
 			if cause == nil {

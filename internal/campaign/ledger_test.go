@@ -3,8 +3,8 @@ package campaign
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +27,7 @@ type ledger struct {
 // ledgerTally counts what was judged.
 type ledgerTally struct {
 	turns, notes, clears, stray, strayRefused int
-	stored, hostile                           int
+	stored, before, hostile                   int // before servers were emptied
 	forgotten, outlived, sessions             int
 	endings                                   map[ending]int
 }
@@ -120,11 +120,7 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 			continue
 		}
 		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts, named: r.named, foreign: foreign}
-		if strings.Contains(session, "/talk-") {
-			v.talk()
-		} else {
-			v.notes()
-		}
+		v.judge()
 		l.mu.Lock()
 		l.tally.stored += v.pairs
 		l.tally.hostile += v.hostile
@@ -132,6 +128,50 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 		l.tally.outlived += v.outlived
 		l.mu.Unlock()
 	}
+}
+
+// judgeSoFar judges the sessions that are in use by what has been told, and leaves them to judgeUntil: a server is about to be emptied, and
+// nothing of them will be there then.
+func (l *ledger) judgeSoFar() {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	l.mu.Lock()
+	sessions := slices.Collect(maps.Keys(l.sessions))
+	l.mu.Unlock()
+	read, closing := l.reader()
+	defer closing()
+	for _, session := range sessions {
+		moment := now()
+		r := read(session)
+		if r.err != nil {
+			continue // it is judged later
+		}
+		l.mu.Lock()
+		v := &verdict{
+			c: l.c, session: session, stored: r.stored, attempts: soFar(l.sessions[session], moment), named: r.named, foreign: l.foreign[session],
+			again: true,
+		}
+		l.mu.Unlock()
+		v.judge()
+		l.mu.Lock()
+		l.tally.before += v.pairs
+		l.mu.Unlock()
+	}
+}
+
+// soFar are the attempts that were over at a moment, and the Clears that may have been under way. The others may have been seen or not.
+func soFar(attempts []*attempt, moment int64) (over []*attempt) {
+	for _, a := range attempts {
+		switch {
+		case a.Ended != 0 && a.Ended < moment:
+			over = append(over, a)
+		case a.Kind == aClear || a.Kind == aTurnClear:
+			b := *a
+			b.End = unknown
+			over = append(over, &b)
+		}
+	}
+	return over
 }
 
 // reader reads sessions as they are stored.

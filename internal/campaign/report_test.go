@@ -39,8 +39,9 @@ func (c *campaign) report() string {
 	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
 	line("acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
 		n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
-	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged, in which stood %d exchanges",
-		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions, l.tally.stored)
+	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged",
+		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions)
+	line("exchanges that stood there: %d in the end, %d before servers were emptied", l.tally.stored, l.tally.before)
 	line("attempts: %s", list(l.tally.endings))
 	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store",
 		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)

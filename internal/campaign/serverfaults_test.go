@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -53,7 +52,7 @@ var serverFaults = []*fault{
 		short: 500 * time.Millisecond, long: 2 * time.Second, strike: silence, heal: resume,
 	},
 	{
-		name: "a right missing", row: 16, on: redises, of: ofServer,
+		name: "no right to run scripts", row: 16, on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: withdraw, heal: resume,
 	},
 	{name: "slot moved", row: 15, on: []string{"cluster"}, of: ofServer, strike: moveSlot},
@@ -68,6 +67,7 @@ func (c *campaign) masterFor(h *hit) *testservers.Redis { return c.service.someM
 func restartEmpty(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
+	c.ledger.judgeSoFar()
 	master, key := c.masterFor(h), c.keyOf(h)
 	keys := c.hot()
 	c.windows.spare(h.window, c.sparedBy(master))
@@ -230,21 +230,9 @@ func silence(c *campaign, h *hit) {
 	c.setRights(h, []string{"resetchannels", "-publish", "-subscribe"}, "allchannels", "+publish", "+subscribe")
 }
 
-// withdraw takes away one of the rights that the lock or the store says it needs.
+// withdraw takes away the right to run scripts, and so all of each.
 func withdraw(c *campaign, h *hit) {
-	var rights []string
-	for _, file := range []string{"../../distlock/redislock/doc.go", "../../lockedmemory/sessionstore/redisstore/doc.go"} {
-		for _, right := range acl.Documented(c.t, file).Needed {
-			if command, ok := strings.CutPrefix(right, "+"); ok {
-				rights = append(rights, command)
-			}
-		}
-	}
-	slices.Sort(rights)
-	rights = slices.Compact(rights)
-	command := rights[h.rng.IntN(len(rights))]
-	c.say("the right is %s", command)
-	c.setRights(h, []string{"-" + command}, "+@all")
+	c.setRights(h, []string{"-eval", "-evalsha"}, "+eval", "+evalsha")
 }
 
 func (c *campaign) setRights(h *hit, until []string, after ...string) {

@@ -276,7 +276,10 @@ func (t *task) conclude(a *attempt, err error) {
 		a.End = refused
 	case errors.Is(err, sessionstore.ErrTurnConflict):
 		a.End = wrong
-		t.tell(&said{What: sayWrong, Text: fmt.Sprintf("%s, turn %d: %v", a.Session, a.Turn, err)})
+		// A server may have forgotten the turn after it was in the way of this one.
+		t.tell(&said{
+			What: sayWrong, Key: a.Session, Began: a.Sent, Got: a.Ended, Text: fmt.Sprintf("%s, turn %d: %v", a.Session, a.Turn, err),
+		})
 	default:
 		a.End = unknown
 	}

@@ -16,6 +16,7 @@ type verdict struct {
 	session  string
 	stored   []message
 	attempts []*attempt
+	again    bool     // it will be judged once more
 	named    []string // places that the Load has called broken
 	foreign  foreign
 
@@ -30,9 +31,20 @@ func (v *verdict) blame(kind string, at int64, turn int, format string, args ...
 
 // forgive counts what the servers have forgotten.
 func (v *verdict) forgive(kind string, f *fault) {
+	if v.again {
+		return
+	}
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	v.c.stat(f).apart[kind]++
+}
+
+func (v *verdict) judge() {
+	if strings.Contains(v.session, "/talk-") {
+		v.talk()
+	} else {
+		v.notes()
+	}
 }
 
 // look finds out what stands there, and checks what holds of all sessions.
