@@ -34,10 +34,15 @@ local function pass(mark)
   end
 end
 
--- try is pass, but for data of other programs: they do not keep a lock from being released.
+-- try is pass, but for data of other programs: they do not keep a lock from being released. Where a right is missing, pass may end
+-- half-way, and the counter be the next owner's already: then the lock is passed, and the counter is not to be marked any more.
 local function try(mark)
   local fine, passed = pcall(pass, mark)
-  return fine and passed
+  if not fine then
+    local counter = redis.pcall('GET', KEYS[2])
+    return type(counter) == 'string' and string.sub(counter, -#owner - 1) ~= ':' .. owner
+  end
+  return passed
 end
 
 if ARGV[3] == '1' and KEYS[3] then
