@@ -365,7 +365,8 @@ func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 }
 
 // endedByOthers leaves out what holders say of the end of leases that were given back without them: by Close, as when a process
-// is shut down. Such a process is noted as one that was killed.
+// is shut down. Such a process is noted as one that was killed. What it is granted after that note, for it lives on for a moment, has no
+// end then, and is left out too.
 func endedByOthers(ops []history.Op) []history.Op {
 	ended := make(map[string]int64)
 	for _, o := range ops {
@@ -375,6 +376,9 @@ func endedByOthers(ops []history.Op) []history.Op {
 	}
 	for i := range ops {
 		if o := &ops[i]; o.Kind == history.Release && ended[o.Process] != 0 && o.Return >= ended[o.Process] {
+			o.Outcome, o.Return = history.Unknown, 0
+		}
+		if o := &ops[i]; o.Kind == history.Acquire && ended[o.Process] != 0 && o.Call >= ended[o.Process] {
 			o.Outcome, o.Return = history.Unknown, 0
 		}
 	}

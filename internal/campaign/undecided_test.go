@@ -3,6 +3,7 @@ package campaign
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,19 @@ func TestHistories_undecidedAreTriedAgain(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A process that is shut down lives on for a moment after that was noted. What it is granted then, and gives back, breaks nothing; what
+// another one does not give back does.
+func TestHistories_grantedAfterTheShutDown(t *testing.T) {
+	for process, want := range map[string]string{"1/0/0": "0, apart 0", "2/0/0": "1 (1 history), apart 0"} {
+		c := written(t, slices.Concat(leased(1, 110, 120), leased(2, 130, 200), leased(3, 150, 160))...)
+		c.histories.events.Note(history.Op{Kind: history.Killed, Turn: process, Call: 100})
+		c.histories.checkUntil(1, time.Minute)
+		if got := c.judged(); got != want {
+			t.Errorf("%s was shut down: %s, want %s", process, got, want)
+		}
 	}
 }
 
