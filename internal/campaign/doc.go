@@ -113,8 +113,8 @@
 //
 // # What is not covered
 //
-// Clocks that run apart or jump; rights that are missing in the middle of a script; foreign data at a key in use, at a mark or a turn ID, and entries above all tokens; servers
-// of a Sentinel or Cluster that load; Sentinels that die; locks and sessions on servers of their own. Two names that share a
-// lock would hinder each other, and nobody would notice. Packages faults and history have tests of these, or name them.
-// A fault is felt by the workers that run: what a machine of two cores lets happen at once.
+// Clocks that run apart or jump; rights that are missing in the middle of a script; foreign data at a key in use, at a mark or a
+// turn ID, and entries above all tokens; servers of a Sentinel or Cluster that load; Sentinels that die; locks and sessions on
+// servers of their own. Two names that share a lock would hinder each other, and nobody would notice. Packages faults and history
+// have tests of these, or name them. A fault is felt by the workers that run: what a machine of two cores lets happen at once.
 package campaign
