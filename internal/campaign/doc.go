@@ -42,7 +42,7 @@
 // Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again
 // after they were answered. A worker that was stopped for longer than its lease writes past all checks when it goes on.
 // Each attempt ends in the ledger: which token it had, when its Load and its write were sent and answered, and how it
-// ended. When the time of a session is over, its content is read, and
+// ended. When the time of a session is over, and before a server is emptied, its content is read, and
 //
 //   - S2 is broken if a write stands there, or was acknowledged, that was sent when somebody with a higher token had
 //     loaded, or if it stands behind one with a higher token. No fault excuses it; but a server that lost the Load cannot
