@@ -25,11 +25,12 @@ const (
 	longTTL     = "long TTL"      // a lock that stays for longer than its TTL
 	anyName     = "any name"      // a lock by a name that none may have
 	mangled     = "mangled"       // messages that come back otherwise than they were
+	outspoken   = "outspoken"     // spans that show names
 )
 
 // broken are the tools of a worker that does something wrong.
 func (r *room) broken() (t tools, err error) {
-	opts := r.config.locker()
+	opts := r.options()
 	switch r.config.Broken {
 	case noLock:
 		t.locker, err = memlock.New(opts)

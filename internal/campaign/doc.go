@@ -33,9 +33,11 @@
 //     that falls.
 //   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody
 //     else works with that key within a TTL and a second; likewise if the first in line is killed, from when the holder has
-//     left. That is promised if nothing else happens: where another fault was felt, or the parent stood meanwhile (a tick
-//     of 10 ms came more than 250 ms late), it is counted apart. To have enough of the rest, half of these faults wait
-//     until nothing else is felt.
+//     left. That is promised if nothing else happens: where another fault was felt, or the parent stood for a tenth of
+//     the time or more (by ticks of 10 ms that came more than 20 ms late), it is counted apart. To have enough of the
+//     rest, half of these faults wait until nothing else is felt.
+//
+// Names. Errors, log lines and spans of the workers are searched for the names of locks and sessions, which none may show.
 //
 // A worker that is killed takes along what it has not said: who met it is not judged.
 //

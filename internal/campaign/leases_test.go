@@ -170,6 +170,8 @@ func (h *hand) ended(err error, had bool) {
 	} else if err != nil {
 		h.failed++
 	}
+	h.witness.err(err)
+	h.counts.Texts += h.witness.texts.Swap(0)
 	switch {
 	case err == nil:
 	case errors.Is(err, distlock.ErrClosed):

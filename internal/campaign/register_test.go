@@ -165,7 +165,7 @@ func (r *register) met(v *visit, c clash, s *said) {
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
 	case late <= 0:
 		r.told++
-	case late <= s.Stalled || r.c.stalls.between(c.at-int64(time.Second), s.Ended) > 0:
+	case late <= s.Stalled || r.c.stalls.between(c.at-int64(time.Second), s.Ended, stall) > 0:
 		r.starved++
 		r.c.apart(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}})
 	default:

@@ -52,10 +52,11 @@ func (c *campaign) report() string {
 	for _, s := range c.stalls.spans {
 		stood += time.Duration(s.until - s.from)
 	}
-	line("the machine stood %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
+	line("the machine let the parent wait %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
 		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
 	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
+	line("%d errors, log lines and spans looked at for names of locks and sessions", n.Texts)
 	kinds := make(map[string]int)
 	for _, f := range c.wrong {
 		kinds[f.kind]++

@@ -145,6 +145,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},
 		{noClear, 3 * time.Second, "", []string{"O"}, nil},
 		{mangled, 2 * time.Second, "", []string{"content"}, nil},
+		{outspoken, 6 * time.Second, "", []string{"name shown"}, []string{"name shown"}},
 	} {
 		running.Go(func() {
 			free <- struct{}{}

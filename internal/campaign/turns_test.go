@@ -254,6 +254,7 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 	default:
 		b.End, b.Error = unknown, err.Error()
 	}
+	t.witness.err(err)
 	t.tell(&said{What: sayAttempt, Attempt: b})
 	return errPaused
 }

@@ -123,8 +123,8 @@ type span struct{ from, until int64 }
 
 const (
 	beat = 10 * time.Millisecond
-	// late is how late a beat may come.
-	late = 250 * time.Millisecond
+	// A machine that is not too busy is never late by a stall, and by a hiccup hardly ever.
+	stall, hiccup = 250 * time.Millisecond, 20 * time.Millisecond
 )
 
 // watch notes stalls until done is closed.
@@ -138,7 +138,7 @@ func (s *stalls) watch(done <-chan struct{}) {
 		case <-tick.C:
 		}
 		at := now()
-		if at-last > int64(late+beat) {
+		if at-last > int64(hiccup+beat) {
 			s.mu.Lock()
 			s.spans = append(s.spans, span{last, at})
 			s.mu.Unlock()
@@ -147,12 +147,12 @@ func (s *stalls) watch(done <-chan struct{}) {
 	}
 }
 
-// between is for how long, in all, nobody was let run between two times.
-func (s *stalls) between(from, until int64) (sum time.Duration) {
+// between is for how long, in all, nobody was let run between two times, by what lasted for longer than some time.
+func (s *stalls) between(from, until int64, longer time.Duration) (sum time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.spans {
-		if overlap := min(until, p.until) - max(from, p.from); overlap > 0 {
+		if overlap := min(until, p.until) - max(from, p.from); overlap > 0 && p.until-p.from > int64(longer) {
 			sum += time.Duration(overlap)
 		}
 	}

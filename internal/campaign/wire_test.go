@@ -68,6 +68,7 @@ const (
 	sayTrusted            // it was refused, and the lease is held all the same
 	sayAttempt            // a turn, Save or Clear has ended
 	sayWrong              // something happened that should not
+	sayShown              // a name was shown
 	sayStored             // what stands in a session
 	sayAlive              // nothing but counts
 )
@@ -99,7 +100,7 @@ type answer struct {
 
 // counts are of acquisitions, by how they ended.
 type counts struct {
-	Acquired, Busy, Cancelled, Unavailable, Lost, Closed, Extended, Loads int64
+	Acquired, Busy, Cancelled, Unavailable, Lost, Closed, Extended, Loads, Texts int64
 }
 
 func (c *counts) add(d *counts) {
@@ -111,6 +112,7 @@ func (c *counts) add(d *counts) {
 	c.Closed += d.Closed
 	c.Extended += d.Extended
 	c.Loads += d.Loads
+	c.Texts += d.Texts
 }
 
 // message is what the sessions are made of.

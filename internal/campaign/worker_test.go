@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -58,6 +57,7 @@ type process struct {
 	hasty     atomic.Int64 // contexts end soon until then
 	naps      naps
 	recorders recorders
+	witness   *witness
 	ending    atomic.Bool
 	resting   atomic.Bool // hands end, and the process goes on
 	working   sync.WaitGroup
@@ -93,7 +93,7 @@ func (r *room) now() tools {
 
 // work is the process: it works until in ends or it is told to shut down.
 func work(text string, in io.Reader) error {
-	p := &process{bye: make(chan struct{})}
+	p := &process{bye: make(chan struct{}), naps: naps{last: now()}}
 	if err := json.Unmarshal([]byte(text), &p.config); err != nil {
 		return err
 	}
@@ -105,6 +105,9 @@ func work(text string, in io.Reader) error {
 		return err
 	}
 	p.line = l
+	if p.witness, err = newWitness(p.config.Broken, p.tell); err != nil {
+		return err
+	}
 	if err := p.open(); err != nil {
 		return err
 	}
@@ -193,8 +196,9 @@ func (c *config) dialer() func(ctx context.Context, network, addr string) (net.C
 	}
 }
 
-func (c *config) locker() *distlock.Options {
-	return &distlock.Options{Namespace: namespace, TTL: c.TTL, Logger: slog.New(slog.DiscardHandler)}
+// options are those of all Lockers.
+func (p *process) options() *distlock.Options {
+	return &distlock.Options{Namespace: namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness.traces}
 }
 
 // openStore opens the store of the sessions in Redis.
@@ -215,9 +219,9 @@ func (r *room) furnish() error {
 	switch {
 	case t.locker != nil:
 	case r.mem != nil:
-		t.locker, err = r.mem.locker(r.n, c.locker())
+		t.locker, err = r.mem.locker(r.n, r.options())
 	default:
-		t.locker, err = redislock.New(r.client, c.locker())
+		t.locker, err = redislock.New(r.client, r.options())
 	}
 	if err != nil {
 		return err
@@ -325,7 +329,6 @@ type naps struct {
 const nap = 5 * time.Millisecond
 
 func (n *naps) watch() {
-	n.last = now()
 	for {
 		time.Sleep(nap)
 		n.look()
