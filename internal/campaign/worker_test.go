@@ -111,6 +111,7 @@ func work(text string, in io.Reader) error {
 	if err := p.open(); err != nil {
 		return err
 	}
+	p.naps.last = now()
 	go p.naps.watch()
 	for _, r := range p.rooms {
 		for g := range p.config.Goroutines {
