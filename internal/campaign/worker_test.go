@@ -93,7 +93,7 @@ func (r *room) now() tools {
 
 // work is the process: it works until in ends or it is told to shut down.
 func work(text string, in io.Reader) error {
-	p := &process{bye: make(chan struct{}), naps: naps{last: now()}}
+	p := &process{bye: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), &p.config); err != nil {
 		return err
 	}
