@@ -92,21 +92,16 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
-		case began && isUnwritten(wrote):
-			return err
-		case began && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
+		case began && !saysItself(wrote) && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}
 		return err
 	})
 }
 
-// unwritten is implemented by the error of an inner memory that has refused a write, and knows that nothing of it is there.
-type unwritten interface{ Unwritten() bool }
-
-func isUnwritten(err error) bool {
-	var e unwritten
-	return errors.As(err, &e) && e.Unwritten()
+// saysItself reports whether the error of an inner memory knows what became of the write, or says that nobody does.
+func saysItself(err error) bool {
+	return errors.As(err, new(interface{ SaysItself() }))
 }
 
 // observed finds the session and reports the operation.

@@ -96,7 +96,7 @@ func newStored(t *testing.T) *stored {
 	s := &stored{server: testservers.StartRedis(t)}
 	client := redis.NewClient(&redis.Options{Addr: s.server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })
-	locker, err := redislock.New(client, &distlock.Options{TTL: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	locker, err := redislock.New(client, &distlock.Options{TTL: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

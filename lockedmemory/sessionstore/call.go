@@ -35,7 +35,7 @@ type caller struct {
 func call[T any](ctx context.Context, c *caller, operation string, f func(ctx context.Context, again bool) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done below
 		var none T
-		return none, failed(ctx, operation, err)
+		return none, told{fmt.Errorf("sessionstore: %s: %w: %w", operation, errNotBegun, ended(ctx))}
 	}
 	start := time.Now()
 	again := false
@@ -103,15 +103,21 @@ func failed(ctx context.Context, operation string, err error) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		ended := ctx.Err()
-		if cause := context.Cause(ctx); !errors.Is(cause, ended) {
-			ended = fmt.Errorf("%w: %w", cause, ended)
-		}
-		err = fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, ended)
-		if errors.Is(ended, context.DeadlineExceeded) { // which says something about the service, too
+		end := ended(ctx)
+		err = fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, end)
+		if errors.Is(end, context.DeadlineExceeded) { // which says something about the service, too
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		return err
+		return told{err}
 	}
-	return fmt.Errorf("%w: %s: a write may or may not have happened: %w", ErrUnavailable, operation, err)
+	return told{fmt.Errorf("%w: %s: a write may or may not have happened: %w", ErrUnavailable, operation, err)}
+}
+
+// ended says why ctx has.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }

@@ -188,6 +188,26 @@ func TestStore_O_aSaveThatWasCancelledIsSettled(t *testing.T) {
 	}
 }
 
+// One whose caller had gone before is not: what settles it stays with the lock for an hour.
+func TestStore_C_aSaveThatWasNotBegunIsNotSettled(t *testing.T) {
+	d := &silent{asked: make(chan string, 1), settled: make(chan string, 1)}
+	store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
+		d.Driver = memstore.NewDriver(s)
+		return d
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if done, err := store.SaveInstantly(ctx, locker, "s", "q", "a"); done || !errors.Is(err, context.Canceled) {
+		t.Errorf("SaveInstantly: %t, %v", done, err)
+	}
+	if err := locker.Close(t.Context()); err != nil { // which waits for what goes on in the background
+		t.Error(err)
+	}
+	if len(d.asked)+len(d.settled) > 0 {
+		t.Errorf("it was sent %d times, and settled %d times", len(d.asked), len(d.settled))
+	}
+}
+
 // unsure is a driver that writes instantly, and whose answers come too late, when it is told so.
 type unsure struct {
 	driver.Driver
@@ -265,6 +285,16 @@ func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
 // memoryOver makes a memory of one session, under a lock in process.
 func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
+	store, locker := storeOver(t, open)
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory
+}
+
+func storeOver(t *testing.T, open func(driver.Settings) driver.Driver) (*sessionstore.Store[string, string], *distlock.Locker) {
+	t.Helper()
 	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return open(s), nil },
 		lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
 	if err != nil {
@@ -275,9 +305,5 @@ func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedm
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return memory
+	return store, locker
 }

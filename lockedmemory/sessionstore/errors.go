@@ -51,16 +51,19 @@ func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
 
 func (e *StaleError) Unwrap() error { return e.Cause }
 
-// Unwritten says to package lockedmemory that nothing was written.
-func (e *StaleError) Unwritten() bool { return true }
+// SaysItself tells package lockedmemory that the error says what became of the write.
+func (e *StaleError) SaysItself() {}
 
-// refusal is the error of a write that was refused: nothing was written.
-type refusal struct{ error }
+// errNotBegun: ctx had ended before.
+var errNotBegun = errors.New("not begun")
 
-func (r refusal) Unwrap() error { return r.error }
+// told is an error that says what became of a write: that nothing was written, or that nobody knows.
+type told struct{ error }
 
-// Unwritten says so to package lockedmemory, which otherwise adds its doubt where the lease is lost meanwhile.
-func (refusal) Unwritten() bool { return true }
+func (t told) Unwrap() error { return t.error }
+
+// SaysItself keeps package lockedmemory from adding its own doubt, where the lease is lost meanwhile.
+func (told) SaysItself() {}
 
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
 // [ErrBroken].

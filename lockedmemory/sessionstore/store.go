@@ -67,11 +67,11 @@ func (s *Store[M, D]) Fenced() bool { return true }
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	session, lease, err := s.underLease(ctx, "save")
 	if err != nil {
-		return refusal{err}
+		return told{err}
 	}
 	content, err := s.encode(ctx, input, output)
 	if err != nil {
-		return refusal{err}
+		return told{err}
 	}
 	return s.write(ctx, "save", session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
@@ -106,7 +106,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 		written, err := s.instant.Settle(ctx, locker, key, op, sent)
 		return instantly{written: written}, err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotBegun) {
 		locker.Background(func(ctx context.Context) { s.settle(ctx, locker, key, op, sent) })
 	}
 	switch {
@@ -141,7 +141,7 @@ type instantly struct {
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	session, lease, err := s.underLease(ctx, "clear")
 	if err != nil {
-		return refusal{err}
+		return told{err}
 	}
 	return s.write(ctx, "clear", session, lease, s.driver.Clear)
 }
@@ -151,7 +151,8 @@ func (s *Store[M, D]) write(ctx context.Context, operation, session string, leas
 	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
 	op := s.ops.next()
 	t := s.tenures.of(lease)
-	_, err := under(ctx, &s.caller, operation, driver.Access{Session: session, Lease: lease}, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
+	access := driver.Access{Session: session, Lease: lease}
+	_, err := under(ctx, &s.caller, operation, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
 		w := driver.Write{Access: a, N: t.next(a.Fence), Op: op}
 		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
 	})
@@ -187,11 +188,11 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		case driver.Known:
 			return reply, nil
 		case driver.Conflict:
-			return reply, refusal{ErrTurnConflict}
+			return reply, told{ErrTurnConflict}
 		case driver.Taken: // by another Store, under the same lease
 			t.skip(a.Fence, v.Mark.N)
 			if try == tries {
-				return reply, refusal{fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written",
+				return reply, told{fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written",
 					ErrUnavailable, operation)}
 			}
 		default:
@@ -205,7 +206,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))
 			over := errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld) // which ends ctx as well
 			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil && !over {
-				return reply, refusal{fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, "+
+				return reply, told{fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, "+
 					"and the lock does not say who is right; nothing was written: %w", operation, err)}
 			}
 			if err != nil {

@@ -175,10 +175,11 @@ func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
 
 // A Save outside a turn comes after all that the log has, also after tokens that the lock does not know of.
 func TestSave_S2_isAboveTheLog(t *testing.T) {
-	s := newSession(t, nil, nil)
+	var locked acquisitions
+	s := newSession(t, nil, &distlock.Options{Observer: &locked})
 	ctx := t.Context()
 	top := time.Now().Add(time.Hour).UnixMicro()
-	entry := redis.XAddArgs{Stream: "session:{s}:log", ID: fmt.Sprintf("%d-1", top), Values: []string{"op", strings.Repeat("0", 32), "in", `"q"`, "out", `"a"`}}
+	entry := entryUnder(top)
 	if err := s.client.XAdd(ctx, &entry).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +190,65 @@ func TestSave_S2_isAboveTheLog(t *testing.T) {
 		if err != nil || turn.Input == "next" && turn.Place.Fence != top+1 {
 			t.Errorf("%+v, %v; want it at %d", turn, err, top+1)
 		}
+	}
+	if n := locked.Load(); n != 0 {
+		t.Errorf("it took the lock %d times; want it in one step", n)
+	}
+}
+
+// Where the turn ID cannot be noted, for want of a right, the Save has not happened: the next one under this ID would be a second entry.
+func TestSave_O_ofATurnThatCannotBeNotedLeavesNoEntry(t *testing.T) {
+	s := newSession(t, nil, &distlock.Options{Wait: time.Second})
+	ctx := lockedmemory.WithTurnID(t.Context(), "id")
+	if err := s.memory.Save(t.Context(), "q", "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []string{"-set", "+set"} {
+		if _, err := s.server.Do("ACL", "SETUSER", "default", rule); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.memory.Save(ctx, "q2", "a2"); (err != nil) != (rule == "-set") {
+			t.Errorf("with %s: %v", rule, err)
+		}
+	}
+	if n := s.client.XLen(t.Context(), "session:{s}:log").Val(); n != 2 {
+		t.Errorf("there are %d entries", n)
+	}
+}
+
+// entryUnder is an entry of a store's, under a token that the lock has not given out.
+func entryUnder(fence int64) redis.XAddArgs {
+	return redis.XAddArgs{
+		Stream: "session:{s}:log", ID: fmt.Sprintf("%d-1", fence),
+		Values: []string{"op", strings.Repeat("0", 32), "in", `"q"`, "out", `"a"`},
+	}
+}
+
+// acquisitions counts how often a lock was asked for.
+type acquisitions struct{ atomic.Int32 }
+
+func (a *acquisitions) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	if op.Name == distlock.OpAcquire {
+		a.Add(1)
+	}
+	return ctx
+}
+
+func (*acquisitions) End(context.Context, *distlock.Operation) {}
+
+// Behind the highest token that there can be, nothing is written: a float cannot tell it from the next.
+func TestSave_S2_isNotAboveTheHighestToken(t *testing.T) {
+	s := newSession(t, nil, nil)
+	ctx := t.Context()
+	entry := entryUnder(1<<53 - 1)
+	if err := s.client.XAdd(ctx, &entry).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.memory.Save(ctx, "next", "a"); err == nil {
+		t.Error("it was acknowledged")
+	}
+	if n := s.client.XLen(ctx, entry.Stream).Val(); n != 1 {
+		t.Errorf("there are %d entries", n)
 	}
 }
 

@@ -140,7 +140,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 	r.Helper()
 	r.key = r.Name()
 	quiet := slog.New(slog.DiscardHandler)
-	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 300 * time.Millisecond, Wait: time.Second, Logger: quiet})
+	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 600 * time.Millisecond, Wait: 2 * time.Second, Logger: quiet})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 // did judges the error of a call.
 func (r *rightless) did(what string, start time.Time, err error) {
 	r.Helper()
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 4*time.Second {
 		r.Errorf("%s took %s", what, took)
 	}
 	if err == nil {

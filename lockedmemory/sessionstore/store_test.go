@@ -1,0 +1,191 @@
+package sessionstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// sparing is a driver that shows the token of a Read if it has to, and only then.
+type sparing struct{ driver.Driver }
+
+func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	if r.Access != nil && !r.Access.First {
+		r.Access = nil
+	}
+	return d.Driver.Read(ctx, r)
+}
+
+// A holder has loaded, then another lock service gives somebody else a higher token, then the holder gets one above that: from its next
+// Load on, the other one is refused.
+func TestStore_S2_aRaisedTokenIsShownAgain(t *testing.T) {
+	store, ourLocker := storeOver(t, func(s driver.Settings) driver.Driver { return sparing{memstore.NewDriver(s)} })
+	theirLocker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = theirLocker.Close(context.Background()) })
+	memoryOf := func(l *distlock.Locker) *lockedmemory.LockedMemory[string, string] {
+		m, err := lockedmemory.New(store, l, lockedmemory.FixedKey("s"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	ours, theirs := memoryOf(ourLocker), memoryOf(theirLocker)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(ours.Turn(t.Context(), func(our context.Context) error {
+		ourLease, _ := ourLocker.FromContext(our, "s")
+		_, err := ours.Load(our, "")
+		must(err)
+		return theirs.Turn(t.Context(), func(their context.Context) error {
+			theirLease, _ := theirLocker.FromContext(their, "s")
+			must(theirLease.Refence(their, ourLease.Fence()))
+			must(theirs.Save(their, "q", "a"))
+			must(ourLease.Refence(our, theirLease.Fence()))
+			loaded, err := ours.Load(our, "")
+			must(err)
+			if !slices.Equal(loaded, []string{"q", "a"}) {
+				t.Errorf("loaded %q", loaded)
+			}
+			stale := new(sessionstore.StaleError)
+			if err := theirs.Save(their, "late", "late"); !errors.As(err, &stale) || stale.Mark != ourLease.Fence() {
+				t.Errorf("a Save under %d after a Load under %d: %v", theirLease.Fence(), ourLease.Fence(), err)
+			}
+			return nil
+		})
+	}))
+}
+
+// trimmed is a driver of whose pages all but the last entry is history no more.
+type trimmed struct{ driver.Driver }
+
+func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	page, err := d.Driver.Read(ctx, r)
+	for _, e := range page.Entries {
+		if e.Place.Compare(page.Oldest) > 0 {
+			page.Oldest = e.Place
+		}
+	}
+	return page, err
+}
+
+// What a driver has read, and knows to be gone by the time it has, is not shown.
+func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
+	store, locker := storeOver(t, func(s driver.Settings) driver.Driver { return trimmed{memstore.NewDriver(s)} })
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if err := memory.Save(t.Context(), fmt.Sprint("q", n), fmt.Sprint("a", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"q2", "a2"}
+	if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
+		t.Errorf("Load: %q, %v", got, err)
+	}
+	var turns []string
+	for turn, err := range store.Turns(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, turn.Input, turn.Output)
+	}
+	if !slices.Equal(turns, want) {
+		t.Errorf("Turns: %q", turns)
+	}
+}
+
+var errBroken = errors.New("broken")
+
+// stubborn is a driver that does not answer a Save without a lock, and settles it at the third attempt.
+type stubborn struct {
+	driver.Driver
+	settles atomic.Int32
+	settled chan struct{}
+}
+
+func (*stubborn) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
+	<-ctx.Done()
+	return false, driver.Verdict{}, ctx.Err()
+}
+
+func (d *stubborn) Settle(context.Context, *distlock.Locker, string, string, time.Time) (bool, error) {
+	if d.settles.Add(1) < 3 {
+		return false, errBroken
+	}
+	close(d.settled)
+	return false, nil
+}
+
+// A Save of which nobody knows what became is settled, also if that fails at first.
+func TestStore_O_settlesUntilItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &stubborn{settled: make(chan struct{})}
+		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+			d.Driver = memstore.NewDriver(s)
+			return d
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := memory.Save(ctx, "q", "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Save: %v", err)
+		}
+		select {
+		case <-d.settled:
+		case <-time.After(10 * time.Second): // of the bubble's time
+			t.Errorf("it was not settled, in %d attempts", d.settles.Load())
+		}
+	})
+}
+
+// moody is a driver that turns calls away for a while, and has done nothing then.
+type moody struct {
+	driver.Driver
+	until time.Time
+}
+
+func (d *moody) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	if time.Now().Before(d.until) {
+		return driver.Verdict{}, fmt.Errorf("%w: not now", lockdriver.ErrTemporary)
+	}
+	return d.Driver.Append(ctx, a)
+}
+
+// A service that turns calls away for a moment, as while it fails over, is asked again.
+func TestSave_C_outlastsAServiceThatTurnsItAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &moody{until: time.Now().Add(time.Second)}
+		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+			d.Driver = memstore.NewDriver(s)
+			return d
+		})
+		if err := memory.Save(t.Context(), "q", "a"); err != nil {
+			t.Errorf("Save: %v", err)
+		}
+		d.until = time.Now().Add(time.Hour)
+		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, sessionstore.ErrUnavailable) || !errors.Is(err, lockdriver.ErrTemporary) {
+			t.Errorf("Save: %v", err)
+		}
+	})
+}
