@@ -33,7 +33,9 @@ deps: ## Make sure the servers that the tests start are installed
 
 .PHONY: test
 test: deps ## Run all tests with the race detector, against real servers
-	$(call each,go test -race -count=1 -timeout 10m $$(go list ./... | grep -vE '/internal/(faults|campaign)$$'))
+	@# Tests wait for servers more than they work: one package more at a time than there are processors.
+	$(call each,go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$'))
 	$(CONTRACT) go test -race -count=1 -timeout 10m $(BELUGA:%=./%/...)
 	@# These measure how soon things happen, so they have the machine to themselves. They wait more than they work: all topologies at once.
 	go test -race -count=1 -timeout 10m -p 1 -parallel 3 ./internal/faults ./internal/campaign
