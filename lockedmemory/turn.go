@@ -92,16 +92,17 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
-		case began && !saysItself(wrote) && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
+		case began && !m.saysItself(wrote) && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
 			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
 		}
 		return err
 	})
 }
 
-// saysItself reports whether the error of an inner memory knows what became of the write, or says that nobody does.
-func saysItself(err error) bool {
-	return errors.As(err, new(interface{ SaysItself() }))
+// saysItself reports whether the error of a write says what became of it, as that of a store does. Of a memory that is made of several,
+// it may be that of a part.
+func (m *LockedMemory[M, D]) saysItself(err error) bool {
+	return m.instant != nil && errors.As(err, new(interface{ SaysItself() }))
 }
 
 // observed finds the session and reports the operation.

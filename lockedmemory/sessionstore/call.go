@@ -80,10 +80,13 @@ func call[T any](ctx context.Context, c *caller, operation string, f func(ctx co
 func isTemporary(err error) bool { return errors.Is(err, lockdriver.ErrTemporary) }
 
 // retry makes a call again, for some time or until ctx ends, while its error is one that may pass.
-func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) error {
+func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) (err error) {
 	start := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := f()
+		before := err
+		if err = f(); before != nil && errors.Is(err, errNotBegun) {
+			return before // this time it was not begun, but it was before
+		}
 		if err == nil || !passes(err) || time.Since(start)+pause > limit {
 			return err
 		}

@@ -27,7 +27,8 @@ var (
 )
 
 // StaleError says that the store has refused an access because it has seen a higher fencing token: a later holder has the
-// session, or had it. It matches distlock.ErrLost. Nothing was written.
+// session, or had it. It matches distlock.ErrLost. Nothing of a Save is there. A Clear
+// that was sent again because its answer was lost may have taken effect the first time.
 type StaleError struct {
 	Fence int64 // of the lease
 	Mark  int64 // the highest one that the store has seen; 0: the store has forgotten, and the lock's owner is another
