@@ -69,6 +69,8 @@ func TestAttribute_windows(t *testing.T) {
 			c.windows.spare(c.windows.open(serverFaults[0], 0, now()), map[string]bool{"key": true})
 		}, trusts, "1 (1 S1), apart 0"},
 		{"the first is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 1, now()) }, late, "0, apart 1 (1 N)"},
+		{"the first is stopped, and trusts", func(c *campaign) { c.windows.open(workerFaults[1], 1, now()) }, trusts, "0, apart 1 (1 S1)"},
+		{"the second is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 2, now()) }, trusts, "1 (1 S1), apart 0"},
 		{"somebody else is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 3, now()) }, late, "1 (1 N), apart 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -81,6 +83,16 @@ func TestAttribute_windows(t *testing.T) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// No fault is an excuse for a name that is shown.
+func TestAttribute_shownNames(t *testing.T) {
+	c := book(t)
+	c.windows.open(serverFaults[0], 0, 0)
+	c.hear(&said{What: sayShown, Run: 1, Text: "a name"})
+	if got, want := c.judged(), "1 (1 name shown), apart 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

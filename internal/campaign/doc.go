@@ -5,7 +5,7 @@
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42
-//	make faults FLAGS="-table /tmp/table.md"
+//	make faults FLAGS="-table table.md"
 //
 // The ordinary run lasts for a minute. All choices of a run, that is which fault strikes when, whom, and for how long, are
 // drawn from streams of one seed, which is printed; SEED repeats them. What the machine makes of them differs from run to
@@ -37,8 +37,6 @@
 //     the time or more (by ticks of 10 ms that came more than 20 ms late), it is counted apart. To have enough of the
 //     rest, half of these faults wait until nothing else is felt.
 //
-// Names. Errors, log lines and spans of the workers are searched for the names of locks and sessions, which none may show.
-//
 // A worker that is killed takes along what it has not said: who met it is not judged.
 //
 // Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again
@@ -63,7 +61,8 @@
 //
 // Half of the names end with what a protocol, a script or a shell takes for something else, and a quarter of the messages
 // have such a body, now and then one of 256 KiB. They are judged as all others. A body depends on its turn alone, so the
-// judge knows each: one that comes back otherwise is a violation, and so is a lock by a name that none may have.
+// judge knows each: one that comes back otherwise is a violation, and so is a lock by a name that none may have. Errors, log
+// lines and spans of the workers are searched for names, which none may show.
 //
 // Other programs put text, a list or a hash where a lock or a session is to be that nobody has used yet, and all workers
 // ask for it. (To take the key of a lock that somebody holds would be to delete the lock.) The data has to be there as it was
@@ -78,7 +77,8 @@
 // # Windows
 //
 // Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the
-// window of such a fault is counted apart:
+// window of such a fault is counted apart, as is a Clear that did not last, and another program's data that did not. Nothing
+// else is excused:
 //
 //   - A worker that is stopped: from then until a TTL after it goes on, for what this worker trusts or is told. It cannot
 //     be told while it stands, and its timers are late for a moment. Of others, everything is promised.
@@ -118,5 +118,5 @@
 // Clocks that run apart or jump; rights that are missing in the middle of a script; foreign data at a key in use, at a mark or a
 // turn ID, and entries above all tokens; servers of a Sentinel or Cluster that load; Sentinels that die; locks and sessions on
 // servers of their own. Two names that share a lock would hinder each other, and nobody would notice. Packages faults and history
-// have tests of these, or name them. A fault is felt by the workers that run: what a machine of two cores lets happen at once.
+// have tests of these, or name them. Only as much happens at once as the machine's processors allow.
 package campaign

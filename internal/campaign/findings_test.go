@@ -9,7 +9,7 @@ import (
 // finding is one thing that is wrong. Whether it lies in the window of a fault that may cause it is known when the run is over: some
 // faults are noticed late.
 type finding struct {
-	kind  string // S1, S2, fence, N, O, L, lost, stale, failure
+	kind  string // S1, S2, fence, N, O, L, lost, stale, foreign, name shown, failure
 	key   string
 	at    int64
 	runs  []int // whose windows count
@@ -42,8 +42,8 @@ func (c *campaign) apart(f *finding) {
 	}
 }
 
-// kept are the kinds of which no fault is an excuse: stale writes, tokens that fall, turns that are torn or doubled, or have other content.
-var kept = []string{"S2", "fence", "torn", "doubled", "content", "failure", "L"}
+// excusable are the kinds of which a fault may be an excuse. No other kind has one.
+var excusable = []string{"S1", "N", "O", "foreign"}
 
 // attribute parts the findings in those that a fault may cause, which are counted, and the others.
 func (c *campaign) attribute() {
@@ -57,7 +57,7 @@ func (c *campaign) attribute() {
 			}
 		}
 		cause := f.fault
-		if !slices.Contains(kept, f.kind) && !f.never {
+		if slices.Contains(excusable, f.kind) && !f.never {
 			if cause == nil {
 				cause = c.windows.broken(f.at, f.key, f.runs...)
 			}

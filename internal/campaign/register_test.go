@@ -150,7 +150,7 @@ func (r *register) leave(s *said) {
 // met judges two who were inside at once: the first says when it last trusted its lease, and when it was told that it is lost.
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
-		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, runs: []int{v.id.run, c.by.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
 			"%s: run %d trusted its lease under token %d, %s after run %d had come in",
 			v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
 		return
@@ -184,7 +184,7 @@ func (r *register) trusted(s *said) {
 	if p.top < s.Fence {
 		return
 	}
-	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, runs: []int{s.Run, p.by}, text: fmt.Sprintf(
+	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, runs: []int{s.Run}, text: fmt.Sprintf(
 		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d",
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }

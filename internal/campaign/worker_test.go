@@ -108,6 +108,7 @@ func work(text string, in io.Reader) error {
 	if p.witness, err = newWitness(p.config.Broken, p.tell); err != nil {
 		return err
 	}
+	redis.SetLogger(p.witness)
 	if err := p.open(); err != nil {
 		return err
 	}
