@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -188,4 +190,73 @@ func TestSave_C_outlastsAServiceThatTurnsItAway(t *testing.T) {
 			t.Errorf("Save: %v", err)
 		}
 	})
+}
+
+// mute is a driver that does not answer writes.
+type mute struct{ driver.Driver }
+
+func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
+	<-ctx.Done()
+	return driver.Verdict{}, ctx.Err()
+}
+
+// A Save whose answer has not come when its lease is lost says once that it may have happened, and that the lease is lost.
+func TestSave_N_withoutAnAnswerWhenTheLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return mute{memstore.NewDriver(s)} })
+		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = locker.Close(context.Background()) })
+		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Save(ctx, "q", "a") })
+		if !errors.Is(err, distlock.ErrLost) || strings.Count(err.Error(), "may or may not have happened") != 1 {
+			t.Errorf("Save: %v", err)
+		}
+	})
+}
+
+// hasty is a memory whose context has ended when it comes to its store.
+type hasty struct {
+	*sessionstore.Store[string, string]
+}
+
+func (h hasty) Save(ctx context.Context, input, output string) error {
+	return h.Store.Save(over(ctx), input, output)
+}
+
+func (h hasty) Clear(ctx context.Context) error { return h.Store.Clear(over(ctx)) }
+
+func over(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+// A write whose context has ended on its way to the store is not made.
+func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
+	d := &asked{}
+	store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
+		d.Driver = memstore.NewDriver(s)
+		return d
+	})
+	memory, err := lockedmemory.New(hasty{store}, locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"), "Clear": memory.Clear(t.Context())} {
+		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "may or may not") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := locker.Close(t.Context()); err != nil { // which waits for what goes on in the background
+		t.Error(err)
+	}
+	if n := d.calls.Load(); n != 0 {
+		t.Errorf("%d calls were made", n)
+	}
 }
