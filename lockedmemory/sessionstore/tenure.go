@@ -23,15 +23,14 @@ type tenure struct {
 
 // of returns the tenure of a lease, which is forgotten when the lease ends.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.byLease[lease]
-	if t != nil {
+	t := &tenure{}
+	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
 		return t
 	}
-	t = &tenure{}
-	if lease.Context().Err() != nil { // as a test, or a goroutine left behind, may have it: let the service decide
-		return t
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if known := ts.byLease[lease]; known != nil {
+		return known
 	}
 	if ts.byLease == nil {
 		ts.byLease = make(map[*distlock.Lease]*tenure)
