@@ -37,8 +37,8 @@ test: deps ## Run all tests with the race detector, against real servers
 	$(call each,go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
 		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$'))
 	$(CONTRACT) go test -race -count=1 -timeout 10m $(BELUGA:%=./%/...)
-	@# These measure how soon things happen, so they have the machine to themselves. They wait more than they work: all topologies at once.
-	go test -race -count=1 -timeout 10m -p 1 -parallel 3 ./internal/faults ./internal/campaign
+	@# These measure how soon things happen, so they have the machine to themselves.
+	go test -race -count=1 -timeout 10m -p 1 ./internal/faults ./internal/campaign
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
