@@ -1,0 +1,165 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// A Save that is refused says that nothing was written, and nothing else, also if the lease's end is noticed meanwhile.
+func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	for name, c := range map[string]struct {
+		id, output string
+		as         error // nil: a StaleError
+	}{
+		"stale":          {"", "a", nil},
+		"stale, with ID": {"new", "a", nil},
+		"used turn ID":   {"id", "other", sessionstore.ErrTurnConflict},
+		"bad turn ID":    {long, "a", sessionstore.ErrTurnID},
+		"too large":      {"", long, sessionstore.ErrTooLarge},
+		"not encodable":  {"", "bad", sessionstore.ErrCodec},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noticed := new(noticing)
+			s := newSession(t, nil, &distlock.Options{Observer: noticed})
+			ctx := t.Context()
+			if err := s.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a"); err != nil {
+				t.Fatal(err)
+			}
+			other, err := redislock.New(s.client, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close(context.Background())
+			theirs, err := lockedmemory.New(s.store, other, lockedmemory.FixedKey("s"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := redisstore.New(s.client, lockedmemory.FixedKey("s"), picky{}, &sessionstore.Options{MaxMessage: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			overtaken := &overtaken{store, func(ctx context.Context) {
+				noticed.by = ctx
+				s.client.Del(ctx, "distlock:{s}:lock")
+				if c.as != nil { // what is refused without looking at the token
+					return
+				}
+				if err := theirs.Turn(context.WithoutCancel(ctx), func(ctx context.Context) error {
+					_, err := theirs.Load(ctx, "")
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+			}}
+			ours, err := lockedmemory.New(overtaken, s.locker, lockedmemory.FixedKey("s"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = ours.Turn(ctx, func(ctx context.Context) error {
+				if c.id != "" {
+					ctx = lockedmemory.WithTurnID(ctx, c.id)
+				}
+				err := ours.Save(ctx, "q", c.output)
+				stale := new(sessionstore.StaleError)
+				if !errors.Is(err, distlock.ErrLost) || strings.Contains(err.Error(), "may or may not") || c.as != nil && !errors.Is(err, c.as) ||
+					c.as == nil && (!errors.As(err, &stale) || !strings.Contains(err.Error(), "nothing was written")) {
+					t.Errorf("Save: %v", err)
+				}
+				return nil
+			})
+			if !errors.Is(err, distlock.ErrLost) {
+				t.Errorf("Turn: %v", err)
+			}
+		})
+	}
+}
+
+// picky does not encode everything.
+type picky struct{ sessionstore.JSON[string] }
+
+func (p picky) Encode(text string) ([]byte, error) {
+	if text == "bad" {
+		return nil, errors.New("no words for that")
+	}
+	return p.JSON.Encode(text)
+}
+
+// overtaken has something happen before a Save of the store, and notices the loss of the lease before it returns.
+type overtaken struct {
+	*sessionstore.Store[string, string]
+	before func(ctx context.Context)
+}
+
+func (o *overtaken) Save(ctx context.Context, input, output string) error {
+	o.before(ctx)
+	err := o.Store.Save(ctx, input, output)
+	if lease, ok := lockedmemory.Lease(ctx); ok {
+		_ = lease.Extend(ctx, time.Minute)
+	}
+	<-ctx.Done()
+	return err
+}
+
+// Itself says that it saves as the store does, outside a turn.
+func (o *overtaken) Itself() any { return o }
+
+// double is a memory that is made of two Saves, between which its lease is lost.
+type double struct {
+	*sessionstore.Store[string, string]
+	loses func(lease *distlock.Lease)
+}
+
+func (d *double) Save(ctx context.Context, input, output string) error {
+	if err := d.Store.Save(ctx, input, output); err != nil {
+		return err
+	}
+	lease, _ := lockedmemory.Lease(ctx)
+	d.loses(lease)
+	<-ctx.Done()
+	return d.Store.Save(ctx, input, output)
+}
+
+// The second of its Saves is not begun, and the first has happened.
+func TestSave_N_ofAMemoryThatIsMadeOfTwoIsInDoubt(t *testing.T) {
+	s := newSession(t, nil, nil)
+	two := &double{s.store, func(lease *distlock.Lease) {
+		s.client.Del(t.Context(), "distlock:{s}:lock")
+		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+	}}
+	memory, err := lockedmemory.New(two, s.locker, lockedmemory.FixedKey("s"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = memory.Turn(t.Context(), func(ctx context.Context) error {
+		if err := memory.Save(ctx, "q", "a"); !errors.Is(err, distlock.ErrLost) || !strings.Contains(err.Error(), "may or may not have happened") {
+			t.Errorf("Save: %v", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("Turn: %v", err)
+	}
+}
+
+// noticing returns from a Refence when the loss that it has found has reached the caller.
+type noticing struct{ by context.Context }
+
+func (n *noticing) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+
+func (n *noticing) End(_ context.Context, op *distlock.Operation) {
+	if op.Name == distlock.OpRefence {
+		<-n.by.Done()
+	}
+}
