@@ -55,8 +55,17 @@ func TestAttribute_windows(t *testing.T) {
 		{"no fault", nil, trusts, "1 (1 S1), apart 0"},
 		{"told late", nil, late, "1 (1 N), apart 0"},
 		{"told late, and not run for longer", nil, func(at int64) said {
-			return said{Ended: at + int64(50*time.Millisecond), Stalled: 60 * time.Millisecond}
+			return said{Ended: at + 50e6, Naps: []span{{at - 20e6, at + 40e6}}}
 		}, "0, apart 0"},
+		{"told late, and not run for less", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at - 20e6, at + 20e6}}}
+		}, "1 (1 N), apart 0"},
+		{"told late, and not run long before", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at - 900e6, at - 99e6}}}
+		}, "1 (1 N), apart 0"},
+		{"told late, and not run since", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at + 50e6, at + 900e6}}}
+		}, "1 (1 N), apart 0"},
 		{"never told", nil, func(int64) said { return said{} }, "1 (1 N), apart 0"},
 		{"told in time", nil, func(at int64) said { return said{Ended: at - int64(time.Second)} }, "0, apart 0"},
 		{"over before", nil, func(at int64) said { return said{Trusted: at - int64(time.Second)} }, "0, apart 0"},
@@ -93,6 +102,76 @@ func TestAttribute_shownNames(t *testing.T) {
 	c.hear(&said{What: sayShown, Run: 1, Text: "a name"})
 	if got, want := c.judged(), "1 (1 name shown), apart 0"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A note that stands on after a Clear is a violation, whatever else goes on, unless servers have forgotten the Clear.
+func TestAttribute_survivesAClear(t *testing.T) {
+	note := &attempt{
+		Run: 1, Session: "e0/notes-0", Kind: aNote, Turn: 1, Mine: 10, Fence: 10, End: saved,
+		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
+	}
+	note.Write = note.own()
+	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 200, Sent: 201, Done: 202, Ended: 203, End: saved}
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		want          string
+	}{
+		{"nothing forgotten", 0, 0, "1 (1 O), apart 0"},
+		{"the Clear is forgotten", 150, 300, "0, apart 1 (1 O)"},
+		{"what came later is", 250, 300, "1 (1 O), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			w := c.windows.open(serverFaults[0], 0, 0)
+			if test.killed != 0 {
+				c.windows.forget(w, test.after, test.killed)
+			}
+			question, answer := exchange(note.Turn, note.Write, note.Mine, 0)
+			v := &verdict{c: c, session: note.Session, stored: []message{question, answer}, attempts: []*attempt{note, clear}}
+			v.notes()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A fault that came to nothing does not count as one that has struck.
+func TestCause_countsWhatHasStruck(t *testing.T) {
+	c := book(t)
+	f := &fault{name: "some", of: ofWorker, strike: func(c *campaign, h *hit) {
+		if h.n == 0 {
+			c.misses(h, "there is nobody")
+		}
+	}}
+	for n := range 3 {
+		c.cause(&hit{fault: f, n: n})
+	}
+	if struck, missed := c.struck(); struck != 2 || missed != 1 {
+		t.Errorf("%d faults have struck, and %d came to nothing, want 2 and 1", struck, missed)
+	}
+}
+
+// What the loss of a master may cause is excused from the moment in which it is killed, and not while that is prepared.
+func TestForgets_beginsWithTheKill(t *testing.T) {
+	c := book(t)
+	c.histories = newHistories(c)
+	h := &hit{fault: serverFaults[0]}
+	h.window = c.windows.open(h.fault, 0, now())
+	before := now()
+	over := c.forgets(h)
+	during := now()
+	over()
+	if f := c.windows.broken(before, "key"); f != nil {
+		t.Errorf("%s excuses what was before", f.name)
+	}
+	if f := c.windows.broken(during, "key"); f == nil {
+		t.Error("nothing is excused that comes after it")
+	}
+	if f := c.windows.broken(now()+int64(2*c.plan.ttl), "key"); f != nil {
+		t.Errorf("%s excuses what comes long after it", f.name)
 	}
 }
 

@@ -72,6 +72,7 @@ type campaign struct {
 	stats    map[*fault]*stat
 	log      []string // of strikes
 	unseen   int      // waits for keys that nobody wanted any more
+	starved  int      // who were told late in a process that was not let run; known after attribute
 	failing  bool     // a fail-over is under way
 }
 

@@ -18,8 +18,8 @@
 // over a Unix socket, and wait for each answer. mem is one process, whose workers are Lockers over one driver.
 //
 // Leases. Under each lease a worker enters the register, with the key and the token, works, and leaves. With enter it tells
-// when its acquisition began and returned; with leave the last moment at which its lease was held by its own word (it has
-// read the clock before it asked the lease), and, if it was lost, when its context was cancelled. All processes share a
+// when its acquisition began and returned; with leave a moment at which its lease was still held by its own word (it has
+// read the clock before it asked the lease), or, if it was lost, when its context was cancelled. All processes share a
 // clock. The register says:
 //
 //   - S1 is broken if a worker still trusted its lease when another one, who has come in with a higher token, had its own:
@@ -27,8 +27,9 @@
 //     refused because of a higher token, and trusts its lease after that. No stall of any process can make this up, and
 //     none excuses it.
 //   - N is broken if the context of the first was cancelled, but only after the second had come in. That is a matter of
-//     milliseconds, which a process that is not let run does not have: gaps in its own heartbeat that are longer
-//     in all than it was late, or a stall of the parent, excuse it. Such cases are counted.
+//     milliseconds, which a process that is not let run does not have: gaps in its own heartbeat, or in that of the parent,
+//     between 100 ms before the second came and the moment of the cancellation, excuse it if they are, in all, at least as long as
+//     it was late. Such cases are counted, and those outside all windows printed with the totals.
 //   - Tokens rise: who began to ask after another's acquisition had returned has a higher token. No fault excuses a token
 //     that falls.
 //   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody
@@ -38,6 +39,9 @@
 //     rest, half of these faults wait until nothing else is felt.
 //
 // A worker that is killed takes along what it has not said: who met it is not judged.
+//
+// A fault counts if it has struck: a holder that is killed holds what others want, a waiter stands in line, a reply was
+// lost, a connection closed. One that came to nothing is counted apart.
 //
 // Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again
 // after they were answered. A worker that was stopped for longer than its lease writes past all checks when it goes on.
@@ -77,14 +81,13 @@
 // # Windows
 //
 // Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the
-// window of such a fault is counted apart, as is a Clear that did not last, and another program's data that did not. Nothing
-// else is excused:
+// window of such a fault is counted apart, as is another program's data that did not last. Nothing else is excused:
 //
 //   - A worker that is stopped: from then until a TTL after it goes on, for what this worker trusts or is told. It cannot
 //     be told while it stands, and its timers are late for a moment. Of others, everything is promised.
-//   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed, or cut off
-//     from its replicas, until a TTL after there is a master that takes writes. A holder learns of the loss with its next
-//     renewal, and no lease outlives its TTL without one. On Cluster the window is for the keys of that master.
+//   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed until a TTL
+//     after there is a master that takes writes. A holder learns of the loss with its next renewal, and no lease outlives
+//     its TTL without one. On Cluster the window is for the keys of that master.
 //   - Servers that replace a master which is alive, because the machine is too busy for them: nobody has asked for that,
 //     but it happens, and what that master goes on to acknowledge is lost. The window begins as long before it is noticed
 //     as a master may be silent.
@@ -94,9 +97,9 @@
 //
 // What a server forgets is told from what the library loses by time: an acknowledged turn is forgotten, and counted apart,
 // if it was asked for before the master was dead, and answered after it had been cut off from its replicas, less a quarter
-// of a second of which replicas may lack behind. On a server that restarts empty that is all there was before. An answer
-// that comes from what was forgotten is counted apart too. Turns that are torn or doubled, tokens that fall and stale
-// writes have no excuse.
+// of a second of which replicas may lack behind. On a server that restarts empty that is all there was before. A Clear
+// that was forgotten, and an answer that comes from what was forgotten, are counted apart too. Turns that are torn or
+// doubled, tokens that fall and stale writes have no excuse.
 //
 // # Histories
 //

@@ -16,6 +16,8 @@ type finding struct {
 	fault *fault
 	text  string
 	never bool // no fault may cause it
+	// starved is an N for which the process was not let run for as long as it was late.
+	starved bool
 	// It is none if the servers have forgotten something that was asked for and answered at these times; 0: that does not matter.
 	asked, answered int64
 }
@@ -33,17 +35,8 @@ func (c *campaign) blame(f *finding) {
 	}
 }
 
-// apart counts what a fault may cause, and nobody is blamed for.
-func (c *campaign) apart(f *finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cause := c.windows.broken(f.at, f.key, f.runs...); cause != nil {
-		c.stat(cause).apart[f.kind]++
-	}
-}
-
 // excusable are the kinds of which a fault may be an excuse. No other kind has one.
-var excusable = []string{"S1", "N", "O", "foreign"}
+var excusable = []string{"S1", "N", "foreign"}
 
 // attribute parts the findings in those that a fault may cause, which are counted, and the others.
 func (c *campaign) attribute() {
@@ -65,6 +58,10 @@ func (c *campaign) attribute() {
 				c.stat(cause).apart[f.kind]++
 				continue
 			}
+		}
+		if f.starved {
+			c.starved++
+			continue
 		}
 		if near := c.windows.others(nil, f.at, f.at); near != nil {
 			f.text += fmt.Sprintf(" [%s after the start, while %s]", time.Duration(f.at-c.start).Round(time.Millisecond), near.name)

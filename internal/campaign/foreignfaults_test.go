@@ -15,14 +15,14 @@ import (
 // What other programs do on the same servers.
 var foreignFaults = []*fault{
 	{
-		name: "foreign data at a lock", row: 17, on: redises, of: ofServer, barred: true,
+		name: "foreign data at a lock", on: redises, of: ofServer, barred: true,
 		short: 200 * time.Millisecond, long: 800 * time.Millisecond, strike: occupyLock, heal: resume,
 	},
 	{
-		name: "foreign data at a session", row: 17, on: redises, of: ofServer,
+		name: "foreign data at a session", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 800 * time.Millisecond, strike: occupySession, heal: resume,
 	},
-	{name: "broken entry", row: 21, on: redises, of: ofServer, strike: breakEntry},
+	{name: "broken entry", on: redises, of: ofServer, strike: breakEntry},
 }
 
 // sessionKeyOf is where Redis keeps a session.
@@ -85,13 +85,18 @@ func (c *campaign) occupy(h *hit, key, at string, over func(from, until int64)) 
 		}
 	}
 	if err != nil {
-		c.say("its data cannot be put there: %v", err)
+		c.misses(h, "its data cannot be put there: %v", err)
 		return
 	}
+	met := false
 	for _, s := range c.slots {
 		if w := s.now(); w != nil {
 			w.tell(order{Do: doMeet, Key: key})
+			met = true
 		}
+	}
+	if !met {
+		c.misses(h, "there is no worker")
 	}
 }
 
@@ -158,7 +163,7 @@ func breakEntry(c *campaign, h *hit) {
 	}).Result()
 	e.answered = now()
 	if errors.Is(err, redis.Nil) {
-		c.say("%s is not there", session)
+		c.misses(h, "%s is not there", session)
 		return
 	}
 	c.ledger.mu.Lock()
@@ -166,6 +171,7 @@ func breakEntry(c *campaign, h *hit) {
 	f := c.ledger.foreign[session]
 	if err != nil {
 		f.unsure = true
+		c.misses(h, "it is not known whether the entry is there: %v", err)
 	} else {
 		f.entries = append(f.entries, e)
 	}
@@ -199,7 +205,7 @@ func (v *verdict) strangers() {
 		return
 	}
 	for _, a := range v.attempts {
-		if a.acknowledged() && a.Sent > v.foreign.occupied.from && a.Done < v.foreign.occupied.until {
+		if a.acknowledged() && a.Sent > v.foreign.occupied.From && a.Done < v.foreign.occupied.Until {
 			v.blame("foreign", a.Done, a.Turn, "turn %d was acknowledged while data of another program was there", a.Turn)
 		}
 	}

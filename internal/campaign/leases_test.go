@@ -149,7 +149,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	}
 	if leave.Trusted == 0 {
 		h.counts.Lost++
-		_, leave.Stalled = h.naps.since(s.Got)
+		leave.Naps = h.naps.since(s.Got)
 		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
 	h.tell(leave)

@@ -27,7 +27,8 @@ type ledger struct {
 // ledgerTally counts what was judged.
 type ledgerTally struct {
 	turns, notes, clears, stray, strayRefused int
-	stored, before, hostile                   int // before servers were emptied
+	stored, hostile                           int
+	before, unread                            int // before servers were emptied
 	forgotten, outlived, sessions             int
 	endings                                   map[ending]int
 }
@@ -144,7 +145,10 @@ func (l *ledger) judgeSoFar() {
 		moment := now()
 		r := read(session)
 		if r.err != nil {
-			continue // it is judged later
+			l.mu.Lock()
+			l.tally.unread++ // and judged in the end, when all of this is forgotten
+			l.mu.Unlock()
+			continue
 		}
 		l.mu.Lock()
 		v := &verdict{

@@ -12,8 +12,8 @@ import (
 
 // hostileNames and hostileContent are no faults that strike: part of the work has them all the time.
 var (
-	hostileNames   = &fault{name: "hostile names", row: 20, on: everywhere}
-	hostileContent = &fault{name: "hostile content", row: 21, on: everywhere}
+	hostileNames   = &fault{name: "hostile names", on: everywhere}
+	hostileContent = &fault{name: "hostile content", on: everywhere}
 )
 
 // strangeEnds are what the names of some locks and sessions end with: what programs, protocols and shells take for something else.

@@ -4,15 +4,15 @@ import "time"
 
 var networkFaults = []*fault{
 	{
-		name: "cut off", row: 5, on: redises, of: ofWorker,
+		name: "cut off", on: redises, of: ofWorker,
 		short: 800 * time.Millisecond, long: 2500 * time.Millisecond, strike: cutOff, heal: reach,
 	},
 	{
-		name: "slow network", row: 7, on: redises, of: ofWorker,
+		name: "slow network", on: redises, of: ofWorker,
 		short: 500 * time.Millisecond, long: 2 * time.Second, strike: slowDown, heal: speedUp,
 	},
 	{
-		name: "replies lost", row: 11, on: redises, of: ofWorker,
+		name: "replies lost", on: redises, of: ofWorker,
 		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: dropReplies, heal: resume,
 	},
 }
@@ -21,6 +21,7 @@ func cutOff(c *campaign, h *hit) {
 	s := c.proxied(h)
 	w := s.now()
 	if w == nil {
+		c.misses(h, "there is no worker")
 		return
 	}
 	h.aims(c, w)
@@ -33,7 +34,11 @@ func cutOff(c *campaign, h *hit) {
 func reach(c *campaign, h *hit) { c.proxied(h).network.Heal() }
 
 func slowDown(c *campaign, h *hit) {
-	c.proxied(h).network.Latency(between(h.rng, 2*time.Millisecond, 60*time.Millisecond))
+	s := c.proxied(h)
+	s.network.Latency(between(h.rng, 2*time.Millisecond, 60*time.Millisecond))
+	if s.now() == nil {
+		c.misses(h, "there is no worker")
+	}
 }
 
 func speedUp(c *campaign, h *hit) { c.proxied(h).network.Latency(0) }
@@ -45,5 +50,10 @@ func dropReplies(c *campaign, h *hit) {
 		n++
 		return n%every == 0
 	})
-	h.restore = dropped.Stop
+	h.restore = func() {
+		dropped.Stop()
+		if dropped.Count() == 0 {
+			c.misses(h, "no reply was lost")
+		}
+	}
 }

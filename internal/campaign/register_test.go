@@ -13,8 +13,8 @@ type register struct {
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
 
-	sections, strange, stale, unopposed, told, closed, undecided, starved int
-	counts                                                                counts
+	sections, strange, stale, unopposed, told, closed, undecided int
+	counts                                                       counts
 }
 
 // place is the state of one key.
@@ -147,6 +147,10 @@ func (r *register) leave(s *said) {
 	}
 }
 
+// ahead is how long before the next holder comes a lease's context is to be cancelled, and somewhat more: a process that is not let run in
+// that time tells its holders late.
+const ahead = 100 * time.Millisecond
+
 // met judges two who were inside at once: the first says when it last trusted its lease, and when it was told that it is lost.
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
@@ -165,13 +169,12 @@ func (r *register) met(v *visit, c clash, s *said) {
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
 	case late <= 0:
 		r.told++
-	case late <= s.Stalled || r.c.stalls.between(c.at-int64(time.Second), s.Ended, stall) > 0:
-		r.starved++
-		r.c.apart(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}})
 	default:
-		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
-			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s",
-			v.key, v.id.run, v.fence, late, c.by.run, s.Stalled)})
+		from := c.at - int64(ahead)
+		stood := max(overlap(s.Naps, from, s.Ended), r.c.stalls.between(from, s.Ended))
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, starved: late <= stood, text: fmt.Sprintf(
+			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s of that and the %s before",
+			v.key, v.id.run, v.fence, late, c.by.run, stood, ahead)})
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 
 // stat is what is known of one fault on one topology.
 type stat struct {
-	times     int
+	times     int             // that it has struck
+	missed    int             // that it came to nothing
 	apart     map[string]int  // what it may cause, and has, by kind
 	recovered []time.Duration // until somebody else worked
 	disturbed []time.Duration // the same, while something else struck too, or late because the machine stood
@@ -35,22 +36,25 @@ func (c *campaign) report() string {
 	var text strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
 	n := &r.counts
-	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults\n", c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, c.struck())
+	struck, missed := c.struck()
+	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
+		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
 	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
 	line("acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
 		n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
 	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged",
 		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions)
-	line("exchanges that stood there: %d in the end, %d before servers were emptied", l.tally.stored, l.tally.before)
+	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
+		l.tally.stored, l.tally.before, l.tally.unread)
 	line("attempts: %s", list(l.tally.endings))
 	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store",
 		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
 	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
-		r.told, r.closed, r.starved, r.undecided)
+		r.told, r.closed, c.starved, r.undecided)
 	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
 	var stood time.Duration
 	for _, s := range c.stalls.spans {
-		stood += time.Duration(s.until - s.from)
+		stood += time.Duration(s.Until - s.From)
 	}
 	line("the machine let the parent wait %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
 		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
@@ -65,12 +69,13 @@ func (c *campaign) report() string {
 	return text.String()
 }
 
-// struck is how many faults have struck. It needs c.mu.
-func (c *campaign) struck() (n int) {
+// struck is how many faults have struck, and how many came to nothing. It needs c.mu.
+func (c *campaign) struck() (n, missed int) {
 	for _, s := range c.stats {
 		n += s.times
+		missed += s.missed
 	}
-	return n
+	return n, missed
 }
 
 // list says how many of each there are.

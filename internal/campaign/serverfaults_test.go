@@ -14,50 +14,50 @@ import (
 )
 
 var serverFaults = []*fault{
-	{name: "server restarted empty", row: 3, on: redises, breaks: true, of: ofServer, strike: restartEmpty},
+	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
 	{
-		name: "clients paused", row: 7, on: redises, of: ofServer,
+		name: "clients paused", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing,
 	},
 	{
-		name: "server stopped for a moment", row: 7, on: redises, of: ofServer,
+		name: "server stopped for a moment", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume,
 	},
 	{
-		name: "scripts flushed", row: 13, on: redises, of: ofServer,
+		name: "scripts flushed", on: redises, of: ofServer,
 		short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts,
 	},
 	{
-		name: "out of memory", row: 14, on: redises, of: ofServer,
+		name: "out of memory", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume,
 	},
 	{
-		name: "busy script", row: 15, on: redises, of: ofServer,
+		name: "busy script", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume,
 	},
 	{
-		name: "read-only", row: 15, on: []string{"node"}, of: ofServer,
+		name: "read-only", on: []string{"node"}, of: ofServer,
 		short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume,
 	},
 	{
-		name: "loading", row: 15, on: []string{"node"}, of: ofServer,
+		name: "loading", on: []string{"node"}, of: ofServer,
 		short: 200 * time.Millisecond, long: 1 * time.Second, heals: time.Second, strike: reload, heal: resume,
 	},
 	{
-		name: "slot on the move", row: 15, on: []string{"cluster"}, of: ofServer,
+		name: "slot on the move", on: []string{"cluster"}, of: ofServer,
 		short: 200 * time.Millisecond, long: 1 * time.Second, strike: halfMoveSlot, heal: resume,
 	},
 	{
-		name: "no right to notify", row: 16, on: redises, of: ofServer,
+		name: "no right to notify", on: redises, of: ofServer,
 		short: 500 * time.Millisecond, long: 2 * time.Second, strike: silence, heal: resume,
 	},
 	{
-		name: "no right to run scripts", row: 16, on: redises, of: ofServer,
+		name: "no right to run scripts", on: redises, of: ofServer,
 		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: withdraw, heal: resume,
 	},
-	{name: "slot moved", row: 15, on: []string{"cluster"}, of: ofServer, strike: moveSlot},
-	{name: "subscribers disconnected", row: 18, on: redises, of: ofServer, strike: hangUp("pubsub")},
-	{name: "clients disconnected", row: 11, on: redises, of: ofServer, strike: hangUp("normal")},
+	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
+	{name: "subscribers disconnected", on: redises, of: ofServer, strike: hangUp("pubsub")},
+	{name: "clients disconnected", on: redises, of: ofServer, strike: hangUp("normal")},
 }
 
 // masterFor is the server that is struck.
@@ -71,6 +71,7 @@ func restartEmpty(c *campaign, h *hit) {
 	master, key := c.masterFor(h), c.keyOf(h)
 	keys := c.hot()
 	c.windows.spare(h.window, c.sparedBy(master))
+	over := c.forgets(h)
 	master.Kill()
 	killed := now()
 	c.windows.forget(h.window, 0, killed)
@@ -79,6 +80,7 @@ func restartEmpty(c *campaign, h *hit) {
 	if c.service.cluster != nil { // it refuses its keys at first
 		c.service.cluster.AwaitMaster(key, nil)
 	}
+	over()
 }
 
 // sparedBy are the keys, of those that are in use, which a master of a Cluster does not have.
@@ -141,7 +143,9 @@ func slotsOf(master *testservers.Redis) (has func(slot string) bool, err error) 
 }
 
 func pauseClients(c *campaign, h *hit) {
-	_, _ = c.masterFor(h).Do("CLIENT", "PAUSE", strconv.FormatInt(h.lasts.Milliseconds(), 10), "ALL")
+	if _, err := c.masterFor(h).Do("CLIENT", "PAUSE", strconv.FormatInt(h.lasts.Milliseconds(), 10), "ALL"); err != nil {
+		c.misses(h, "CLIENT PAUSE: %v", err)
+	}
 }
 
 func pauseServer(c *campaign, h *hit) {
@@ -151,16 +155,22 @@ func pauseServer(c *campaign, h *hit) {
 }
 
 func flushScripts(c *campaign, h *hit) {
+	flushed := 0
 	for until := h.at + int64(h.lasts); now() < until; time.Sleep(2 * time.Millisecond) {
-		for _, master := range c.service.nodes {
-			_, _ = master.Do("SCRIPT", "FLUSH") // it may be down
+		for _, node := range c.service.nodes {
+			if _, err := node.Do("SCRIPT", "FLUSH"); err == nil { // a replica may be down
+				flushed++
+			}
 		}
+	}
+	if flushed == 0 {
+		c.misses(h, "no server has flushed its scripts")
 	}
 }
 
 func outOfMemory(c *campaign, h *hit) {
 	master := c.masterFor(h)
-	_, _ = master.Do("CONFIG", "SET", "maxmemory", "1")
+	must(c, master, "CONFIG", "SET", "maxmemory", "1")
 	h.restore = func() { must(c, master, "CONFIG", "SET", "maxmemory", "0") }
 }
 
@@ -171,10 +181,13 @@ func busyScript(c *campaign, h *hit) {
 	var looping sync.WaitGroup
 	looping.Go(func() { _, _ = master.Do("EVAL", "while true do end", "0") })
 	h.restore = func() {
-		within(5*time.Second, func() bool {
+		killed := within(5*time.Second, func() bool {
 			_, err := master.Do("SCRIPT", "KILL")
 			return err == nil
 		})
+		if !killed {
+			c.misses(h, "there is no script to be killed")
+		}
 		looping.Wait()
 		must(c, master, "CONFIG", "SET", "busy-reply-threshold", "5000")
 	}
@@ -247,9 +260,16 @@ func (c *campaign) setRights(h *hit, until []string, after ...string) {
 
 // hangUp closes all connections of a kind.
 func hangUp(kind string) func(*campaign, *hit) {
-	return func(c *campaign, _ *hit) {
+	return func(c *campaign, h *hit) {
+		closed := 0
 		for _, node := range c.service.nodes {
-			_, _ = node.Do("CLIENT", "KILL", "TYPE", kind) // it may be down
+			if reply, err := node.Do("CLIENT", "KILL", "TYPE", kind); err == nil { // a replica may be down
+				n, _ := strconv.Atoi(reply)
+				closed += n
+			}
+		}
+		if closed == 0 {
+			c.misses(h, "there are no connections of the type %s", kind)
 		}
 	}
 }

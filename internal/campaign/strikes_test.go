@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -11,7 +12,6 @@ import (
 // fault is one kind of fault.
 type fault struct {
 	name   string
-	row    int      // of the table of faults that this library is made for
 	on     []string // topologies
 	breaks bool     // mutual exclusion is not promised meanwhile
 	barred bool     // there is a promise of how soon others work, which holds if nothing else strikes
@@ -41,12 +41,13 @@ type hit struct {
 	window  *window
 	at      int64
 	restore func()
+	missed  bool // it came to nothing
 }
 
 var everywhere, redises = []string{"node", "sentinel", "cluster", "mem"}, []string{"node", "sentinel", "cluster"}
 
 // replaced is what servers do by themselves when the machine is too busy for them.
-var replaced = &fault{name: "a live master is replaced", row: 4, on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
+var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
 
 // faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
@@ -131,12 +132,8 @@ func (c *campaign) cause(h *hit) {
 		run = nobody // until it is known who is struck
 	}
 	h.window = c.windows.open(h.fault, run, h.at)
-	c.say("%s %d: %s (row %d), victim %d, for %s", h.of, h.n, h.name, h.row, h.victim, h.lasts.Round(time.Millisecond))
+	c.say("%s %d: %s, victim %d, for %s", h.of, h.n, h.name, h.victim, h.lasts.Round(time.Millisecond))
 	defer c.windows.close(h.window)
-	if h.breaks && h.of == ofServer {
-		p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
-		defer p.End(nil)
-	}
 	h.strike(c, h)
 	if h.heal != nil {
 		time.Sleep(time.Duration(h.at-now()) + h.lasts)
@@ -144,7 +141,28 @@ func (c *campaign) cause(h *hit) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stat(h.fault).times++
+	if s := c.stat(h.fault); h.missed {
+		s.missed++
+	} else {
+		s.times++
+	}
+}
+
+// misses notes that a strike came to nothing, and why: it does not count.
+func (c *campaign) misses(h *hit, format string, args ...any) {
+	h.missed = true
+	c.say("%s %d came to nothing: %s", h.of, h.n, fmt.Sprintf(format, args...))
+}
+
+// forgets begins, in the moment before a master is killed, what its loss may cause. over is called when there is a master that takes
+// writes.
+func (c *campaign) forgets(h *hit) (over func()) {
+	c.windows.begin(h.window)
+	p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
+	return func() {
+		p.End(nil)
+		c.windows.close(h.window)
+	}
 }
 
 // causeAlone causes a fault when no other is felt, and none begins before others work again.
@@ -166,7 +184,7 @@ func (h *hit) aims(c *campaign, w *worker) {
 	h.window.run = w.run
 }
 
-// someone is the worker that is struck; nil if there is none just now. With proxied, it is one whose network can be struck.
+// someone is the worker that is struck, and its slot; nil if there is none just now.
 func (c *campaign) someone(h *hit) (*slot, *worker) {
 	s := c.slots[h.victim%len(c.slots)]
 	for range 200 {
@@ -175,6 +193,7 @@ func (c *campaign) someone(h *hit) (*slot, *worker) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	c.misses(h, "there is no worker")
 	return s, nil
 }
 

@@ -36,6 +36,13 @@ func (w *windows) open(f *fault, run int, from int64) *window {
 	return v
 }
 
+// begin has a window begin now, and not when it was opened.
+func (w *windows) begin(v *window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.from = now()
+}
+
 // close ends a window, a TTL from now, unless it was closed before.
 func (w *windows) close(v *window) {
 	w.mu.Lock()
@@ -119,12 +126,12 @@ type stalls struct {
 	spans []span
 }
 
-type span struct{ from, until int64 }
+// span is a time. Workers send it.
+type span struct{ From, Until int64 }
 
 const (
-	beat = 10 * time.Millisecond
-	// A machine that is not too busy is never late by a stall, and by a hiccup hardly ever.
-	stall, hiccup = 250 * time.Millisecond, 20 * time.Millisecond
+	beat   = 10 * time.Millisecond
+	hiccup = 20 * time.Millisecond // by which a machine that is not too busy is hardly ever late
 )
 
 // watch notes stalls until done is closed.
@@ -147,14 +154,17 @@ func (s *stalls) watch(done <-chan struct{}) {
 	}
 }
 
-// between is for how long, in all, nobody was let run between two times, by what lasted for longer than some time.
-func (s *stalls) between(from, until int64, longer time.Duration) (sum time.Duration) {
+// between is for how long, in all, the parent was not let run between two times.
+func (s *stalls) between(from, until int64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.spans {
-		if overlap := min(until, p.until) - max(from, p.from); overlap > 0 && p.until-p.from > int64(longer) {
-			sum += time.Duration(overlap)
-		}
+	return overlap(s.spans, from, until)
+}
+
+// overlap is how much of the time between two moments spans take, which do not overlap each other.
+func overlap(spans []span, from, until int64) (sum time.Duration) {
+	for _, s := range spans {
+		sum += time.Duration(max(0, min(until, s.Until)-max(from, s.From)))
 	}
 	return sum
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -349,22 +350,19 @@ func (n *naps) look() {
 	n.last = at
 }
 
-// since is how long they were since a time: the longest of them, and all together.
-func (n *naps) since(at int64) (longest, sum time.Duration) {
+// since are those that were not over at a time.
+func (n *naps) since(at int64) []span {
 	n.look()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range n.all {
-		if s.until > at {
-			longest = max(longest, time.Duration(s.until-s.from))
-			sum += time.Duration(s.until - s.from)
-		}
+	first := len(n.all)
+	for first > 0 && n.all[first-1].Until > at {
+		first--
 	}
-	return longest, sum
+	return slices.Clone(n.all[first:])
 }
 
 // stopped reports whether the process was stopped for longer than its lease lasts since a time.
 func (p *process) stopped(since int64) bool {
-	longest, _ := p.naps.since(since)
-	return longest > p.config.TTL
+	return slices.ContainsFunc(p.naps.since(since), func(s span) bool { return s.Until-s.From > int64(p.config.TTL) })
 }

@@ -12,31 +12,31 @@ import (
 const holderKilled = "holder killed"
 
 var workerFaults = []*fault{
-	{name: holderKilled, row: 1, on: redises, of: ofWorker, barred: true, strike: killHolder},
+	{name: holderKilled, on: redises, of: ofWorker, barred: true, strike: killHolder},
 	{
-		name: "holder stopped", row: 2, on: redises, breaks: true, of: ofWorker,
+		name: "holder stopped", on: redises, breaks: true, of: ofWorker,
 		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
 	},
-	{name: "waiter killed in line", row: 19, on: redises, of: ofWorker, barred: true, strike: killWaiter},
-	{name: "shut down", row: 24, on: redises, of: ofWorker, barred: true, strike: shutDown},
+	{name: "waiter killed in line", on: redises, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
 	{
-		name: "connections used up", row: 9, on: redises, of: ofWorker,
+		name: "connections used up", on: redises, of: ofWorker,
 		short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing,
 	},
 	{
-		name: "contexts cancelled", row: 10, on: everywhere, of: ofWorker,
+		name: "contexts cancelled", on: everywhere, of: ofWorker,
 		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing,
 	},
 	{
-		name: "starved", row: 12, on: everywhere, of: ofWorker,
+		name: "starved", on: everywhere, of: ofWorker,
 		short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing,
 	},
 	{
-		name: "leases expire", row: 5, on: []string{"mem"}, of: ofWorker,
+		name: "leases expire", on: []string{"mem"}, of: ofWorker,
 		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing,
 	},
 	{
-		name: "Locker closed under load", row: 24, on: []string{"mem"}, of: ofWorker,
+		name: "Locker closed under load", on: []string{"mem"}, of: ofWorker,
 		short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing,
 	},
 }
@@ -51,6 +51,9 @@ func killHolder(c *campaign, h *hit) {
 	}
 	h.aims(c, w)
 	keys := c.catch(w, "")
+	if len(keys) == 0 {
+		c.misses(h, "it held nothing that others want")
+	}
 	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
 	c.await(h, w.run, keys, c.plan.bar())
@@ -86,7 +89,11 @@ func stop(c *campaign, h *hit) {
 		return
 	}
 	h.aims(c, w)
-	c.await(h, w.run, c.catch(w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)]), 0)
+	keys := c.catch(w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
+	if len(keys) == 0 {
+		c.misses(h, "it held nothing that others want")
+	}
+	c.await(h, w.run, keys, 0)
 	h.restore = func() { w.signal(syscall.SIGCONT) }
 }
 
@@ -102,7 +109,11 @@ func killWaiter(c *campaign, h *hit) {
 	first, victim := c.someone(h)
 	n := len(c.slots)
 	holder, next := c.slots[(first.n+1)%n].now(), c.slots[(first.n+2)%n].now()
-	if victim == nil || holder == nil || next == nil {
+	if victim == nil {
+		return
+	}
+	if holder == nil || next == nil {
+		c.misses(h, "there is no worker")
 		return
 	}
 	h.aims(c, victim)
@@ -121,10 +132,14 @@ func killWaiter(c *campaign, h *hit) {
 	p := c.register.place(key)
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar()}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
-	if !slices.ContainsFunc(p.grants, func(g *grant) bool { return g.run == next.run }) { // or it has had it already
+	moved := slices.ContainsFunc(p.grants, func(g *grant) bool { return g.run == victim.run || g.run == next.run })
+	if !moved {
 		p.waits = append(p.waits, w)
 	}
 	c.register.mu.Unlock()
+	if moved {
+		c.misses(h, "the line had moved on before")
+	}
 	time.Sleep(200 * time.Millisecond)
 }
 
