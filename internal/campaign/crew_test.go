@@ -9,13 +9,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/spawn"
 )
 
 // workerEnv tells a process that it is a worker.
@@ -103,23 +103,14 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	w := &worker{run: run, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	w.cmd.Stderr = &w.stderr
-	w.cmd.SysProcAttr = dieWithParent()
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	started := make(chan error)
-	go func() {
-		// The signal that ends a child with its parent comes when the thread ends that has started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := w.cmd.Start()
-		started <- err
-		if err == nil {
-			w.err = w.cmd.Wait()
-			close(w.done)
-		}
-	}()
-	if err := <-started; err != nil {
+	err = spawn.Start(w.cmd, func() {
+		w.err = w.cmd.Wait()
+		close(w.done)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return w, nil

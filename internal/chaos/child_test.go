@@ -8,10 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/spawn"
 )
 
 // childEnv tells a process that it is an instance.
@@ -47,7 +48,6 @@ func startChild(tb testing.TB, c config, in chan<- said) *child {
 	ch := &child{cmd: exec.Command(os.Args[0]), open: make(map[int]*attempt)}
 	ch.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	ch.cmd.Stderr = &ch.stderr
-	ch.cmd.SysProcAttr = dieWithParent()
 	if ch.in, err = ch.cmd.StdinPipe(); err != nil {
 		tb.Fatal(err)
 	}
@@ -55,16 +55,7 @@ func startChild(tb testing.TB, c config, in chan<- said) *child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	started := make(chan error)
-	go func() {
-		// The signal that ends a child with its parent comes when the thread ends that has started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := ch.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	err = spawn.Start(ch.cmd, func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var r report
 			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -73,8 +64,8 @@ func startChild(tb testing.TB, c config, in chan<- said) *child {
 			in <- said{by: ch, report: &r}
 		}
 		in <- said{by: ch, err: ch.cmd.Wait()}
-	}()
-	if err := <-started; err != nil {
+	})
+	if err != nil {
 		tb.Fatal(err)
 	}
 	return ch

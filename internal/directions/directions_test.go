@@ -32,7 +32,8 @@ var allowed = map[string][]string{
 	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/acl":                         {"internal/testservers"},
-	"internal/testservers":                 {"internal/loopback"},
+	"internal/spawn":                       {},
+	"internal/testservers":                 {"internal/loopback", "internal/spawn"},
 	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
 	"internal/loopback":                    {},
 	"internal/directions":                  {},
@@ -53,13 +54,13 @@ var allowed = map[string][]string{
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
 	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...", "github.com/anishathalye/porcupine",
-	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback",
+	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback", module + "internal/spawn",
 	module + "internal/watch", module + "internal/history", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback",
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/spawn",
 	"internal/watch", "internal/directions", "internal/doctest", "internal/campaign", "internal/chaos", "internal/faults", "internal/hammer",
 	"internal/history", "internal/privacy", "internal/soak", "internal/sweeps",
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/spawn"
 	"github.com/belugalock/belugalock/internal/watch"
 )
 
@@ -109,12 +110,19 @@ func startWaiter(tb testing.TB, o order) *child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
+	killed, ended := make(chan struct{}), make(chan struct{})
+	err = spawn.Start(c.cmd, func() {
+		defer close(ended)
+		<-killed // Wait would take away what the child has said and nobody has read yet
+		_ = c.cmd.Wait()
+	})
+	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		c.kill()
-		_ = c.cmd.Wait()
+		close(killed)
+		<-ended
 	})
 	c.in, c.out = in, bufio.NewScanner(out)
 	return c

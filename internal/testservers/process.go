@@ -5,9 +5,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/spawn"
 )
 
 // logTailBytes bounds what a failed test prints of a server's log.
@@ -38,25 +39,12 @@ func startProcess(path string, args []string, dir, logPath string) (*process, er
 	cmd.Dir = dir
 	cmd.Stdout = log
 	cmd.Stderr = log
-	cmd.SysProcAttr = dieWithParent()
 	p := &process{cmd: cmd, logPath: logPath, logFrom: size, exited: make(chan struct{})}
-
-	started := make(chan error)
-	go func() {
-		// Linux sends the parent-death signal when the thread that forked
-		// the child ends, not when its process does. The lock keeps that thread
-		// for this goroutine, which outlives the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	err = spawn.Start(cmd, func() {
 		defer close(p.exited)
 		_ = cmd.Wait() // how it ended is in cmd.ProcessState
-	}()
-	if err := <-started; err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	return p, nil

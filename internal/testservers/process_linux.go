@@ -4,14 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"syscall"
 )
-
-// dieWithParent has the kernel kill the child when the thread that starts it
-// ends: see startProcess. No other way covers a test process that is killed.
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
 
 // stopped tells whether a process is stopped by a signal.
 func stopped(pid int) bool {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,43 +53,6 @@ func TestProcess_diesWithTheTestProcess(t *testing.T) {
 		}
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
-}
-
-func TestProcess_outlivesTheThreadThatAskedForIt(t *testing.T) {
-	started := make(chan *Redis)
-	tids := make(chan int)
-	go startAndEndThread(t, started, tids)
-	r, ok := <-started
-	if !ok {
-		t.FailNow() // StartRedis has said why
-	}
-	tid := <-tids
-
-	eventually(t, "the thread has ended", func() bool {
-		_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid))
-		return errors.Is(err, os.ErrNotExist)
-	})
-	mustDo(t, r, "PONG", "PING")
-}
-
-// startAndEndThread ends the thread that it runs on: a goroutine that returns
-// while locked takes its thread along. The main thread is an exception, so it is
-// occupied until another one has done it.
-func startAndEndThread(t *testing.T, started chan<- *Redis, tids chan<- int) {
-	runtime.LockOSThread()
-	if syscall.Gettid() == os.Getpid() {
-		defer runtime.UnlockOSThread()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			startAndEndThread(t, started, tids)
-		}()
-		<-done
-		return
-	}
-	defer close(started)
-	started <- StartRedis(t)
-	tids <- syscall.Gettid()
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/internal/loopback"
+	"github.com/belugalock/belugalock/internal/spawn"
 )
 
 const (
@@ -70,27 +70,19 @@ func start(ctx context.Context, program string) (*Server, error) {
 	}
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir, exited: make(chan struct{})}
 	s.cmd = exec.Command(program, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no")
-	s.cmd.SysProcAttr = ownProcess()
+	// Ctrl-C in a terminal is not for the server, which is stopped when nobody needs it any more.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	ready := make(chan bool, 1)
-	started := make(chan error)
-	go func() {
-		// Linux tells a child that its parent has ended when the thread that forked it ends: keep that thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	err = spawn.Start(s.cmd, func() {
 		defer close(s.exited)
 		s.read(out, ready)
 		_ = s.cmd.Wait() // how it ended is in cmd.ProcessState
-	}()
-	if err := <-started; err != nil {
+	})
+	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := s.await(ctx, ready); err != nil {
