@@ -67,6 +67,7 @@ type campaign struct {
 
 	mu       sync.Mutex
 	runs     int
+	starting map[int]*worker // that have not said that they are ready, by run
 	findings []*finding
 	wrong    []*finding // after attribute
 	stats    map[*fault]*stat
@@ -77,7 +78,7 @@ type campaign struct {
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
-	c := &campaign{t: t, plan: p, service: startService(t, p.on), stats: make(map[*fault]*stat)}
+	c := &campaign{t: t, plan: p, service: startService(t, p.on), stats: make(map[*fault]*stat), starting: make(map[int]*worker)}
 	c.windows.ttl = p.ttl
 	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())

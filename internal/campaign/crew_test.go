@@ -45,6 +45,7 @@ type worker struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	stderr bytes.Buffer
+	ready  chan struct{} // closed when it says that it can be struck: one that has just been born dies of a SIGTERM
 	done   chan struct{} // closed when it has ended
 	err    error
 	mu     sync.Mutex // of writes to in
@@ -61,9 +62,14 @@ func (c *campaign) hire(s *slot) {
 			c.t.Errorf("a worker does not start: %v", err)
 			return
 		}
-		s.mu.Lock()
-		s.worker = w
-		s.mu.Unlock()
+		select {
+		case <-w.ready:
+			s.mu.Lock()
+			s.worker = w
+			s.mu.Unlock()
+		case <-w.done:
+		case <-c.ctx.Done():
+		}
 		select {
 		case <-w.done:
 		case <-c.ctx.Done():
@@ -100,7 +106,10 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{run: run, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
+	w := &worker{run: run, cmd: exec.Command(os.Args[0]), ready: make(chan struct{}), done: make(chan struct{})}
+	c.mu.Lock()
+	c.starting[run] = w
+	c.mu.Unlock()
 	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	w.cmd.Stderr = &w.stderr
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
@@ -194,6 +203,13 @@ func (c *campaign) serve() {
 // hear takes what a worker says.
 func (c *campaign) hear(s *said) (a answer) {
 	switch s.What {
+	case sayReady:
+		c.mu.Lock()
+		if w := c.starting[s.Run]; w != nil {
+			close(w.ready)
+			delete(c.starting, s.Run)
+		}
+		c.mu.Unlock()
 	case sayEnter:
 		a = c.register.enter(s)
 	case sayLeave:

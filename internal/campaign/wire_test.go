@@ -62,7 +62,8 @@ const (
 
 // What a worker says to the register.
 const (
-	sayEnter   = iota + 1 // a critical section begins; answered
+	sayReady   = iota + 1 // it can be struck
+	sayEnter              // a critical section begins; answered
 	sayLeave              // it ends
 	sayWrite              // an access that looks at nothing, by one that was stopped; answered
 	sayTrusted            // it was refused, and the lease is held all the same

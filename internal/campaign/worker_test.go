@@ -113,6 +113,7 @@ func work(text string, in io.Reader) error {
 	if err := p.open(); err != nil {
 		return err
 	}
+	p.tell(&said{What: sayReady})
 	p.naps.last = now()
 	go p.naps.watch()
 	for _, r := range p.rooms {

@@ -124,7 +124,7 @@ func killWaiter(c *campaign, h *hit) {
 	victim.tell(order{Do: doStand, Key: key})
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
-	time.Sleep(between(h.rng, 50*time.Millisecond, hold))
+	time.Sleep(between(h.rng, 50*time.Millisecond, hold-200*time.Millisecond)) // until the holder leaves, at the latest
 	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
 	<-victim.done
