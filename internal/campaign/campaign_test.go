@@ -75,6 +75,7 @@ type campaign struct {
 	unseen   int      // waits for keys that nobody wanted any more
 	starved  int      // who were told late in a process that was not let run; known after attribute
 	failing  bool     // a fail-over is under way
+	looks    int      // of guard
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
@@ -185,6 +186,9 @@ func (c *campaign) guard(done <-chan struct{}) {
 		failing := c.failing
 		c.mu.Unlock()
 		state, at := c.service.state(), now()
+		c.mu.Lock()
+		c.looks++
+		c.mu.Unlock()
 		if state == "" {
 			continue
 		}
@@ -203,10 +207,16 @@ func (c *campaign) guard(done <-chan struct{}) {
 	}
 }
 
-// failOver tells guard that masters are about to be replaced, and when that is over.
+// failOver tells guard that masters are about to be replaced, and when that is over and guard has seen the new ones.
 func (c *campaign) failOver(under bool) {
-	if !under {
-		time.Sleep(600 * time.Millisecond) // until it has seen the new ones
+	looks := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.looks
+	}
+	if before := looks(); !under {
+		// The first look from now on may have begun before; the second is to be over, with what it has seen noted.
+		within(5*time.Second, func() bool { return looks() > before+2 })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

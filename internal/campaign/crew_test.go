@@ -222,11 +222,11 @@ func (c *campaign) hear(s *said) (a answer) {
 		c.ledger.add(s.Attempt)
 	case sayWrong:
 		c.blame(&finding{
-			kind: "failure", key: s.Key, at: now(), runs: []int{s.Run}, asked: s.Began, answered: s.Got,
+			kind: "failure", key: s.Key, at: now(), asked: s.Began, answered: s.Got,
 			text: fmt.Sprintf("run %d: %s", s.Run, s.Text),
 		})
 	case sayShown:
-		c.blame(&finding{kind: "name shown", at: now(), runs: []int{s.Run}, text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
+		c.blame(&finding{kind: "name shown", at: now(), text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
 	case sayStored:
 		c.ledger.told(s.Key, s.Stored, s.Text)
 	}

@@ -26,10 +26,12 @@
 //     the moment at which the first has trusted is after that at which the register saw the second. So is it if one is
 //     refused because of a higher token, and trusts its lease after that. No stall of any process can make this up, and
 //     none excuses it.
-//   - N is broken if the context of the first was cancelled, but only after the second had come in. That is a matter of
-//     milliseconds, which a process that is not let run does not have: gaps in its own heartbeat, or in that of the parent,
-//     between 100 ms before the second came and the moment of the cancellation, excuse it if they are, in all, at least as long as
-//     it was late. Such cases are counted, and those outside all windows printed with the totals.
+//   - N is broken if the context of the first was cancelled, but only after the second had come in, or never. That is a
+//     matter of milliseconds, which a process that is not let run does not have: gaps in its own heartbeat between 40 ms
+//     before the second came and the moment of the cancellation excuse it if they are, in all, at least as long as it was
+//     late. (A lease of 1 s tells its holder 32 ms before others may come.) Such cases are counted, and those outside all
+//     windows printed with the totals. A Locker that is closed gives back just after it has told: 20 ms are not held
+//     against it.
 //   - Tokens rise: who began to ask after another's acquisition had returned has a higher token. No fault excuses a token
 //     that falls.
 //   - L is broken if a worker was killed, or told to shut down, while it worked with a key that others want, and nobody
@@ -40,8 +42,10 @@
 //
 // A worker that is killed takes along what it has not said: who met it is not judged.
 //
-// A fault counts if it has struck: a holder that is killed holds what others want, a waiter stands in line, a reply was
-// lost, a connection closed. One that came to nothing is counted apart.
+// A fault counts if it has struck: a holder that is killed or stopped holds what others want, a waiter stands in line, a
+// reply was lost, a worker's connection closed. One that came to nothing is counted apart, and so is one for which the
+// others were not over in time. Of what a worker does to itself, of a slow network, and of other programs' data, it counts
+// that somebody was there to meet it.
 //
 // Turns. Workers load, think and save in turns, with turn IDs; some messages are answered by several at once, some again
 // after they were answered. A worker that was stopped for longer than its lease writes past all checks when it goes on.
@@ -81,10 +85,12 @@
 // # Windows
 //
 // Some faults may break mutual exclusion, as docs/semantics.md says. They have a ✗, and each violation of S1 or N in the
-// window of such a fault is counted apart, as is another program's data that did not last. Nothing else is excused:
+// window of such a fault is counted apart. A context that is never cancelled, or not before the window is over, has no
+// excuse, and nothing else has:
 //
-//   - A worker that is stopped: from then until a TTL after it goes on, for what this worker trusts or is told. It cannot
-//     be told while it stands, and its timers are late for a moment. Of others, everything is promised.
+//   - A worker that is stopped: from then until a TTL after it goes on, for what this worker is told. It cannot be told
+//     while it stands, and its timers are late for a moment. It has no excuse to trust its lease then, for it reads the clock;
+//     and of others, everything is promised.
 //   - A server that restarts empty, and a fail-over that loses the last writes: from when the master is killed until a TTL
 //     after there is a master that takes writes. A holder learns of the loss with its next renewal, and no lease outlives
 //     its TTL without one. On Cluster the window is for the keys of that master.
@@ -98,8 +104,9 @@
 // What a server forgets is told from what the library loses by time: an acknowledged turn is forgotten, and counted apart,
 // if it was asked for before the master was dead, and answered after it had been cut off from its replicas, less a quarter
 // of a second of which replicas may lack behind. On a server that restarts empty that is all there was before. A Clear
-// that was forgotten, and an answer that comes from what was forgotten, are counted apart too. Turns that are torn or
-// doubled, tokens that fall and stale writes have no excuse.
+// that was forgotten, another program's data, an answer that comes from what was forgotten, and a write that only a Load
+// that was forgotten would have had refused, are counted apart too. Turns that are torn or doubled, tokens that fall and
+// stale writes have no excuse.
 //
 // # Histories
 //

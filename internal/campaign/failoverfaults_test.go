@@ -1,6 +1,11 @@
 package campaign
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
 
 var replicatedOn = []string{"sentinel", "cluster"}
 
@@ -17,29 +22,29 @@ func loseMaster(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
 	master := c.masterFor(h)
-	key := c.keyOf(h)
-	c.windows.spare(h.window, c.sparedBy(master))
+	key, spares := c.keyOf(master), c.sparedBy(master)
+	c.windows.spare(h.window, spares)
 	detached := now() - int64(replicationLag)
 	master.Detach()
 	time.Sleep(h.lasts)
 	over := c.forgets(h)
 	master.Kill()
 	c.windows.forget(h.window, detached, now())
-	c.await(h, 0, c.hot(), 0)
-	c.service.replaced(master, key)
+	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
+	next := c.service.successor(master, key)
 	over() // what follows does not concern the locks
-	c.service.settled(master)
+	c.service.comeBack(master, next)
 }
 
 // replicationLag is how much of what a master has acknowledged its replicas may lack.
 const replicationLag = 250 * time.Millisecond
 
-// keyOf is a key of the master that is struck.
-func (c *campaign) keyOf(h *hit) string {
+// keyOf is a key that a master of a Cluster has.
+func (c *campaign) keyOf(master *testservers.Redis) string {
 	if c.service.cluster == nil {
 		return ""
 	}
-	return c.service.keyOn(c.masterFor(h))
+	return c.service.keyOn(master)
 }
 
 // replaceMaster has a master acknowledge no more writes until its replicas have them all, and kills it then.
@@ -47,7 +52,7 @@ func replaceMaster(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
 	master := c.masterFor(h)
-	key := c.keyOf(h)
+	key, spares := c.keyOf(master), c.sparedBy(master)
 	replicas := c.service.replicas(master)
 	must(c, master, "CLIENT", "PAUSE", "2500", "WRITE")
 	if !c.service.caughtUp(master, replicas) {
@@ -56,7 +61,6 @@ func replaceMaster(c *campaign, h *hit) {
 		return
 	}
 	master.Kill()
-	c.await(h, 0, c.hot(), 0)
-	c.service.replaced(master, key)
-	c.service.settled(master)
+	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
+	c.service.comeBack(master, c.service.successor(master, key))
 }

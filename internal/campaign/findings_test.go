@@ -12,13 +12,14 @@ type finding struct {
 	kind  string // S1, S2, fence, N, O, L, lost, stale, foreign, name shown, failure
 	key   string
 	at    int64
-	runs  []int // whose windows count
+	run   int   // whose windows count, besides those of all
+	until int64 // it was so from at until then; 0: at is all there is
 	fault *fault
 	text  string
 	never bool // no fault may cause it
 	// starved is an N for which the process was not let run for as long as it was late.
 	starved bool
-	// It is none if the servers have forgotten something that was asked for and answered at these times; 0: that does not matter.
+	// It is none if the servers have forgotten what was asked for and answered at these times; 0: that does not matter.
 	asked, answered int64
 }
 
@@ -36,7 +37,7 @@ func (c *campaign) blame(f *finding) {
 }
 
 // excusable are the kinds of which a fault may be an excuse. No other kind has one.
-var excusable = []string{"S1", "N", "foreign"}
+var excusable = []string{"S1", "N"}
 
 // attribute parts the findings in those that a fault may cause, which are counted, and the others.
 func (c *campaign) attribute() {
@@ -45,14 +46,18 @@ func (c *campaign) attribute() {
 	for _, f := range c.findings {
 		if f.answered != 0 {
 			if forgot := c.windows.forgot(f.key, f.asked, f.answered); forgot != nil {
-				c.stat(forgot).apart["lost"]++
+				kind := "lost"
+				if f.kind == "foreign" {
+					kind = f.kind
+				}
+				c.stat(forgot).apart[kind]++
 				continue
 			}
 		}
 		cause := f.fault
 		if slices.Contains(excusable, f.kind) && !f.never {
 			if cause == nil {
-				cause = c.windows.broken(f.at, f.key, f.runs...)
+				cause = c.windows.broken(f.at, max(f.at, f.until), f.key, f.run)
 			}
 			if cause != nil && cause.breaks {
 				c.stat(cause).apart[f.kind]++

@@ -10,20 +10,24 @@ func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 		does func(*campaign)
 		want string
 	}{
-		{"it is as it was", func(c *campaign) { c.compare("key", "x", "x") }, "0, apart 0"},
-		{"it has changed", func(c *campaign) { c.compare("key", "x", "y") }, "1 (1 foreign), apart 0"},
-		{"it is gone", func(c *campaign) { c.compare("key", "x", "") }, "1 (1 foreign), apart 0"},
+		{"it is as it was", func(c *campaign) { c.compare("key", "x", "x", span{100, 300}) }, "0, apart 0"},
+		{"it has changed", func(c *campaign) { c.compare("key", "x", "y", span{100, 300}) }, "1 (1 foreign), apart 0"},
+		{"it is gone", func(c *campaign) { c.compare("key", "x", "", span{100, 300}) }, "1 (1 foreign), apart 0"},
 		{"it is gone with its server", func(c *campaign) {
-			c.windows.open(replaced, 0, now())
-			c.compare("key", "x", "")
+			c.windows.forget(c.windows.open(replaced, 0, 50), 50, 200)
+			c.compare("key", "x", "", span{100, 300})
 		}, "0, apart 1 (1 foreign)"},
+		{"it is gone after its server was", func(c *campaign) {
+			c.windows.forget(c.windows.open(replaced, 0, 50), 50, 200)
+			c.compare("key", "x", "", span{250, 300})
+		}, "1 (1 foreign), apart 0"},
 		{"granted meanwhile", func(c *campaign) {
 			c.register.enter(&said{Run: 1, Lease: 1, Key: "key", Fence: 10, Began: 100, Got: 200})
-			c.register.untouched("key", 300)
+			c.register.untouched("key", span{100, 300})
 		}, "1 (1 foreign), apart 0"},
 		{"granted later", func(c *campaign) {
 			c.register.enter(&said{Run: 1, Lease: 1, Key: "key", Fence: 10, Began: 100, Got: 400})
-			c.register.untouched("key", 300)
+			c.register.untouched("key", span{100, 300})
 		}, "0, apart 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -32,8 +32,8 @@ func sessionKeyOf(session string) string { return "session:" + redislock.HashTag
 // may have it, and the data may not change, until it is taken away; one has it then, within a TTL and a second.
 func occupyLock(c *campaign, h *hit) {
 	key := fmt.Sprintf("foreign/%d%s", h.n, strangeEnd(h.n, 0))
-	c.occupy(h, key, lockKey(key), func(_, until int64) {
-		c.register.untouched(key, until)
+	c.occupy(h, key, lockKey(key), func(there span) {
+		c.register.untouched(key, there)
 		c.await(h, 0, []string{key}, c.plan.bar())
 	})
 }
@@ -42,12 +42,12 @@ func occupyLock(c *campaign, h *hit) {
 // judged with the others of its epoch.
 func occupySession(c *campaign, h *hit) {
 	key := fmt.Sprintf("e%d/talk-foreign-%d%s", epoch(now(), c.start, c.plan.rotate), h.n, strangeEnd(h.n, 0))
-	c.occupy(h, key, sessionKeyOf(key), func(from, until int64) { c.ledger.occupied(key, span{from, until}) })
+	c.occupy(h, key, sessionKeyOf(key), func(there span) { c.ledger.occupied(key, there) })
 }
 
-// occupy puts data of another program somewhere and has all workers work with a key. Just before it is taken away, over is told from when
-// until when it has been there.
-func (c *campaign) occupy(h *hit, key, at string, over func(from, until int64)) {
+// occupy puts data of another program somewhere and has all workers work with a key. Just before it is taken away, over is told when it has
+// been there.
+func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
 	client := c.service.client()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -71,9 +71,9 @@ func (c *campaign) occupy(h *hit, key, at string, over func(from, until int64)) 
 		defer cancel()
 		if err == nil {
 			after, err := client.Dump(ctx, at).Result()
-			if until := now(); err == nil || errors.Is(err, redis.Nil) {
-				c.compare(key, before, after)
-				over(from, until)
+			if there := (span{from, now()}); err == nil || errors.Is(err, redis.Nil) {
+				c.compare(key, before, after, there)
+				over(there)
 			}
 		}
 		within(10*time.Second, func() bool {
@@ -100,21 +100,21 @@ func (c *campaign) occupy(h *hit, key, at string, over func(from, until int64)) 
 	}
 }
 
-// compare judges what has become of another program's data.
-func (c *campaign) compare(key, before, after string) {
+// compare judges what has become of another program's data, which was there for some time unless its server has forgotten it.
+func (c *campaign) compare(key, before, after string, there span) {
 	if after != before {
-		c.blame(&finding{kind: "foreign", key: key, at: now(), text: fmt.Sprintf(
+		c.blame(&finding{kind: "foreign", key: key, at: now(), asked: there.From, answered: there.From, text: fmt.Sprintf(
 			"%q: the data of another program was %q, and is %q", key, before, after)})
 	}
 }
 
-// untouched checks that nobody was granted a lock before a time, until when there was data of another program.
-func (r *register) untouched(key string, until int64) {
+// untouched checks that nobody was granted a lock while there was data of another program.
+func (r *register) untouched(key string, there span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, g := range r.place(key).grants {
-		if g.got < until {
-			r.c.blame(&finding{kind: "foreign", key: key, at: g.got, text: fmt.Sprintf(
+		if g.got < there.Until {
+			r.c.blame(&finding{kind: "foreign", key: key, at: g.got, asked: there.From, answered: there.From, text: fmt.Sprintf(
 				"%q: run %d was granted the lock while data of another program was there", key, g.run)})
 		}
 	}
@@ -201,11 +201,12 @@ func (v *verdict) strangers() {
 			blame(now(), "a Load calls the entry at %s broken, which no other program has put there, or twice", place)
 		}
 	}
-	if v.foreign.occupied == nil {
+	there := v.foreign.occupied
+	if there == nil || v.c.windows.forgot(v.session, there.From, there.From) != nil {
 		return
 	}
 	for _, a := range v.attempts {
-		if a.acknowledged() && a.Sent > v.foreign.occupied.From && a.Done < v.foreign.occupied.Until {
+		if a.acknowledged() && a.Sent > there.From && a.Done < there.Until {
 			v.blame("foreign", a.Done, a.Turn, "turn %d was acknowledged while data of another program was there", a.Turn)
 		}
 	}

@@ -138,10 +138,14 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		leave.Ended = ended.Load()
 	} else {
 		// Only the clock has said so far that the lease has ended.
-		select {
-		case <-lease.Context().Done():
-			leave.Ended = now()
-		case <-time.After(time.Second):
+		for range 20 { // a process that is stopped misses one of these, and not all
+			select {
+			case <-lease.Context().Done():
+				leave.Ended = now()
+			case <-time.After(50 * time.Millisecond):
+				continue
+			}
+			break
 		}
 	}
 	if h.config.Broken == lateNotice && leave.Ended != 0 {

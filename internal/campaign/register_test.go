@@ -114,7 +114,7 @@ func (r *register) write(s *said) (a answer) {
 func (r *register) rising(p *place, s *said) {
 	for _, g := range p.grants {
 		if g.got < s.Began && g.fence >= s.Fence {
-			r.c.blame(&finding{kind: "fence", key: s.Key, at: s.Got, runs: []int{s.Run}, text: fmt.Sprintf(
+			r.c.blame(&finding{kind: "fence", key: s.Key, at: s.Got, text: fmt.Sprintf(
 				"%s: run %d was granted token %d, %s after %d had been granted", s.Key, s.Run, s.Fence, time.Duration(s.Began-g.got), g.fence)})
 		}
 	}
@@ -147,14 +147,14 @@ func (r *register) leave(s *said) {
 	}
 }
 
-// ahead is how long before the next holder comes a lease's context is to be cancelled, and somewhat more: a process that is not let run in
-// that time tells its holders late.
-const ahead = 100 * time.Millisecond
+// ahead is how long before the next holder comes a lease's context is to be cancelled at a TTL of 1 s, and somewhat more: a process that is
+// not let run in that time tells its holders late.
+const ahead = 40 * time.Millisecond
 
 // met judges two who were inside at once: the first says when it last trusted its lease, and when it was told that it is lost.
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
-		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, text: fmt.Sprintf(
 			"%s: run %d trusted its lease under token %d, %s after run %d had come in",
 			v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
 		return
@@ -162,17 +162,16 @@ func (r *register) met(v *visit, c clash, s *said) {
 	switch late := time.Duration(s.Ended - c.at); {
 	case s.Trusted != 0: // its work was over before the other came, and the word of it was under way
 		r.told++
-	case s.Closed && s.Ended != 0: // and given back just after that, so that the word of it may be slower than the next holder
+	case s.Closed && s.Ended != 0 && late <= hiccup: // given back just after it was told, and that word may be slower than the next holder
 		r.closed++
 	case s.Ended == 0:
-		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, text: fmt.Sprintf(
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, never: true, text: fmt.Sprintf(
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
 	case late <= 0:
 		r.told++
 	default:
-		from := c.at - int64(ahead)
-		stood := max(overlap(s.Naps, from, s.Ended), r.c.stalls.between(from, s.Ended))
-		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, runs: []int{v.id.run}, starved: late <= stood, text: fmt.Sprintf(
+		stood := overlap(s.Naps, c.at-int64(ahead), s.Ended)
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, until: s.Ended, run: v.id.run, starved: late <= stood, text: fmt.Sprintf(
 			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s of that and the %s before",
 			v.key, v.id.run, v.fence, late, c.by.run, stood, ahead)})
 	}
@@ -187,7 +186,7 @@ func (r *register) trusted(s *said) {
 	if p.top < s.Fence {
 		return
 	}
-	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, runs: []int{s.Run}, text: fmt.Sprintf(
+	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, text: fmt.Sprintf(
 		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d",
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -68,9 +69,10 @@ func restartEmpty(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
 	c.ledger.judgeSoFar()
-	master, key := c.masterFor(h), c.keyOf(h)
-	keys := c.hot()
-	c.windows.spare(h.window, c.sparedBy(master))
+	master := c.masterFor(h)
+	key, spares := c.keyOf(master), c.sparedBy(master)
+	keys := slices.DeleteFunc(c.hot(), spares)
+	c.windows.spare(h.window, spares)
 	over := c.forgets(h)
 	master.Kill()
 	killed := now()
@@ -83,39 +85,37 @@ func restartEmpty(c *campaign, h *hit) {
 	over()
 }
 
-// sparedBy are the keys, of those that are in use, which a master of a Cluster does not have.
-func (c *campaign) sparedBy(master *testservers.Redis) map[string]bool {
+// sparedBy tells which keys a master of a Cluster does not have, and so does not lose; on other topologies, none.
+func (c *campaign) sparedBy(master *testservers.Redis) func(key string) bool {
 	if c.service.cluster == nil {
-		return nil
+		return func(string) bool { return false }
 	}
 	has, err := slotsOf(master)
 	if err != nil {
-		return nil // it concerns all
+		return func(string) bool { return false } // it concerns all
 	}
-	spared := make(map[string]bool)
-	last := epoch(now(), c.start, c.plan.rotate)
-	for e := max(0, last-2); e <= last; e++ {
-		var keys []string
-		for n := range hotKeys {
-			keys = append(keys, hotKey(e, n))
-		}
-		for n := range talks + 1 {
-			keys = append(keys, talkOf(e, n))
-		}
-		for n := range notes {
-			keys = append(keys, noteOf(e, n))
-		}
-		for _, key := range keys {
-			if slot, err := master.Do("CLUSTER", "KEYSLOT", lockKey(key)); err == nil && !has(slot) {
-				spared[key] = true
+	return func(key string) bool { return !has(slotOf(key)) }
+}
+
+// slotOf is the slot of a Cluster that has a lock or a session: by CRC-16 in the variant XMODEM, as its specification says, of the
+// tag that both keys have in braces.
+func slotOf(key string) int {
+	tag, _, _ := strings.Cut(strings.TrimPrefix(redislock.HashTag(key), "{"), "}")
+	crc := uint16(0)
+	for _, b := range []byte(tag) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			if crc <<= 1; carry {
+				crc ^= 0x1021
 			}
 		}
 	}
-	return spared
+	return int(crc) % 16384
 }
 
 // slotsOf tells which slots a master has.
-func slotsOf(master *testservers.Redis) (has func(slot string) bool, err error) {
+func slotsOf(master *testservers.Redis) (has func(slot int) bool, err error) {
 	text, err := master.Do("CLUSTER", "NODES")
 	if err != nil {
 		return nil, err
@@ -136,9 +136,8 @@ func slotsOf(master *testservers.Redis) (has func(slot string) bool, err error) 
 			ranges = append(ranges, r)
 		}
 	}
-	return func(slot string) bool {
-		n, err := strconv.Atoi(slot)
-		return err != nil || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= n && n <= r[1] })
+	return func(slot int) bool {
+		return slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
 	}, nil
 }
 
@@ -263,13 +262,18 @@ func hangUp(kind string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		closed := 0
 		for _, node := range c.service.nodes {
-			if reply, err := node.Do("CLIENT", "KILL", "TYPE", kind); err == nil { // a replica may be down
-				n, _ := strconv.Atoi(reply)
-				closed += n
+			list, _ := node.Do("CLIENT", "LIST", "TYPE", kind)
+			if _, err := node.Do("CLIENT", "KILL", "TYPE", kind); err != nil { // a replica may be down
+				continue
+			}
+			for client := range strings.Lines(list) {
+				if !strings.Contains(client, " name=sentinel-") && !strings.Contains(client, " cmd=client|list ") {
+					closed++
+				}
 			}
 		}
 		if closed == 0 {
-			c.misses(h, "there are no connections of the type %s", kind)
+			c.misses(h, "no worker had a connection of the type %s", kind)
 		}
 	}
 }

@@ -113,20 +113,23 @@ func (s *service) replicas(master *testservers.Redis) (replicas []*testservers.R
 	return replicas
 }
 
-// replaced waits for the next master after one that has died, and brings the dead one back as a replica.
-func (s *service) replaced(old *testservers.Redis, key string) {
+// successor waits for the next master after one that has died; key is one that it has, on a Cluster.
+func (s *service) successor(old *testservers.Redis, key string) *testservers.Redis {
 	if s.sentinel != nil {
-		old.RestartAsReplica(s.sentinel.AwaitMaster(old))
-	} else {
-		s.cluster.AwaitMaster(key, old)
-		old.Restart()
+		return s.sentinel.AwaitMaster(old)
 	}
+	return s.cluster.AwaitMaster(key, old)
 }
 
-// settled waits until a node that was dead is a replica with its master's data.
-func (s *service) settled(node *testservers.Redis) {
-	if !within(30*time.Second, func() bool { return info(node, "master_link_status") == "up" }) {
-		s.tb.Errorf("%s is no replica within 30s", node.Addr())
+// comeBack starts a master that has died as a replica of its successor, and waits until it has that one's data.
+func (s *service) comeBack(old, successor *testservers.Redis) {
+	if s.sentinel != nil {
+		old.RestartAsReplica(successor)
+	} else {
+		old.Restart()
+	}
+	if !within(30*time.Second, func() bool { return info(old, "master_link_status") == "up" }) {
+		s.tb.Errorf("%s is no replica within 30s", old.Addr())
 	}
 }
 

@@ -136,9 +136,16 @@ func (c *campaign) cause(h *hit) {
 	defer c.windows.close(h.window)
 	h.strike(c, h)
 	if h.heal != nil {
-		time.Sleep(time.Duration(h.at-now()) + h.lasts)
+		if !h.missed {
+			time.Sleep(time.Duration(h.at-now()) + h.lasts)
+		}
 		h.heal(c, h)
 	}
+	c.tally(h)
+}
+
+// tally counts a hit.
+func (c *campaign) tally(h *hit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.stat(h.fault); h.missed {
@@ -171,6 +178,8 @@ func (c *campaign) causeAlone(h *hit) {
 	defer c.alone.Unlock()
 	quiet := func() bool { at := now(); return c.windows.others(nil, at-int64(c.plan.ttl), at) == nil }
 	if !within(3*c.plan.ttl, quiet) || c.ctx.Err() != nil {
+		c.misses(h, "others are still felt")
+		c.tally(h)
 		return
 	}
 	c.cause(h)

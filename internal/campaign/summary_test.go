@@ -112,22 +112,22 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 // table has a row for each fault on each topology.
 func table(all []*campaign) string {
 	var text strings.Builder
-	text.WriteString("| Fault | On | S1 | Times | Violations | In the window of ✗ | Recovery: median, worst (of) |")
+	text.WriteString("| Fault | On | S1 | Times, came to nothing | Violations | In the window of ✗ | Recovery: median, worst (of) |")
 	text.WriteString(" While others struck, or the machine stood |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|\n")
-	row := func(c *campaign, f *fault, times, wrong int, s *stat) {
+	row := func(c *campaign, f *fault, times string, wrong int, s *stat) {
 		promised := "yes"
 		if f.breaks {
 			promised = "✗"
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %d | %d | %s | %s | %s |\n",
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s | %s |\n",
 			f.name, c.plan.on, promised, times, wrong, list(s.apart), spread(s.recovered), spread(s.disturbed))
 	}
 	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, []*fault{replaced}) {
 		for _, c := range all {
 			c.mu.Lock()
 			if s := c.stats[f]; s != nil {
-				row(c, f, s.times, c.during(f), s)
+				row(c, f, fmt.Sprintf("%d, %d", s.times, s.missed), c.during(f), s)
 			}
 			c.mu.Unlock()
 		}
@@ -135,11 +135,11 @@ func table(all []*campaign) string {
 	// How often the work itself was hostile: critical sections under such names, and messages in which there was something.
 	for _, c := range all {
 		named := c.count(func(f *finding) bool { return strange(f.key) })
-		row(c, hostileNames, c.register.strange, named, &stat{})
+		row(c, hostileNames, fmt.Sprint(c.register.strange), named, &stat{})
 	}
 	for _, c := range all {
 		changed := c.count(func(f *finding) bool { return f.kind == "content" })
-		row(c, hostileContent, c.ledger.tally.hostile, changed, &stat{})
+		row(c, hostileContent, fmt.Sprint(c.ledger.tally.hostile), changed, &stat{})
 	}
 	return text.String()
 }

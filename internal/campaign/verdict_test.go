@@ -83,17 +83,20 @@ func (v *verdict) fenced() {
 		if a.End != saved && !(a.Write != "" && v.writes[a.Write]) {
 			continue
 		}
+		var forgotten *fault
 		for _, b := range v.attempts {
 			if b.Mine <= a.Mine || b.Loaded == 0 || b.Loaded >= a.Sent {
 				continue
 			}
-			if f := v.c.windows.forgot(v.session, b.Asked, b.Loaded); f != nil {
-				v.forgive("S2 forgotten", f)
+			if forgotten = v.c.windows.forgot(v.session, b.Asked, b.Loaded); forgotten != nil {
 				continue
 			}
 			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
 				a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
 			break
+		}
+		if forgotten != nil {
+			v.forgive("token", forgotten)
 		}
 	}
 }
@@ -202,14 +205,14 @@ func (v *verdict) notes() {
 			v.blame("doubled", v.when(turn), turn, "turn %d is stored %d times", turn, times)
 		}
 	}
-	seen := make(map[int]bool)
+	seen, stood := make(map[int]bool), make(map[int]bool)
 	for _, a := range v.attempts {
 		if a.Kind == aClear || a.Kind == aTurnClear || a.Kind == aStrayWrite {
 			continue
 		}
 		stands := v.turns[a.Turn] > 0
-		if stands && a.acknowledged() && v.c.windows.forgot(v.session, a.Sent, a.Done) == nil { // or it may have been repeated since
-			v.survived(a)
+		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.Sent, a.Done) == nil { // or it may have been repeated since
+			stood[a.Turn] = v.survived(a)
 		}
 		if stands || !a.acknowledged() || seen[a.Turn] || v.clearedBy(a) {
 			continue
@@ -242,8 +245,10 @@ func (v *verdict) clearedBy(a *attempt) bool {
 	return false
 }
 
-// survived checks that a note does not stand there behind a Clear that began when the note's Save had ended, or whose token is higher.
-func (v *verdict) survived(a *attempt) {
+// survived checks that a note does not stand there behind a Clear that began when the note's Save had ended, or whose token is higher. It
+// reports whether it does, rightly or not.
+func (v *verdict) survived(a *attempt) bool {
+	var forgotten *fault
 	for _, b := range v.attempts {
 		if b.Kind != aClear && b.Kind != aTurnClear || b.End != saved {
 			continue
@@ -253,11 +258,15 @@ func (v *verdict) survived(a *attempt) {
 			continue
 		}
 		if f := v.c.windows.forgot(v.session, b.Sent, b.Done); f != nil {
-			v.forgive("O", f)
+			forgotten = f
 			continue
 		}
 		v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s",
 			a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
-		return
+		return true
 	}
+	if forgotten != nil {
+		v.forgive("O", forgotten)
+	}
+	return forgotten != nil
 }

@@ -10,11 +10,11 @@ import (
 type window struct {
 	fault       *fault
 	from, until int64
-	run         int             // of which worker; 0: of all; or nobody
-	spared      map[string]bool // keys that it does not concern: another master has them
-	forgets     bool            // the servers lose what they acknowledged
-	after       int64           // of what was acknowledged, that is lost which was answered after this
-	killed      int64           // and was asked for before this
+	run         int               // of which worker; 0: of all; or nobody
+	spares      func(string) bool // keys that it does not concern: another master has them; nil: none
+	forgets     bool              // the servers lose what they acknowledged
+	after       int64             // of what was acknowledged, that is lost which was answered after this
+	killed      int64             // and was asked for before this
 }
 
 // nobody is a run that there is not.
@@ -50,12 +50,21 @@ func (w *windows) close(v *window) {
 	v.until = min(v.until, now()+int64(w.ttl))
 }
 
-// spare notes which keys a window does not concern.
-func (w *windows) spare(v *window, keys map[string]bool) {
+// end ends a window now: what has struck did not last.
+func (w *windows) end(v *window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v.spared = keys
+	v.until = min(v.until, now())
 }
+
+// spare notes which keys a window does not concern.
+func (w *windows) spare(v *window, spares func(key string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.spares = spares
+}
+
+func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares(key) }
 
 // forget notes what the servers lose: what was answered after the one time and asked for before the other.
 func (w *windows) forget(v *window, after, killed int64) {
@@ -64,21 +73,14 @@ func (w *windows) forget(v *window, after, killed int64) {
 	v.forgets, v.after, v.killed = true, after, killed
 }
 
-// broken returns the fault that may have broken mutual exclusion, at a time, of a key, and for certain workers; nil if none may.
-func (w *windows) broken(at int64, key string, runs ...int) *fault {
+// broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
+// nil if none may.
+func (w *windows) broken(from, until int64, key string, run int) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if !v.fault.breaks || at < v.from || at > v.until || v.spared[key] {
-			continue
-		}
-		if v.run == 0 {
+		if v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key) {
 			return v.fault
-		}
-		for _, run := range runs {
-			if run == v.run {
-				return v.fault
-			}
 		}
 	}
 	return nil
@@ -89,7 +91,7 @@ func (w *windows) forgot(key string, asked, answered int64) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if v.forgets && answered > v.after && asked < v.killed && !v.spared[key] {
+		if v.forgets && answered > v.after && asked < v.killed && v.concerns(key) {
 			return v.fault
 		}
 	}
@@ -101,7 +103,7 @@ func (w *windows) forgetful(key string, from, until int64) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if v.forgets && v.from <= until && v.until >= from && !v.spared[key] {
+		if v.forgets && v.from <= until && v.until >= from && v.concerns(key) {
 			return v.fault
 		}
 	}
@@ -147,7 +149,7 @@ func (s *stalls) watch(done <-chan struct{}) {
 		at := now()
 		if at-last > int64(hiccup+beat) {
 			s.mu.Lock()
-			s.spans = append(s.spans, span{last, at})
+			s.spans = append(s.spans, span{last + int64(beat), at})
 			s.mu.Unlock()
 		}
 		last = at

@@ -344,7 +344,7 @@ func (n *naps) look() {
 	defer n.mu.Unlock()
 	at := now()
 	if at-n.last > int64(2*nap) {
-		if n.all = append(n.all, span{n.last, at}); len(n.all) > 1000 {
+		if n.all = append(n.all, span{n.last + int64(nap), at}); len(n.all) > 1000 {
 			n.all = n.all[500:]
 		}
 	}

@@ -43,16 +43,16 @@ var workerFaults = []*fault{
 
 func nothing(*campaign, *hit) {}
 
-// killHolder kills a worker, in the moment in which it works with something that others want.
+// killHolder kills a worker, in a moment in which it works with something that others want.
 func killHolder(c *campaign, h *hit) {
 	_, w := c.someone(h)
 	if w == nil {
 		return
 	}
 	h.aims(c, w)
-	keys := c.catch(w, "")
+	keys := c.catch(h, w, "")
 	if len(keys) == 0 {
-		c.misses(h, "it held nothing that others want")
+		return
 	}
 	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
@@ -60,26 +60,30 @@ func killHolder(c *campaign, h *hit) {
 	<-w.done
 }
 
-// catch stops a worker in a moment in which it works with something that others want, if that comes soon, and returns what.
-func (c *campaign) catch(w *worker, kind string) (keys []string) {
+// catch stops a worker in a moment in which it works with something that others want, if that comes within a second, and returns what. It
+// looks for something of a kind first, and takes anything then.
+func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
+	start := time.Now()
 	wanted := func() bool {
 		keys = c.register.holds(w.run)
-		return slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) })
+		return len(keys) > 0 && (time.Since(start) > 500*time.Millisecond ||
+			slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) }))
 	}
-	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for ; time.Since(start) < time.Second; time.Sleep(time.Millisecond) {
 		if !wanted() {
 			continue
 		}
 		c.histories.struck(w, true)
+		c.windows.begin(h.window)
 		w.signal(syscall.SIGSTOP)
 		if wanted() {
 			return keys
 		}
-		w.signal(syscall.SIGCONT)
+		w.signal(syscall.SIGCONT) // that was a moment: it had just left
 	}
-	c.histories.struck(w, true)
-	w.signal(syscall.SIGSTOP)
-	return c.register.holds(w.run)
+	c.misses(h, "it held nothing that others want")
+	c.windows.end(h.window)
+	return nil
 }
 
 // stop stops a worker for longer than its leases last, mostly in the middle of a turn.
@@ -89,10 +93,11 @@ func stop(c *campaign, h *hit) {
 		return
 	}
 	h.aims(c, w)
-	keys := c.catch(w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
+	keys := c.catch(h, w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
 	if len(keys) == 0 {
-		c.misses(h, "it held nothing that others want")
+		return
 	}
+	h.at = now() // it lasts from then
 	c.await(h, w.run, keys, 0)
 	h.restore = func() { w.signal(syscall.SIGCONT) }
 }
@@ -132,13 +137,14 @@ func killWaiter(c *campaign, h *hit) {
 	p := c.register.place(key)
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar()}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
-	moved := slices.ContainsFunc(p.grants, func(g *grant) bool { return g.run == victim.run || g.run == next.run })
-	if !moved {
+	// Whoever has come is the holder, or there was no line yet, or it had moved on.
+	inLine := len(p.grants) == 1 && p.grants[0].run == holder.run
+	if inLine {
 		p.waits = append(p.waits, w)
 	}
 	c.register.mu.Unlock()
-	if moved {
-		c.misses(h, "the line had moved on before")
+	if !inLine {
+		c.misses(h, "it did not stand in line")
 	}
 	time.Sleep(200 * time.Millisecond)
 }
