@@ -14,6 +14,7 @@ type wait struct {
 	not       int           // the run that was struck
 	bar       time.Duration // 0: none is promised
 	fromLeave bool          // since the one who is inside now has left
+	by        int           // the only run that wants the key; 0: many do
 }
 
 // await begins to wait.

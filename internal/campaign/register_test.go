@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -191,7 +192,7 @@ func (r *register) trusted(s *said) {
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }
 
-// gone forgets the visits of a run that was killed: who is dead does nothing any more.
+// gone forgets the visits of a run that was killed, and what only it wanted: who is dead does nothing any more.
 func (r *register) gone(run int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,6 +205,14 @@ func (r *register) gone(run int) {
 		if p := r.place(v.key); p.inside == v {
 			p.inside = nil
 		}
+	}
+	for _, p := range r.places {
+		p.waits = slices.DeleteFunc(p.waits, func(w *wait) bool {
+			if w.by == run {
+				r.c.unseen++
+			}
+			return w.by == run
+		})
 	}
 }
 

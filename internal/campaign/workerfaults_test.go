@@ -125,17 +125,17 @@ func killWaiter(c *campaign, h *hit) {
 	key := fmt.Sprint("line/", h.n)
 	hold := 400*time.Millisecond + between(h.rng, 0, 400*time.Millisecond)
 	holder.tell(order{Do: doHold, Key: key, For: hold})
-	time.Sleep(100 * time.Millisecond)
+	within(time.Second, func() bool { return slices.Contains(c.register.holds(holder.run), key) })
 	victim.tell(order{Do: doStand, Key: key})
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
-	time.Sleep(between(h.rng, 50*time.Millisecond, hold-200*time.Millisecond)) // until the holder leaves, at the latest
+	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // until the holder leaves, at the latest
 	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
 	<-victim.done
 	c.register.mu.Lock()
 	p := c.register.place(key)
-	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar()}
+	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar(), by: next.run}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
 	// Whoever has come is the holder, or there was no line yet, or it had moved on.
 	inLine := len(p.grants) == 1 && p.grants[0].run == holder.run
