@@ -124,6 +124,40 @@ func TestLine_L_firstComeFirstServed(t *testing.T) {
 	}
 }
 
+// A process is killed that holds the lock and stands in line for it as well: the lock is free when the TTL has passed, may be handed to
+// the dead waiter then, and is free again a second later. Of the TTL and a second that are promised, the next one needs a bit to find out.
+func TestLine_L_aDeadProcessThatAlsoWaitedDelaysNobodyForLonger(t *testing.T) {
+	const ttl, ways = time.Second, 50 * time.Millisecond
+	for _, gap := range []time.Duration{0, 1, 20, 49, 50, 99, 100, 101, 150, 300} {
+		gap *= time.Millisecond
+		t.Run(gap.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, opts := newService(), distlock.Options{TTL: ttl, Wait: -1}
+				dies, q := s.twin(), newQueue(t)
+				dead, next := dies.locker(t, opts), s.twin().locker(t, opts)
+				mustAcquire(t, dead)
+				time.Sleep(gap)
+				q.join(dead, "dead", 0)
+				killed := time.Now()
+				dies.Inject(cutOff(errBroken))
+				q.join(next, "next", time.Millisecond)
+				for range int(2 * ttl / time.Millisecond) {
+					time.Sleep(time.Millisecond)
+					if slices.Contains(q.granted(), "next") {
+						break
+					}
+				}
+				if took := time.Since(killed); took > ttl+time.Second-ways {
+					t.Errorf("the next one had the lock after %s, and the ways to and from the service still to come", took)
+				}
+				q.leave("dead")
+				dies.Inject(nil)
+				q.wg.Wait()
+			})
+		})
+	}
+}
+
 func TestLine_L_firstComeFirstServedAmongProcesses(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()

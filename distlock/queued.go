@@ -58,14 +58,16 @@ func (a *acquisition) reenter() {
 }
 
 // promise prepares the next request of a waiter in line: how soon the one after it will follow, and for how long the
-// service is to keep its place. ⚑ No place is kept for longer than a TTL, so that the dead do not hold up the living.
+// service is to keep its place. ⚑ No place is kept for longer than most of a TTL, so that the dead do not hold up the living: if a
+// process dies that holds the lock and stands in line for it too, its place is not to outlast its lock by a little. The lock would be
+// handed to it, for the least time there is, and be free just after a TTL and a second.
 func (a *acquisition) promise() {
 	if !a.lined {
 		return
 	}
 	a.req.Seq++
 	a.check = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
-	a.req.Alive = min(a.check+checkGrace, a.req.TTL)
+	a.req.Alive = min(a.check+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
 }
 
 // woken makes the lease of a hand-over, or returns nil: then the acquisition has to ask.

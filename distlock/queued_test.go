@@ -320,7 +320,7 @@ func TestWaiter_L_promisesNoMoreThanATTL(t *testing.T) {
 		defer mustClose(t, l)
 		_, _ = l.Acquire(t.Context(), key)
 		for i, req := range s.requests()[1:] {
-			if req.Alive > 500*time.Millisecond || i > 0 && s.at[i+1].Sub(s.at[i]) > req.Alive*3/4 {
+			if req.Alive > 450*time.Millisecond || i > 0 && s.at[i+1].Sub(s.at[i]) > req.Alive*3/4 {
 				t.Fatalf("request %d, %s after the one before, promises %s", i, s.at[i+1].Sub(s.at[i]), req.Alive)
 			}
 		}

@@ -47,7 +47,7 @@
 // # The line
 //
 // An acquire that finds the lock held may stand in line: its owner gets a ticket, and says for how long it is alive, which
-// is a second longer than until it will ask again, and at most a TTL. Whichever script frees the lock, or finds it free, hands it to the first in
+// is a second longer than until it will ask again, and at most nine tenths of a TTL. Whichever script frees the lock, or finds it free, hands it to the first in
 // line that is alive, in the same moment; those before it are dropped. Nothing overtakes the line.
 //
 //	where an owner may be     what takes it there                  what it is told            where it goes
