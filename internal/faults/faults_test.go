@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// rows are the faults. A row that breaks its servers for good has them to itself.
+// rows are the faults. A row that breaks its servers for good has them to itself, and runs beside others like it when those of its
+// topology that share theirs are done: on two processors two at a time, whatever their topologies.
 var rows = []struct {
 	name  string
 	run   func(t *testing.T, s *service)
@@ -64,25 +65,32 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			shared := topology.start(t)
 			shared.patient(time.Minute) // a row that stops the master for a moment is not about its replacement
-			for _, row := range rows {
-				if row.on != nil && !slices.Contains(row.on, topology.name) {
-					continue
+			run := func(alone bool) {
+				for _, row := range rows {
+					if row.alone != alone || row.on != nil && !slices.Contains(row.on, topology.name) {
+						continue
+					}
+					t.Run(row.name, func(t *testing.T) {
+						if row.fresh {
+							t.Parallel()
+						}
+						if !alone {
+							others.RLock()
+							defer others.RUnlock()
+						}
+						s := shared
+						if row.fresh {
+							s = topology.start(t, row.args...)
+						}
+						row.run(t, s)
+					})
 				}
-				t.Run(row.name, func(t *testing.T) {
-					if row.alone {
-						others.Lock()
-						defer others.Unlock()
-					} else {
-						others.RLock()
-						defer others.RUnlock()
-					}
-					s := shared
-					if row.fresh {
-						s = topology.start(t, row.args...)
-					}
-					row.run(t, s)
-				})
 			}
+			run(false)
+			// One after the other, so that the other topologies stop for them once.
+			others.Lock()
+			defer others.Unlock()
+			run(true)
 		})
 	}
 }
