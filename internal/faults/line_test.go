@@ -24,6 +24,7 @@ type waiting struct {
 	done chan struct{}
 	got  *distlock.Lease
 	err  error
+	at   time.Time // when it was done
 }
 
 // lineUp begins an Acquire, and returns when it is the n-th to stand in line.
@@ -33,6 +34,7 @@ func lineUp(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *w
 	go func() {
 		defer close(w.done)
 		w.got, w.err = l.Acquire(context.Background(), key)
+		w.at = time.Now()
 	}()
 	s.lined(tb, key, n)
 	return w
@@ -145,23 +147,33 @@ func wakeUpLost(t *testing.T, s *service) {
 	recovered(t, start, 2*time.Second)
 	mustRelease(t, next)
 
-	for name, ttls := range map[string]struct{ holder, waiter, limit time.Duration }{
-		"the holder's TTL passes":  {time.Second, 30 * time.Second, time.Second},
-		"the waiter's time is up":  {30 * time.Second, 2 * time.Second, time.Second},
-		"the waiter's time is cut": {30 * time.Second, 30 * time.Second, check},
-	} {
-		key := key + strings.ReplaceAll(name, " ", "-")
-		holder := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttls.holder}), key)
-		w := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttls.waiter, Wait: -1}), key, 1)
+	type deletion struct {
+		name                  string
+		holder, waiter, limit time.Duration
+		lease                 *distlock.Lease
+		w                     *waiting
+		start                 time.Time
+	}
+	deletions := []*deletion{ // all at once: they have nothing to do with each other
+		{name: "the holder's TTL passes", holder: time.Second, waiter: 30 * time.Second, limit: time.Second},
+		{name: "the waiter's time is up", holder: 30 * time.Second, waiter: 2 * time.Second, limit: time.Second},
+		{name: "the waiter's time is cut", holder: 30 * time.Second, waiter: 30 * time.Second, limit: check},
+	}
+	for _, d := range deletions {
+		key := key + strings.ReplaceAll(d.name, " ", "-")
+		d.lease = mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
+		d.w = lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
 		mustDo(t, s.master(key), "DEL", lockKey(key))
-		start := time.Now()
-		next := w.lease(2 * check)
-		t.Log(name)
-		recovered(t, start, ttls.limit+time.Second/2)
-		if next.Fence() <= holder.Fence() {
-			t.Errorf("fence %d after %d", next.Fence(), holder.Fence())
+		d.start = time.Now()
+	}
+	for _, d := range deletions {
+		next := d.w.lease(2 * check)
+		t.Log(d.name)
+		recoveredAt(t, d.start, d.w.at, d.limit+time.Second/2)
+		if next.Fence() <= d.lease.Fence() {
+			t.Errorf("fence %d after %d", next.Fence(), d.lease.Fence())
 		}
-		wants(t, "the old holder's Release", holder.Release(t.Context()), distlock.ErrLost)
+		wants(t, "the old holder's Release", d.lease.Release(t.Context()), distlock.ErrLost)
 		mustRelease(t, next)
 	}
 }

@@ -254,7 +254,13 @@ func lostWithin(tb testing.TB, lease *distlock.Lease, limit time.Duration) {
 // recovered notes how long it took until others could go on, and fails the test if that was longer than promised.
 func recovered(tb testing.TB, start time.Time, limit time.Duration) {
 	tb.Helper()
-	took := time.Since(start)
+	recoveredAt(tb, start, time.Now(), limit)
+}
+
+// recoveredAt is the same for a test that has noted when they went on.
+func recoveredAt(tb testing.TB, start, at time.Time, limit time.Duration) {
+	tb.Helper()
+	took := at.Sub(start)
 	tb.Logf("the next holder went on after %s; promised: %s", took.Round(time.Millisecond), limit)
 	if took > limit {
 		tb.Error("too late")
