@@ -30,7 +30,7 @@ type recipe struct {
 func startRecipe(t *testing.T, s *service, grace time.Duration) *recipe {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "shutdown")
-	if out, err := exec.Command("go", "build", "-o", program, "../../examples/recipes/shutdown").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../examples/recipes/shutdown").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r := &recipe{
