@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -51,8 +52,20 @@ func TestConformance_cluster(t *testing.T) {
 
 // miniredis is what the examples embed; it is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
-	server := miniredis.RunT(t)
-	server.ClockTTL(true)
-	// It runs scripts in Go, which takes its time with the race detector.
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}))
+	// A server for each of the tests: with every command it goes through all keys that there are.
+	var mu sync.Mutex
+	servers := make(map[string]drivertest.New)
+	drivertest.Run(t, func(tb testing.TB) driver.Driver {
+		mu.Lock()
+		newDriver := servers[tb.Name()]
+		if newDriver == nil {
+			server := miniredis.RunT(tb)
+			server.ClockTTL(true)
+			// It runs scripts in Go, which takes its time with the race detector.
+			newDriver = drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute})
+			servers[tb.Name()] = newDriver
+		}
+		mu.Unlock()
+		return newDriver(tb)
+	})
 }
