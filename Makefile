@@ -31,14 +31,22 @@ help: ## Show this list
 deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
-.PHONY: test
+.PHONY: test test-root test-others
 test: deps ## Run all tests with the race detector, against real servers
-	@# Tests wait for servers more than they work: one package more at a time than there are processors.
-	$(call each,go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
-		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$'))
-	$(CONTRACT) go test -race -count=1 -timeout 10m $(BELUGA:%=./%/...)
+	@# The tests of the other modules mostly wait, one after the other: beside them there is much to do.
+	$(MAKE) --no-print-directory -j 2 test-root test-others
 	@# These measure how soon things happen, so they have the machine to themselves.
 	go test -race -count=1 -timeout 10m -p 1 ./internal/faults ./internal/campaign
+
+test-root:
+	@# Tests wait for servers more than they work: one package more at a time than there are processors. They begin in the order
+	@# in which they are named: a long one that would be among the last comes first.
+	go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./lockedmemory/sessionstore/redisstore \
+		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$')
+
+test-others:
+	$(call in,$(filter-out .,$(MODULES)),go test -race -count=1 -timeout 10m -p 1 ./...)
+	$(CONTRACT) go test -race -count=1 -timeout 10m -p 1 $(BELUGA:%=./%/...)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
