@@ -15,7 +15,7 @@ var rows = []struct {
 	fresh bool
 	on    []string // topologies; nil: all
 	args  []string // for its servers
-	alone bool     // it measures how soon something happens
+	alone bool     // it measures how soon something happens; on the servers that are shared
 }{
 	{name: "holderKilled", run: holderKilled},
 	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
