@@ -289,90 +289,59 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 
 // The server has done what it was asked, and its answer is lost with the connection.
 func repliesLost(t *testing.T, s *service) {
-	const ttl = time.Second
-	clients := []*lossy{
-		{name: "a client that replays", key: "repliesLost-replays", replays: true},
-		{name: "one that does not", key: "repliesLost-sendsOnce", with: withoutReplays},
-	}
-	for _, c := range clients {
-		c.begin(t, s, ttl)
-	}
-	// For both at once: they have nothing to do with each other.
-	within(ttl+ttl/2, func() bool { return clients[0].lease.Err() != nil || clients[1].lease.Err() != nil })
-	for _, c := range clients {
-		if err := c.lease.Err(); err != nil {
-			t.Errorf("%s: after a renewal's answer was lost: %v", c.name, err)
+	const key, ttl = "repliesLost", time.Second
+	for name, client := range map[string]func(*redis.UniversalOptions){
+		"a client that replays": func(*redis.UniversalOptions) {}, "one that does not": withoutReplays,
+	} {
+		replays := name == "a client that replays"
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+		lost := func(what string) *faultnet.Dropped {
+			return network.DropReplies(faultnet.First(1, faultnet.Containing(what)))
 		}
-		c.end(t, s)
-	}
-}
-
-// lossy is a client that does not get answers.
-type lossy struct {
-	name, key string
-	replays   bool
-	with      func(*redis.UniversalOptions)
-
-	network *faultnet.Net
-	lease   *distlock.Lease
-}
-
-// lost loses the next answer.
-func (c *lossy) lost() *faultnet.Dropped {
-	return c.network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
-}
-
-// begin acquires and extends, and returns when the answer to a renewal was lost.
-func (c *lossy) begin(t *testing.T, s *service, ttl time.Duration) {
-	t.Helper()
-	c.network = faultnet.NewNet(t)
-	with := []func(*redis.UniversalOptions){dialedBy(c.network.Dial)}
-	if c.with != nil {
-		with = append(with, c.with)
-	}
-	l := locker(t, s.client(t, with...), distlock.Options{TTL: ttl})
-	warm := mustAcquire(t, l, c.key)
-	if err := warm.Extend(t.Context(), ttl); err != nil {
-		t.Fatal(err)
-	}
-	mustRelease(t, warm)
-
-	dropped := c.lost()
-	lease, err := l.Acquire(t.Context(), c.key)
-	dropped.Wait(1)
-	if err != nil {
-		if c.replays {
-			t.Errorf("%s: Acquire: %v", c.name, err)
+		warm := mustAcquire(t, l, key)
+		if err := warm.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
 		}
-		wants(t, c.name+": Acquire", err, distlock.ErrUnavailable)
-		s.gone(t, c.key)
-		lease = mustAcquire(t, l, c.key)
-	}
-	c.lease = lease
-	info, err := l.Inspect(t.Context(), c.key)
-	if err != nil || info.Fence != lease.Fence() {
-		t.Errorf("%s: the lease has the fence %d, the server says %d, %v", c.name, lease.Fence(), info.Fence, err)
-	}
+		mustRelease(t, warm)
 
-	c.lost()
-	if err := lease.Extend(t.Context(), 2*ttl); err != nil {
-		wants(t, c.name+": Extend", err, distlock.ErrUnavailable)
-	}
-	if err := lease.Extend(t.Context(), ttl); err != nil {
-		t.Errorf("%s: the next Extend: %v", c.name, err)
-	}
-	c.lost().Wait(1)
-}
-
-// end releases.
-func (c *lossy) end(t *testing.T, s *service) {
-	t.Helper()
-	c.lost()
-	if err := c.lease.Release(t.Context()); err != nil {
-		if c.replays {
-			t.Errorf("%s: Release: %v", c.name, err)
+		dropped := lost("evalsha")
+		lease, err := l.Acquire(t.Context(), key)
+		dropped.Wait(1)
+		if err != nil {
+			if replays {
+				t.Errorf("%s: Acquire: %v", name, err)
+			}
+			wants(t, name+": Acquire", err, distlock.ErrUnavailable)
+			s.gone(t, key)
+			lease = mustAcquire(t, l, key)
 		}
-		wants(t, c.name+": Release", err, distlock.ErrUnavailable)
+		info, err := l.Inspect(t.Context(), key)
+		if err != nil || info.Fence != lease.Fence() {
+			t.Errorf("%s: the lease has the fence %d, the server says %d, %v", name, lease.Fence(), info.Fence, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+			wants(t, name+": Extend", err, distlock.ErrUnavailable)
+		}
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("%s: the next Extend: %v", name, err)
+		}
+		renewal := lost("evalsha")
+		renewal.Wait(1)
+		within(ttl+ttl/2, func() bool { return lease.Err() != nil })
+		if err := lease.Err(); err != nil {
+			t.Errorf("%s: after a renewal's answer was lost: %v", name, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Release(t.Context()); err != nil {
+			if replays {
+				t.Errorf("%s: Release: %v", name, err)
+			}
+			wants(t, name+": Release", err, distlock.ErrUnavailable)
+		}
+		s.gone(t, key)
 	}
-	s.gone(t, c.key)
 }
