@@ -31,10 +31,12 @@ help: ## Show this list
 deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
-.PHONY: test test-root test-others
+.PHONY: test test-root test-contract
 test: deps ## Run all tests with the race detector, against real servers
-	@# The tests of the other modules mostly wait, one after the other: beside them there is much to do.
-	$(MAKE) --no-print-directory -j 2 test-root test-others
+	@# The adapter's tests mostly wait, one after the other: beside them there is much to do.
+	$(MAKE) --no-print-directory -j 2 test-root test-contract
+	@# Some of these compare clocks.
+	$(call in,$(filter-out .,$(MODULES)),go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./...)
 	@# These measure how soon things happen, so they have the machine to themselves.
 	go test -race -count=1 -timeout 10m -p 1 ./internal/faults ./internal/campaign
 
@@ -44,8 +46,7 @@ test-root:
 	go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./lockedmemory/sessionstore/redisstore \
 		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$')
 
-test-others:
-	$(call in,$(filter-out .,$(MODULES)),go test -race -count=1 -timeout 10m -p 1 ./...)
+test-contract:
 	$(CONTRACT) go test -race -count=1 -timeout 10m -p 1 $(BELUGA:%=./%/...)
 
 .PHONY: test-beluga
