@@ -1,6 +1,8 @@
 package campaign
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -55,8 +57,20 @@ func startServers(tb testing.TB, on string) *service {
 	return nil
 }
 
+// client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name one that has come back as a replica, and
+// shows what it had long ago until it has its master's data.
 func (s *service) client() redis.UniversalClient {
-	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: s.addrs, MasterName: s.masterName})
+	options := &redis.UniversalOptions{Addrs: s.addrs, MasterName: s.masterName}
+	if s.sentinel != nil {
+		options.OnConnect = func(ctx context.Context, conn *redis.Conn) error { // of Sentinels too
+			role, err := conn.Do(ctx, "ROLE").Slice()
+			if err == nil && role[0] == "slave" {
+				err = errors.New("the server is a replica")
+			}
+			return err
+		}
+	}
+	return redis.NewUniversalClient(options)
 }
 
 // dialled are the addresses of all servers that clients connect to.
