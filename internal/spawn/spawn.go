@@ -6,11 +6,11 @@ import (
 	"runtime"
 )
 
-// Start starts a command that is killed when this process ends, even if this is killed itself, or the other one stopped. Where the
-// system has no signal for that, which only Linux has, it is an ordinary start.
+// Start starts a command that the kernel kills when this process ends, even if this process is killed, or the command's is stopped.
+// Only Linux can do that; elsewhere it is an ordinary start.
 //
-// When it has started, run is called in a goroutine. It returns when the command has ended: mostly it is a call of cmd.Wait. If Start returns
-// an error, run is not called.
+// When it has started, run is called in a goroutine. It has to return, and not before the command has ended: mostly it is a call of
+// cmd.Wait. If Start returns an error, run is not called.
 func Start(cmd *exec.Cmd, run func()) error {
 	dieWithParent(cmd)
 	started := make(chan error)
