@@ -31,23 +31,29 @@ help: ## Show this list
 deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
-.PHONY: test test-root test-contract
-test: deps ## Run all tests with the race detector, against real servers
-	@# The adapter's tests mostly wait, one after the other: beside them there is much to do.
-	$(MAKE) --no-print-directory -j 2 test-root test-contract
+# make test leaves out these packages, which look for the unexpected, and the tests of these names, which need several servers.
+# make test-all runs just those.
+EXPLORING := internal/campaign internal/chaos internal/hammer internal/privacy internal/soak internal/sweeps
+SEVERAL := [Ss]entinel|[Cc]luster|^TestFaults$$/^(sentinel|cluster)$$
+
+GOTEST := go test -race -count=1 -timeout 10m
+# Tests wait for servers more than they work: one package more at a time than there are processors.
+AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+# Packages start in the order in which they are named: long ones come first.
+GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))$$')
+
+.PHONY: test
+test: deps ## Run the tests of each package with the race detector, on one Redis: three minutes
+	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
+
+.PHONY: test-all
+test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, random faults, Beluga's contract
+	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
+	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.
-	$(call in,$(filter-out .,$(MODULES)),go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./...)
-	@# These measure how soon things happen, so they have the machine to themselves.
-	go test -race -count=1 -timeout 10m -p 1 ./internal/faults ./internal/campaign
-
-test-root:
-	@# Tests wait for servers more than they work: one package more at a time than there are processors. They begin in the order
-	@# in which they are named: a long one that would be among the last comes first.
-	go test -race -count=1 -timeout 10m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./lockedmemory/sessionstore/redisstore \
-		$$(go list ./... | grep -vE '/internal/(faults|campaign)$$')
-
-test-contract:
-	$(CONTRACT) go test -race -count=1 -timeout 10m -p 1 $(BELUGA:%=./%/...)
+	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
+	@# These measure how soon things happen, so each has the machine to itself.
+	$(GOTEST) -p 1 $(EXPLORING:%=./%)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
