@@ -33,7 +33,7 @@ deps: ## Make sure the servers that the tests start are installed
 
 # make test leaves out these packages, which look for the unexpected, and the tests of these names, which need several servers.
 # make test-all runs just those.
-EXPLORING := internal/campaign internal/chaos internal/hammer internal/privacy internal/soak internal/sweeps
+EXPLORING := internal/chaos internal/hammer internal/privacy internal/randomfaults internal/soak internal/sweeps
 SEVERAL := [Ss]entinel|[Cc]luster|^TestFaults$$/^(sentinel|cluster)$$
 
 GOTEST := go test -race -count=1 -timeout 10m
@@ -72,7 +72,7 @@ check: ## Check formatting, vet, staticcheck, import directions, go.mod
 	$(call each,go run $(STATICCHECK) -tags browser ./...)
 	$(CONTRACT) go vet $(BELUGA:%=./%/...)
 	$(CONTRACT) go run $(STATICCHECK) $(BELUGA:%=./%/...)
-	go test ./internal/directions
+	go test ./internal/repo/directions
 	@# What go mod tidy writes for the modules that import Beluga depends on Beluga itself: test-beluga looks at that.
 	$(call each,go mod tidy -diff)
 
@@ -116,11 +116,11 @@ soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow
 
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp: some of them
-	go run ./internal/mutants -only '$(ONLY)'
+	go run ./internal/repo/mutants -only '$(ONLY)'
 
 .PHONY: faults
 faults: deps ## Strike at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS="-table FILE"
-	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
+	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/randomfaults -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)

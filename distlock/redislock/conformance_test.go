@@ -11,11 +11,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 func newClient(tb testing.TB, addr string) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr})

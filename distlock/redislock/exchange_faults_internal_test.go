@@ -15,8 +15,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 // On the way to a server that is far away nobody waits for another's round trip.
@@ -34,7 +34,7 @@ func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
 	for i := range 5 {
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * trip / 10)
-			stop, start := watch.Stalls(), time.Now()
+			stop, start := leakcheck.Stalls(), time.Now()
 			_, err := s.Inspect(t.Context(), name)
 			if took := time.Since(start) - stop(); err != nil || took > trip+trip/4 {
 				t.Errorf("call %d took %s, %v", i, took, err)
@@ -46,7 +46,7 @@ func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
 	began := x.latest
 	for i := range 30 {
 		all.Go(func() {
-			stop, start := watch.Stalls(), time.Now()
+			stop, start := leakcheck.Stalls(), time.Now()
 			_, err := s.Inspect(t.Context(), name)
 			if took := time.Since(start) - stop(); err != nil || took > trip+trip/4 {
 				t.Errorf("call %d of those together took %s, %v", i, took, err)
@@ -210,7 +210,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 	}
 	s.shared.(*sharing).exchange(t.Context(), keysOf(hangs).lock()).awaitPending(t, 10-maxAbreast)
 	for range 10 {
-		stop, start := watch.Stalls(), time.Now()
+		stop, start := leakcheck.Stalls(), time.Now()
 		_, err := s.Inspect(t.Context(), other)
 		if took := time.Since(start) - stop(); err != nil || took > 200*time.Millisecond {
 			t.Errorf("took %s, %v", took, err)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 // told is a context that tells a deadline without ending at it.
@@ -51,7 +51,7 @@ func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T)
 			replies, errs, wait := x.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
 			defer cancel()
-			stop, start := watch.Stalls(), time.Now()
+			stop, start := leakcheck.Stalls(), time.Now()
 			_, err := s.Acquire(ctx, acquireOf(3))
 			if late := time.Since(start) - soon - stop(); !errors.Is(err, want) || late > 100*time.Millisecond { // of which half is a busy machine's
 				t.Errorf("%v, %s late", err, late)
@@ -79,7 +79,7 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 			replies, errs, wait := x.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
 			defer cancel()
-			stop, start := watch.Stalls(), time.Now()
+			stop, start := leakcheck.Stalls(), time.Now()
 			left := make(chan error)
 			go func() {
 				_, err := s.Acquire(ctx, acquireOf(3))
@@ -244,7 +244,7 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 				end := x.occupy(t, s, w)
 				held := proxy.HoldRequests(faultnet.Containing("holder"))
 				var all sync.WaitGroup
-				stop, start := watch.Stalls(), time.Now()
+				stop, start := leakcheck.Stalls(), time.Now()
 				var took [5]time.Duration
 				for i := range took {
 					ctx, cancel, _ := leaver()

@@ -15,8 +15,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 // Who is told of hand-overs, and what becomes of those who cannot be.
@@ -128,7 +128,7 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 	t.Cleanup(func() { _ = client.Close() })
 	queue := driverOver(t, client).(driver.Queue)
 	for i := range 5 {
-		name, stop, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, watch.Stalls(), time.Now()
+		name, stop, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, leakcheck.Stalls(), time.Now()
 		_, _, err := queue.Listen(t.Context(), name, owner("a").Owner)
 		took := time.Since(start)
 		ran := took - stop() // for so long the process was let run
@@ -170,7 +170,7 @@ func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	stop, start := watch.Stalls(), time.Now()
+	stop, start := leakcheck.Stalls(), time.Now()
 	err = l.Close(ctx)
 	if took := time.Since(start) - stop(); took > time.Second || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v, after %s", err, took)

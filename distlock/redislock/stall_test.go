@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 // A server that stops answering in the middle of a call keeps nobody whose context ends, whether the client keeps
@@ -40,7 +40,7 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 			} {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*time.Millisecond, cancel)
-				stop, start := watch.Stalls(), time.Now()
+				stop, start := leakcheck.Stalls(), time.Now()
 				err := op(ctx)
 				late := time.Since(start) - 10*time.Millisecond - stop()
 				if !errors.Is(err, context.Canceled) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 // Rights that are missing today may be granted tomorrow.
@@ -98,7 +98,7 @@ func TestWakes_leavingDoesNotWait(t *testing.T) {
 	w := newWakes(client)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	stop, start := watch.Stalls(), time.Now()
+	stop, start := leakcheck.Stalls(), time.Now()
 	if _, _, err := w.listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	watch.VerifyTestMain(m)
+	leakcheck.VerifyTestMain(m)
 }
 
 // instance is the service as a process of its own.

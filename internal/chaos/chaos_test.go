@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/integrity"
-	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
 var (
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	watch.VerifyTestMain(m)
+	leakcheck.VerifyTestMain(m)
 }
 
 // short is what the ordinary tests do.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/spawn"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // childEnv tells a process that it is an instance.
@@ -55,7 +55,7 @@ func startChild(tb testing.TB, c config, in chan<- said) *child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	err = spawn.Start(ch.cmd, func() {
+	err = childproc.Start(ch.cmd, func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var r report
 			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // workEnv tells a process that it is one of the workers, and what to do.
 const workEnv = "BELUGALOCK_HAMMER_WORK"

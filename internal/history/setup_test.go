@@ -3,10 +3,10 @@ package history
 import (
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // The histories of the tests are written with these, all for one key.
 

@@ -20,15 +20,15 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // mark is part of everything that is personal or secret. It survives in any case, and is no part of anything else.
 const (

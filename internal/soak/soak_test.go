@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 )
 
 var (
@@ -16,7 +16,7 @@ var (
 	leak    = flag.Int64("leak", 0, "leak one of everything every so many operations; 0: never")
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // plan is what a run is to do.
 type plan struct {

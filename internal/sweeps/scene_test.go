@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 const (
 	ttl  = 30 * time.Second

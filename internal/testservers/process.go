@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/spawn"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // logTailBytes bounds what a failed test prints of a server's log.
@@ -40,7 +40,7 @@ func startProcess(path string, args []string, dir, logPath string) (*process, er
 	cmd.Stdout = log
 	cmd.Stderr = log
 	p := &process{cmd: cmd, logPath: logPath, logFrom: size, exited: make(chan struct{})}
-	err = spawn.Start(cmd, func() {
+	err = childproc.Start(cmd, func() {
 		defer close(p.exited)
 		_ = cmd.Wait() // how it ended is in cmd.ProcessState
 	})

@@ -15,14 +15,14 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 	_ "github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
 
-	"github.com/belugalock/belugalock/internal/doctest"
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
 
-var docsCode = doctest.Code{
+var docsCode = docs.Code{
 	Given: map[string]string{
 		"chatModel": "llm.ChatModel",
 		"ctx":       "context.Context",
@@ -54,18 +54,18 @@ var docsCode = doctest.Code{
 	Without: notHad,
 }
 
-func belugaPage(t *testing.T) doctest.Page { return doctest.ReadPage(t, "docs/beluga.md") }
+func belugaPage(t *testing.T) docs.Page { return docs.ReadPage(t, "docs/beluga.md") }
 
-func TestDocs_codeCompiles(t *testing.T) { docsCode.Compiles(t, doctest.Pages(t)...) }
+func TestDocs_codeCompiles(t *testing.T) { docsCode.Compiles(t, docs.Pages(t)...) }
 
 // Two processes at once: every answer has seen all that is before it, and the longer output begins with the shorter one.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	program, _ := belugaPage(t).Program(t)
-	binary := doctest.Build(t, program, testservers.StartRedis(t).Addr())
+	binary := docs.Build(t, program, testservers.StartRedis(t).Addr())
 	var outputs [2]string
 	var both sync.WaitGroup
 	for i := range outputs {
-		both.Go(func() { outputs[i] = doctest.Run(t, binary) })
+		both.Go(func() { outputs[i] = docs.Run(t, binary) })
 	}
 	both.Wait()
 	short, long := outputs[0], outputs[1]

@@ -3,7 +3,7 @@ package belugamemory
 import (
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/loopback"
-	"github.com/belugalock/belugalock/internal/spawn"
 )
 
 const (
@@ -77,7 +77,7 @@ func start(ctx context.Context, program string) (*Server, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	ready := make(chan bool, 1)
-	err = spawn.Start(s.cmd, func() {
+	err = childproc.Start(s.cmd, func() {
 		defer close(s.exited)
 		s.read(out, ready)
 		_ = s.cmd.Wait() // how it ended is in cmd.ProcessState

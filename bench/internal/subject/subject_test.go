@@ -11,10 +11,10 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/server"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/bench/internal/wire"
-	"github.com/belugalock/belugalock/internal/watch"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
 	s, err := server.Start(t.Context())

@@ -8,14 +8,14 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/internal/watch"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // service is the store of a Redis; locks tells which one keeps the locks, nil: the same, over the same client.
 func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(tb testing.TB) storetest.Service {

@@ -1,9 +1,0 @@
-package doctest
-
-import (
-	"testing"
-
-	"github.com/belugalock/belugalock/internal/watch"
-)
-
-func TestMain(m *testing.M) { watch.VerifyTestMain(m) }

@@ -1,0 +1,273 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/acl"
+)
+
+// The application has used up the pool it shares with the Locker. Only who asks for a new lock has to wait for it.
+func poolUsedUp(t *testing.T, s *service) {
+	const key, ttl = "poolUsedUp", time.Second
+	client := s.client(t, func(o *redis.UniversalOptions) {
+		o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
+	})
+	l := locker(t, client, distlock.Options{TTL: ttl})
+	renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
+
+	var blocked sync.WaitGroup
+	var taken []context.CancelFunc
+	for _, name := range []string{renewed.Key(), released.Key(), key} { // in a Cluster, at three nodes or fewer
+		ctx, cancel := context.WithCancel(t.Context())
+		taken = append(taken, cancel)
+		blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
+		if !within(5*time.Second, func() bool { return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop") }) {
+			t.Fatal("the pool is not used up")
+		}
+	}
+	start := time.Now()
+	_, err := l.Acquire(t.Context(), key)
+	wants(t, "Acquire", err, distlock.ErrUnavailable, redis.ErrPoolTimeout)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Acquire took %s", took)
+	}
+	if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	start = time.Now()
+	mustRelease(t, released)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Release took %s", took)
+	}
+	s.gone(t, released.Key())
+	within(3*ttl, func() bool { return renewed.Err() != nil })
+	if err := renewed.Err(); err != nil {
+		t.Errorf("a lease that is renewed meanwhile: %v", err)
+	}
+	for _, name := range []string{renewed.Key(), released.Key(), key} {
+		mustDo(t, s.master(name), "RPUSH", "list:{"+name+"}", "x", "x", "x")
+	}
+	for _, cancel := range taken {
+		cancel()
+	}
+	blocked.Wait()
+	mustRelease(t, renewed)
+}
+
+// A user who lacks a right is told which command it is about, at once. With all that is documented everything works; without
+// those for notifications too, by polling in line.
+func rightsMissing(t *testing.T, s *service) {
+	const key, ttl = "rightsMissing", time.Second
+	var documented []string
+	for _, right := range acl.Documented(t, "../../distlock/redislock/doc.go").Needed {
+		if command, ok := strings.CutPrefix(right, "+"); ok {
+			documented = append(documented, command)
+		}
+	}
+	as := func(user string) func(*redis.UniversalOptions) {
+		return func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" }
+	}
+	user := func(name, keys string, without string, more ...string) {
+		rights := []string{"ACL", "SETUSER", name, "on", ">secret", "resetkeys", "~" + keys, "resetchannels", "-@all",
+			// what go-redis asks for by itself
+			"+hello", "+ping", "+cluster|slots", "+cluster|shards", "+command", "+readonly"}
+		for _, command := range documented {
+			if command != without {
+				rights = append(rights, "+"+command)
+			}
+		}
+		s.everywhere(t, append(rights, more...)...)
+	}
+	for name, more := range map[string][]string{
+		"complete":           {"&" + namespace + ":*", "+publish", "+subscribe"},
+		"nothing-of-that":    {},
+		"without-subscribe":  {"&" + namespace + ":*", "+publish"},
+		"without-publish":    {"&" + namespace + ":*", "+subscribe"},
+		"without-channels":   {"+publish", "+subscribe"},
+		"with-other-channel": {"&other:*", "+publish", "+subscribe"},
+	} {
+		user(name, namespace+":*", "", more...)
+		inOrder(t, s, as(name), key+"-"+name, name == "complete")
+	}
+
+	user("otherkeys", "other:*", "")
+	for name, text := range map[string]string{
+		"otherkeys": "keys", "without-evalsha": "evalsha", "without-mget": "right", "without-set": "right", "without-time": "right",
+	} {
+		if without, ok := strings.CutPrefix(name, "without-"); ok {
+			user(name, namespace+":*", without)
+		}
+		l := locker(t, s.client(t, as(name)), distlock.Options{Wait: 5 * time.Second})
+		start := time.Now()
+		_, err := l.Acquire(t.Context(), key)
+		wants(t, name, err, distlock.ErrUnavailable)
+		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "ACL") || time.Since(start) > 2*time.Second {
+			t.Errorf("%s: %v after %s", name, err, time.Since(start))
+		}
+	}
+	s.gone(t, key)
+
+	// Whichever right is missing, in whichever of the steps: it works, or the error says what is wrong. That is the
+	// same everywhere.
+	if s.cluster != nil || s.watch != nil {
+		return
+	}
+	for _, missing := range documented {
+		user("minus-"+missing, namespace+":*", missing)
+		key, opts := key+"-minus-"+missing, distlock.Options{TTL: ttl, Wait: 200 * time.Millisecond}
+		check := func(what string, err error, others ...error) {
+			t.Helper()
+			for _, other := range others {
+				if errors.Is(err, other) {
+					return
+				}
+			}
+			if err != nil && (!errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "ACL")) {
+				t.Errorf("without %s: %s: %v", missing, what, err)
+			}
+		}
+		one, other := locker(t, s.client(t, as("minus-"+missing)), opts), locker(t, s.client(t, as("minus-"+missing)), opts)
+		lease, err := one.Acquire(t.Context(), key)
+		check("Acquire", err)
+		if err != nil {
+			s.gone(t, key)
+			continue
+		}
+		_, err = other.Acquire(t.Context(), key)
+		check("a waiter that leaves", err, distlock.ErrNotAcquired)
+		check("Extend", lease.Extend(t.Context(), ttl))
+		next := make(chan error)
+		go func() {
+			lease, err := other.Acquire(distlock.WithWait(t.Context(), 2*ttl), key)
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			next <- err
+		}()
+		within(ttl/10, func() bool { return false })
+		check("Release", lease.Release(t.Context()))
+		check("the next", <-next)
+		if !within(2*ttl, func() bool { left, err := s.left(key); return err == nil && left < 0 }) {
+			t.Errorf("without %s: the lock still stands", missing)
+		}
+	}
+}
+
+// inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
+// they are not, each Locker says so once.
+func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key string, told bool) {
+	t.Helper()
+	var logs [3]strings.Builder
+	var lockers [3]*distlock.Locker
+	for i := range lockers {
+		lockers[i] = locker(t, s.client(t, as), distlock.Options{Wait: -1, Logger: slog.New(slog.NewTextHandler(&logs[i], nil))})
+	}
+	for range 2 {
+		holder := mustAcquire(t, lockers[0], key)
+		if _, err := lockers[1].TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%s: a second lock: %v", key, err)
+		}
+		first := lineUp(t, s, lockers[1], key, 1)
+		second := lineUp(t, s, lockers[2], key, 2)
+		if err := holder.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("%s: Extend: %v", key, err)
+		}
+		limit := 250*time.Millisecond + prompt*4 // Retry.Max is what a waiter polls at
+		if told {
+			limit = 4 * prompt
+		}
+		for _, w := range []*waiting{first, second} {
+			mustRelease(t, holder)
+			start := time.Now()
+			next := w.lease(limit + time.Second)
+			recovered(t, start, limit)
+			if next.Fence() <= holder.Fence() {
+				t.Errorf("%s: fence %d after %d", key, next.Fence(), holder.Fence())
+			}
+			holder = next
+			if w == first {
+				second.still()
+			}
+		}
+		mustRelease(t, holder)
+	}
+	s.gone(t, key)
+	s.lineGone(t, key)
+	for i := range logs {
+		want := 1
+		if told || i == 0 { // who never waits does not want to be told
+			want = 0
+		}
+		if text := logs[i].String(); strings.Count(text, "cannot notify") != want || strings.Count(text, "\n") != want {
+			t.Errorf("%s: Locker %d says %q, want %d warnings", key, i, text, want)
+		}
+	}
+}
+
+// Where the lock should be, stands something of another program: it is left as it is.
+func foreignData(t *testing.T, s *service) {
+	l := locker(t, s.client(t), distlock.Options{Wait: 5 * time.Second})
+	for name, put := range map[string][]string{
+		"text": {"SET", "", "locked by another library"}, "list": {"RPUSH", "", "x"}, "hash": {"HSET", "", "owner", "x"},
+	} {
+		key := "foreignData-" + name
+		node, at := s.master(key), lockKey(key)
+		put[1] = at
+		mustDo(t, node, put...)
+		before, err := node.Do("DUMP", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, err = l.Acquire(t.Context(), key)
+		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "Namespace") || time.Since(start) > 2*time.Second {
+			t.Errorf("%s: %v after %s; want an error that names the cause, at once", name, err, time.Since(start))
+		}
+		if after, err := node.Do("DUMP", at); err != nil || after != before {
+			t.Errorf("%s: the data has changed (%v)", name, err)
+		}
+	}
+}
+
+// Every name that is allowed has a lock of its own; every other one is refused before anything is sent.
+func hostileNames(t *testing.T, s *service) {
+	l := locker(t, s.client(t), distlock.Options{Wait: time.Second})
+	for i, key := range []string{"", "a\x00b", "a\r\nb", "\xff\xfe", "\x7f", strings.Repeat("x", 1025), strings.Repeat("x", 64<<10)} {
+		_, err := l.Acquire(t.Context(), key)
+		wants(t, fmt.Sprint("bad name ", i), err, distlock.ErrInvalidKey)
+	}
+	seen := make(map[int64]string)
+	var leases []*distlock.Lease
+	for _, key := range []string{
+		"a", "a:lock", "a:fence", "{a}", "{a", "a}", "}a{", "{}", "{}a", "a:{b}", "a%7D", "a%257D", "%", "a b", "a*", "a?", "[a]", "a\\",
+		"ä", "a\u0308", "日本語", "\u202ea", "💬", strings.Repeat("}", 1024),
+	} {
+		lease, err := l.TryAcquire(t.Context(), key)
+		if err != nil {
+			t.Errorf("%q: %v; held are %q", key, err, seen)
+			continue
+		}
+		info, err := l.Inspect(t.Context(), key)
+		if err != nil || info.Fence != lease.Fence() {
+			t.Errorf("%q: %+v, %v; want the fence %d", key, info, err, lease.Fence())
+		}
+		seen[lease.Fence()] = key
+		leases = append(leases, lease)
+	}
+	for _, lease := range leases {
+		if err := lease.Err(); err != nil {
+			t.Errorf("%q: %v", lease.Key(), err)
+		}
+		mustRelease(t, lease)
+	}
+}

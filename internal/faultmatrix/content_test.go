@@ -1,0 +1,281 @@
+package faultmatrix
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// maxMessage is Options.MaxMessage by default; the codec adds a byte.
+const maxMessage = 8 << 20
+
+// Whatever a message has in it comes back as it was, or is refused, however it is written.
+func hostileMessages(t *testing.T, s *service) {
+	in, others := s.instance(t, distlock.Options{TTL: time.Minute}), s.instance(t, distlock.Options{TTL: time.Minute})
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	contents := []string{
+		"", "\x00", "a\x00b", "\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "$-1\r\n", "-ERR no\r\n", "+OK\r\n", "_\r\n", "\xff\xfe\xfd", "\xed\xa0\x80", string(every),
+		"mark", "clear", "op", "in", "out", "id", "NOMKSTREAM", "*", "' .. redis.call('FLUSHALL') .. '", "{}", "%s%n", strings.Repeat("x", 1<<20),
+	}
+	for _, apart := range []bool{false, true} {
+		x := in.session(fmt.Sprint("hostileMessages-", apart), apart)
+		var want []string
+		expect := func(what string, input, output string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				return
+			}
+			want = append(want, input, output)
+		}
+		for i, text := range contents {
+			other := contents[len(contents)-1-i]
+			expect("outside a turn", text, other, x.Save(t.Context(), text, other))
+			expect("with a turn ID", other, text, x.Save(lockedmemory.WithTurnID(t.Context(), "id-"+text[:min(len(text), 500)]), other, text))
+		}
+		turn := x.begin(t)
+		for _, text := range contents {
+			expect("in a turn", text, text, x.Save(turn.ctx, text, text))
+		}
+		for _, large := range []int{maxMessage - 1, maxMessage} {
+			text := strings.Repeat("\xff", large)
+			for what, save := range map[string]func(input, output string) error{
+				"in a turn": func(input, output string) error { return x.Save(turn.ctx, input, output) },
+				"unchecked": func(input, output string) error { return x.store.Save(turn.unchecked(), input, output) },
+				"with a turn ID": func(input, output string) error {
+					return x.Save(lockedmemory.WithTurnID(turn.ctx, what(large)), input, output)
+				},
+			} {
+				if large < maxMessage {
+					expect(what, text, "", save(text, ""))
+					break // one of them is large enough
+				}
+				wants(t, what, save(text, ""), sessionstore.ErrTooLarge)
+				wants(t, what, save("", text), sessionstore.ErrTooLarge)
+			}
+		}
+		turn.mustEnd(t)
+		for id, sentinel := range map[string]error{
+			"": sessionstore.ErrTurnID, strings.Repeat("i", 513): sessionstore.ErrTurnID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
+		} {
+			wants(t, strconv.Quote(id), x.Save(lockedmemory.WithTurnID(t.Context(), id), "not", "this"), sentinel)
+		}
+		messages, err := others.session(x.key, apart).Load(t.Context(), "")
+		if err != nil || !slices.Equal(messages, want) {
+			t.Errorf("apart %t: %d messages came back, want %d, as they were: %v", apart, len(messages), len(want), err)
+		}
+		mustDo(t, s.master(x.key), "DEL", logKey(x.key))
+	}
+}
+
+func what(n int) string { return "large-" + strconv.Itoa(n) }
+
+// foreignEntry is what another program, or a newer version of this library, has put among the exchanges of a session.
+type foreignEntry struct {
+	place  string
+	fields []string
+}
+
+// put writes an entry behind the last one, or at a place.
+func put(t *testing.T, node *testservers.Redis, key, place string, fields ...string) foreignEntry {
+	t.Helper()
+	return foreignEntry{mustDo(t, node, append([]string{"XADD", logKey(key), place}, fields...)...), fields}
+}
+
+// still checks that an entry is where it was.
+func (e foreignEntry) still(t *testing.T, node *testservers.Redis, key string) {
+	t.Helper()
+	want := strings.Join(append([]string{e.place}, e.fields...), "\n")
+	if reply := mustDo(t, node, "XRANGE", logKey(key), e.place, e.place); reply != want {
+		t.Errorf("%s: the entry of another program at %s is %q, was %q", key, e.place, reply, want)
+	}
+}
+
+// Entries that are broken, or another program's, are named by their places; all others are there, and new ones come after. What
+// was found is left as it was.
+func brokenEntries(t *testing.T, s *service) {
+	in, others := s.instance(t, distlock.Options{TTL: time.Minute}), s.instance(t, distlock.Options{TTL: time.Minute})
+	for _, apart := range []bool{false, true} {
+		key := fmt.Sprint("brokenEntries-", apart)
+		x, other, node := in.session(key, apart), others.session(key, apart), s.master(key)
+		b := new(book)
+		var foreign []foreignEntry
+		check := func(when string) {
+			t.Helper()
+			for _, session := range []*session{x, other} {
+				messages, err := session.Load(t.Context(), "")
+				b.check(t, exchanges(t, messages))
+				var broken sessionstore.EntryErrors
+				errors.As(err, &broken)
+				var places []string
+				for _, each := range broken {
+					places = append(places, each.Place.String())
+					if !errors.Is(each, sessionstore.ErrBroken) || !strings.Contains(each.Error(), each.Place.String()) {
+						t.Errorf("%s: %v", when, each)
+					}
+				}
+				var want []string
+				for _, e := range foreign {
+					want = append(want, e.place)
+				}
+				if !slices.Equal(places, want) {
+					t.Errorf("%s: apart %t: broken are %s, want %s", when, apart, places, want)
+				}
+			}
+			for _, e := range foreign {
+				e.still(t, node, key)
+			}
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		save := func(n int, fields []string) {
+			t.Helper()
+			turn := x.begin(t)
+			for _, text := range []string{fmt.Sprint("turn-", n, "-1"), fmt.Sprint("turn-", n, "-2")} {
+				if err := b.note(text, x.save(turn.ctx, text)); err != nil {
+					t.Fatalf("after %q: %v", fields, err)
+				}
+			}
+			turn.mustEnd(t)
+			text := fmt.Sprint("outside-", n)
+			if err := b.note(text, other.save(t.Context(), text)); err != nil {
+				t.Fatalf("after %q: %v", fields, err)
+			}
+		}
+		save(0, nil)
+		for n, fields := range [][]string{
+			{"op", "x"}, {"op", "x", "in", ".q"}, {"op", "x", "out", ".a"}, {"in", ".q", "out", ".a"}, {"op", "x", "in", ".q", "out", ".a", "more", "x"},
+			{"op", "x", "in", "q", "out", ".a"}, {"op", "x", "in", ".q", "out", ""}, {"role", "user", "content", "hello"}, {"", ""}, {"\x00", "\xff"},
+			{"mark", "", "more", "x"}, {"clear", "x", "more", "x"}, {"mark", "x"}, {"clear", "x"}, {"op", "x", "in", ".q", "in", ".q", "out", ".a"},
+		} {
+			// As the last one and in front of others; by the server's choice, and under a token of its own.
+			foreign = append(foreign, put(t, node, key, "*", fields...))
+			check(fmt.Sprintf("%q", fields))
+			save(2*n+1, fields)
+			top, _, _ := strings.Cut(foreign[len(foreign)-1].place, "-")
+			fence, _ := strconv.ParseInt(top, 10, 64)
+			foreign = append(foreign, put(t, node, key, fmt.Sprint(fence+time.Second.Microseconds(), "-0"), fields...))
+			foreign = append(foreign, put(t, node, key, fmt.Sprint(fence+time.Second.Microseconds(), "-1"), fields...))
+			check(fmt.Sprintf("%q at a higher token", fields))
+			save(2*n+2, fields)
+			check(fmt.Sprintf("%q before others", fields))
+		}
+
+		// Above all tokens that there can be, nothing can follow; what is there can still be read.
+		foreign = append(foreign, put(t, node, key, "9007199254740992-7", "op", "x", "in", ".q", "out", ".a"))
+		err := other.save(t.Context(), "too late")
+		wants(t, "outside a turn", err, distlock.ErrLost)
+		turn := x.begin(t)
+		err = x.save(turn.ctx, "too late")
+		stale(t, "in a turn", err, turn.lease.Fence(), 9007199254740992)
+		turn.mustEnd(t)
+		check("above all tokens")
+	}
+}
+
+// Where the session, its mark, or a turn ID should be, stands something of another program: an error that says so, and it is left
+// as it is.
+func foreignSessionData(t *testing.T, s *service) {
+	in := s.instance(t, distlock.Options{TTL: time.Minute})
+	for _, apart := range []bool{false, true} {
+		for kind, command := range map[string][]string{"text": {"SET", "", "x"}, "list": {"RPUSH", "", "x"}, "hash": {"HSET", "", "x", "y"}} {
+			prefix := fmt.Sprintf("foreignSessionData-%s-%t", kind, apart)
+			node := s.master(prefix)
+			occupy := func(at string) (still func()) {
+				t.Helper()
+				command[1] = at
+				mustDo(t, node, command...)
+				before := mustDo(t, node, "DUMP", at)
+				return func() {
+					t.Helper()
+					if after := mustDo(t, node, "DUMP", at); after != before {
+						t.Errorf("the %s at %s has changed", kind, at)
+					}
+				}
+			}
+			refused := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, sessionstore.ErrUnavailable) || !strings.Contains(err.Error(), "Namespace") {
+					t.Errorf("%s on a %s: %v; want an error that says what to do", what, kind, err)
+				}
+			}
+
+			x := in.session(s.keyAt(prefix+"-session", prefix), apart)
+			still := occupy(logKey(x.key))
+			turn := x.begin(t)
+			refused("Save", x.save(turn.ctx, "x"))
+			refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(turn.ctx, "id"), "x"))
+			refused("Clear", x.Clear(turn.ctx))
+			_, err := x.Load(turn.ctx, "")
+			refused("Load in a turn", err)
+			turn.mustEnd(t)
+			_, err = x.Load(t.Context(), "")
+			refused("Load", err)
+			refused("Save outside a turn", x.save(t.Context(), "x"))
+			still()
+
+			x = in.session(s.keyAt(prefix+"-turnID", prefix), apart)
+			b := new(book)
+			sum := sha256.Sum256([]byte("id"))
+			if kind != "text" { // that is the digest of another exchange
+				still = occupy(fmt.Sprintf("session:{%s}:turn:%x", x.key, sum[:16]))
+				refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(t.Context(), "id"), "x"))
+				still()
+			}
+			if err := b.note("another", x.save(lockedmemory.WithTurnID(t.Context(), "another"), "another")); err != nil {
+				t.Error(err)
+			}
+			b.check(t, x.history(t, t.Context()))
+
+			// Where a mark of the session was, which is to be removed, in a session that somebody has deleted and begun.
+			x = in.session(s.keyAt(prefix+"-place", prefix), apart)
+			turn = x.begin(t)
+			_ = x.history(t, turn.ctx)
+			turn.mustEnd(t)
+			place := mustDo(t, node, "GET", markKey(x.key))
+			mustDo(t, node, "DEL", logKey(x.key))
+			entry := put(t, node, x.key, place, "role", "user")
+			turn = x.begin(t)
+			if err := x.save(turn.ctx, "x"); err != nil {
+				t.Error(err)
+			}
+			turn.mustEnd(t)
+			entry.still(t, node, x.key)
+
+			if !apart { // the lock itself says whose the session is
+				continue
+			}
+			x = in.session(s.keyAt(prefix+"-mark", prefix), apart)
+			if err := x.save(t.Context(), "before"); err != nil {
+				t.Error(err)
+			}
+			mustDo(t, node, "DEL", markKey(x.key))
+			still = occupy(markKey(x.key))
+			if err := x.save(t.Context(), "more"); err != nil {
+				t.Errorf("a session that is there does not need its mark: %v", err)
+			}
+			still()
+			mustDo(t, node, "DEL", logKey(x.key))
+			refused("Save", x.save(t.Context(), "x"))
+			still()
+			s.absent(t, x.key)
+		}
+	}
+}
+
+// markKey is where Redis keeps the highest token of a session whose lock is apart.
+func markKey(key string) string { return "session:{" + key + "}:mark" }

@@ -1,0 +1,295 @@
+package faultmatrix
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// check bounds how soon a waiter in line asks by itself if its TTL is long: after 5 s. A TTL below 10 s halves.
+const check = 5 * time.Second
+
+// waiting is an Acquire that waits in line.
+type waiting struct {
+	tb   testing.TB
+	done chan struct{}
+	got  *distlock.Lease
+	err  error
+	at   time.Time // when it was done
+}
+
+// lineUp begins an Acquire, and returns when it is the n-th to stand in line.
+func lineUp(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *waiting {
+	tb.Helper()
+	w := &waiting{tb: tb, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.got, w.err = l.Acquire(context.Background(), key)
+		w.at = time.Now()
+	}()
+	s.lined(tb, key, n)
+	return w
+}
+
+// lease waits for at most limit.
+func (w *waiting) lease(limit time.Duration) *distlock.Lease {
+	w.tb.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		if w.err != nil {
+			w.tb.Fatalf("who stood in line: %v", w.err)
+		}
+		return w.got
+	case <-timer.C:
+		w.tb.Fatalf("who stood in line has nothing after %s", limit)
+		return nil
+	}
+}
+
+// still checks that it has not got the lock yet.
+func (w *waiting) still() {
+	w.tb.Helper()
+	select {
+	case <-w.done:
+		w.tb.Errorf("it was not its turn: %v, %v", w.got, w.err)
+	default:
+	}
+}
+
+// A waiter is killed. The others have the lock in their order, when its claim is due at the latest.
+func waiterDies(which string) func(*testing.T, *service) {
+	return func(t *testing.T, s *service) {
+		const ttl = 2 * time.Second
+		key := "waiterDies-" + which
+		l := locker(t, s.client(t), distlock.Options{})
+		holder := mustAcquire(t, l, key)
+		var line []*child
+		for n := range 3 {
+			line = append(line, startWaiter(t, order{URL: s.url, Key: key, TTL: ttl}))
+			s.lined(t, key, n+1)
+		}
+		dead, others := line[0], line[1:]
+		fence, start := holder.Fence(), time.Now()
+		switch which {
+		case "head":
+			dead.kill()
+			mustRelease(t, holder)
+		case "middle":
+			dead, others = line[1], []*child{line[0], line[2]}
+			dead.kill()
+			mustRelease(t, holder)
+		case "justHandedOver":
+			dead.signal(syscall.SIGSTOP) // so that it cannot know
+			mustRelease(t, holder)
+			info, err := l.Inspect(t.Context(), key)
+			if err != nil || info.Fence <= holder.Fence() || info.Waiters != 2 {
+				t.Fatalf("the lock was not handed over: %+v, %v", info, err)
+			}
+			fence = info.Fence
+			start = time.Now()
+			dead.kill()
+		}
+		for _, c := range others {
+			c.holds()
+			recovered(t, start, ttl+time.Second)
+			if c.fence <= fence {
+				t.Errorf("fence %d after %d", c.fence, fence)
+			}
+			fence, start = c.fence, time.Now()
+			c.release()
+		}
+		s.gone(t, key)
+		s.lineGone(t, key)
+	}
+}
+
+// The connection on which a waiter is told of hand-overs is lost, and a hand-over with it: the waiter asks as soon as it is
+// connected again. The lock goes, and nobody says so: the waiter asks when the holder's TTL has passed, or its own time is up.
+func wakeUpLost(t *testing.T, s *service) {
+	network := faultnet.NewNet(t)
+	holders := locker(t, s.client(t), distlock.Options{})
+	far := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: -1})
+
+	const key = "wakeUpLost"
+	for range 3 {
+		holder := mustAcquire(t, holders, key)
+		w := lineUp(t, s, far, key, 1)
+		s.everywhere(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		mustRelease(t, holder)
+		start := time.Now()
+		next := w.lease(check)
+		recovered(t, start, time.Second)
+		mustRelease(t, next)
+	}
+
+	holder := mustAcquire(t, holders, key)
+	w := lineUp(t, s, far, key, 1)
+	network.Refuse()
+	mustRelease(t, holder)
+	if info, err := holders.Inspect(t.Context(), key); err != nil || info.Fence <= holder.Fence() {
+		t.Fatalf("the lock was not handed over: %+v, %v", info, err)
+	}
+	w.still()
+	network.Heal()
+	start := time.Now()
+	next := w.lease(check)
+	recovered(t, start, 2*time.Second)
+	mustRelease(t, next)
+
+	type deletion struct {
+		name                  string
+		holder, waiter, limit time.Duration
+		lease                 *distlock.Lease
+		w                     *waiting
+		start                 time.Time
+	}
+	deletions := []*deletion{ // all at once: they have nothing to do with each other
+		{name: "the holder's TTL passes", holder: time.Second, waiter: 30 * time.Second, limit: time.Second},
+		{name: "the waiter's time is up", holder: 30 * time.Second, waiter: 2 * time.Second, limit: time.Second},
+		{name: "the waiter's time is cut", holder: 30 * time.Second, waiter: 30 * time.Second, limit: check},
+	}
+	for _, d := range deletions {
+		key := key + strings.ReplaceAll(d.name, " ", "-")
+		d.lease = mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
+		d.w = lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
+		mustDo(t, s.master(key), "DEL", lockKey(key))
+		d.start = time.Now()
+	}
+	for _, d := range deletions {
+		next := d.w.lease(2 * check)
+		t.Log(d.name)
+		recoveredAt(t, d.start, d.w.at, d.limit+time.Second/2)
+		if next.Fence() <= d.lease.Fence() {
+			t.Errorf("fence %d after %d", next.Fence(), d.lease.Fence())
+		}
+		wants(t, "the old holder's Release", d.lease.Release(t.Context()), distlock.ErrLost)
+		mustRelease(t, next)
+	}
+}
+
+// Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and nobody overtakes it.
+func notificationMissed(t *testing.T, s *service) {
+	const key, ttl = "notificationMissed", 4 * time.Second
+	s.everywhere(t, "ACL", "SETUSER", "silent", "on", ">secret", "~*", "&*", "+@all", "-publish")
+	silent := func(o *redis.UniversalOptions) { o.Username, o.Password = "silent", "secret" }
+	holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
+	first := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
+	second := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)
+	mustRelease(t, holder)
+	start := time.Now()
+	newcomer := locker(t, s.client(t), distlock.Options{TTL: ttl})
+	for range 20 {
+		if _, err := newcomer.TryAcquire(t.Context(), key); err == nil {
+			t.Fatal("a newcomer has overtaken the line")
+		}
+	}
+	lease := first.lease(2 * ttl)
+	recovered(t, start, ttl/2+time.Second)
+	second.still()
+	if lease.Fence() <= holder.Fence() {
+		t.Errorf("fence %d after %d", lease.Fence(), holder.Fence())
+	}
+	mustRelease(t, lease)
+	next := second.lease(time.Second)
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
+	}
+	mustRelease(t, next)
+	s.gone(t, key)
+	s.lineGone(t, key)
+}
+
+// The master dies while some stand in line, which its replica knows of. They ask the next one, and have the lock in their
+// order. Who is late with that, because the fail-over takes longer than the second by which it may be, gives way.
+func failoverKeepsTheLine(t *testing.T, s *service) {
+	const key, ttl = "failoverKeepsTheLine", 20 * time.Second
+	opts := distlock.Options{TTL: ttl, Wait: -1, RenewEvery: 500 * time.Millisecond}
+	holder := mustAcquire(t, locker(t, s.client(t), opts), key)
+	var line []*waiting
+	for n := range 3 {
+		line = append(line, lineUp(t, s, locker(t, s.client(t), opts), key, n+1))
+	}
+	old := s.master(key)
+	replicated(t, old, key)
+	before := asked(old, key)
+	old.Kill()
+	s.await(key, old)
+	var after map[string]int
+	if !within(2*check, func() bool {
+		after = asked(s.master(key), key)
+		n := 0
+		for owner, seq := range after {
+			if seq > before[owner] {
+				n++
+			}
+		}
+		return n == len(line)
+	}) {
+		t.Fatalf("there stood in line %v, and after the fail-over %v", before, after)
+	}
+	if err := holder.Release(t.Context()); err != nil {
+		wants(t, "Release", err, distlock.ErrUnavailable) // it goes on in the background
+	}
+	start, fence := time.Now(), holder.Fence()
+	for i, w := range line {
+		lease := w.lease(ttl)
+		for _, later := range line[i+1:] {
+			later.still()
+		}
+		if lease.Fence() <= fence {
+			t.Errorf("fence %d after %d", lease.Fence(), fence)
+		}
+		fence = lease.Fence()
+		if err := lease.Release(t.Context()); err != nil {
+			wants(t, "Release", err, distlock.ErrUnavailable)
+		}
+	}
+	recovered(t, start, check)
+	s.gone(t, key)
+}
+
+// asked is how often each of those in line has asked.
+func asked(node *testservers.Redis, key string) map[string]int {
+	reply, err := node.Do("HGETALL", waitersKey(key))
+	if err != nil {
+		return nil
+	}
+	seqs := make(map[string]int)
+	words := strings.Fields(reply)
+	for i := 0; i+1 < len(words); i += 2 {
+		if parts := strings.Split(words[i+1], ":"); len(parts) > 1 {
+			seqs[words[i]], _ = strconv.Atoi(parts[1])
+		}
+	}
+	return seqs
+}
+
+// waits is an operation that can be cancelled half-way: to stand in line for a lock that another holds, who gives it back then.
+func waits(s *service) operation {
+	return func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error) {
+		waiting, over := context.WithCancel(ctx)
+		go func() {
+			within(10*time.Second, func() bool {
+				reply, err := s.master(key).Do("ZCARD", lineKey(key))
+				return waiting.Err() != nil || err == nil && reply == "1"
+			})
+			if waiting.Err() == nil {
+				_ = held.Release(context.Background()) // the caller does that again, and looks at the error
+			}
+		}()
+		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		over()
+		return lease, err
+	}
+}

@@ -1,0 +1,347 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+)
+
+// prompt is how late a call may return after its context has ended.
+const prompt = 50 * time.Millisecond
+
+// soon begins to watch a call that has to return at once. The function it returns reports whether the call, which was late by
+// the given time, was prompt, on a machine that let it run.
+func soon() func(late time.Duration) bool {
+	stop := leakcheck.Stalls()
+	return func(late time.Duration) bool { return late <= prompt+stop() }
+}
+
+// A hundred holders, at different points of their renewals, are cut off at once. Every one is told while the server still
+// has its lock, by the server's clock.
+//
+// It takes a process that runs: a holder at whose end this one was not given a processor for a while shows nothing. There are
+// rounds until a hundred have shown it.
+func holdersCutOff(t *testing.T, s *service) {
+	const rounds, enough = 20, 100
+	shown := 0
+	for round := range rounds {
+		stop := leakcheck.Spans()
+		ends := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
+		stalls := stop()
+		inTime, last := 0, ends[0].left
+		for i, e := range ends {
+			last = min(last, e.left)
+			if e.left > 0 {
+				inTime++
+				continue
+			}
+			// Before it was told, when its timer may have been late, and while the server was asked.
+			stalled := leakcheck.Within(stalls, e.told.Add(-250*time.Millisecond), e.asked)
+			if !stalled && e.asked.Sub(e.told) < 20*time.Millisecond {
+				t.Fatalf("holder %d was told too late, without an excuse: the lock had %s left", i, e.left)
+			}
+		}
+		t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; the process stood %d times",
+			inTime, len(ends), last, len(stalls))
+		if shown += inTime; shown >= enough {
+			return
+		}
+	}
+	t.Fatalf("in %d rounds %d holders have shown that they are told in time, and %d should", rounds, shown, enough)
+}
+
+// end is that of a lease whose holder was cut off.
+type end struct {
+	told, asked time.Time     // the holder; the server, which has answered by then
+	left        time.Duration // of the lock's TTL
+}
+
+// cutOff cuts a hundred holders off.
+func cutOff(t *testing.T, s *service, prefix string) []end {
+	const holders, ttl = 100, 2 * time.Second
+	network := faultnet.NewNet(t)
+	direct := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })
+	lockers := make([]*distlock.Locker, holders/s.holdersPerClient)
+	for i := range lockers {
+		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
+	}
+	tick := time.NewTicker(ttl / 3 / holders)
+	defer tick.Stop()
+	var told sync.WaitGroup
+	ends := make([]end, holders)
+	for i := range ends {
+		lease := patiently(t, lockers[i%len(lockers)], fmt.Sprint(prefix, i))
+		key := lockKey(lease.Key())
+		if err := direct.PTTL(t.Context(), key).Err(); err != nil { // connects
+			t.Fatal(err)
+		}
+		told.Go(func() {
+			<-lease.Context().Done()
+			e := &ends[i]
+			e.told = time.Now()
+			left, err := direct.PTTL(t.Context(), key).Result()
+			e.left, e.asked = left, time.Now()
+			if cause := context.Cause(lease.Context()); err != nil || !errors.Is(cause, distlock.ErrLost) {
+				t.Errorf("holder %d was told %v; the server: %v", i, cause, err)
+			}
+		})
+		<-tick.C
+	}
+	network.Cut()
+	defer network.Heal()
+	told.Wait()
+	return ends
+}
+
+// patiently acquires on a machine that may take longer for an answer than the lock would last.
+func patiently(t *testing.T, l *distlock.Locker, key string) (lease *distlock.Lease) {
+	t.Helper()
+	var err error
+	if !within(time.Minute, func() bool {
+		lease, err = l.Acquire(t.Context(), key)
+		return !errors.Is(err, distlock.ErrUnavailable)
+	}) || err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return lease
+}
+
+// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
+func slowServer(t *testing.T, s *service) {
+	const key, wait = "slowServer", 100 * time.Millisecond
+	network := faultnet.NewNet(t)
+	for name, c := range map[string]struct{ begin, end func() }{
+		"latency":      {func() { network.Latency(wait) }, func() { network.Latency(0) }},
+		"CLIENT PAUSE": {func() { mustDo(t, s.master(key), "CLIENT", "PAUSE", "300", "ALL") }, func() {}},
+		"stopped":      {func() { s.master(key).Pause() }, s.master(key).Resume},
+	} {
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
+		lease, err := l.Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, lease) // and everything is connected
+		c.begin()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for by, ctx := range map[string]func() context.Context{
+			"Options.Wait": t.Context,
+			"ctx": func() context.Context {
+				ctx, cancel = context.WithTimeout(ctx, wait)
+				return ctx
+			},
+		} {
+			inTime, start := soon(), time.Now()
+			_, err := l.Acquire(ctx(), key)
+			if took := time.Since(start); !inTime(took-wait) || !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("%s, by %s: %v after %s", name, by, err, took)
+			}
+		}
+		c.end()
+		within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
+		s.gone(t, key)
+	}
+}
+
+// operation is what can be cancelled half-way: it is prepared, and then run under a context.
+type operation func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error)
+
+var operations = map[string]operation{
+	"acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease, key string) (*distlock.Lease, error) {
+		return l.Acquire(ctx, key)
+	},
+	"extend": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return held, held.Extend(ctx, time.Minute)
+	},
+	"release": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return nil, held.Release(ctx)
+	},
+}
+
+// The context ends at the first, second, … read or write of a connection, on which everything takes its time. The call
+// returns at once, and what it may have left is gone soon.
+func cancelledAnywhere(t *testing.T, s *service) {
+	network := faultnet.NewNet(t)
+	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
+	operations := maps.Clone(operations)
+	operations["wait"] = waits(s)
+	for name, run := range operations {
+		key := "cancelled-" + name
+		cancelled := 0
+		for n := int64(1); ; n++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			var armed atomic.Bool
+			var count, reached atomic.Int64
+			dial := faultnet.Dialer(network.Dial, func(int) error {
+				if armed.Load() && count.Add(1) == n {
+					reached.Store(time.Now().UnixNano())
+					cancel()
+				}
+				return nil
+			})
+			l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+			var held *distlock.Lease
+			switch name {
+			case "acquire":
+			case "wait":
+				held = mustAcquire(t, others, key)
+				if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
+					t.Fatal(err)
+				}
+			default:
+				held = mustAcquire(t, l, key)
+			}
+			network.Latency(prompt / 2)
+			armed.Store(true)
+			inTime := soon()
+			lease, err := run(ctx, l, held, key)
+			ended := time.Now()
+			at := time.Unix(0, reached.Load())
+			armed.Store(false)
+			network.Latency(0)
+			cancel()
+			if late := ended.Sub(at); !inTime(late) && count.Load() >= n {
+				t.Errorf("%s, I/O %d: it returned %s late", name, n, late)
+			}
+			if name == "wait" {
+				s.lineGone(t, key)
+				mustRelease(t, held)
+			}
+			switch {
+			case err == nil && lease != nil:
+				mustRelease(t, lease)
+			case err == nil:
+			case errors.Is(err, context.Canceled) && count.Load() >= n:
+				cancelled++
+				if name == "extend" {
+					mustRelease(t, held)
+				}
+			default:
+				t.Errorf("%s, I/O %d: %v", name, n, err)
+			}
+			s.gone(t, key)
+			if count.Load() < n { // the call needs fewer
+				break
+			}
+		}
+		t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
+		if cancelled == 0 {
+			t.Errorf("%s: it was never cancelled", name)
+		}
+	}
+}
+
+// The request of a call that was cancelled reaches the server when everything is over.
+func cancelledPacketIsLate(t *testing.T, s *service) {
+	for name, run := range operations {
+		key := "late-" + name
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: 20 * time.Second})
+		warm := mustAcquire(t, l, key) // connections are open, and scripts known
+		if err := warm.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, warm)
+		var held *distlock.Lease
+		if name != "acquire" {
+			held = mustAcquire(t, l, key)
+		}
+
+		what := "evalsha" // all that follows
+		if name == "acquire" {
+			what = `{"h":` // acquires alone: what cleans up after them comes through
+		}
+		packet := network.HoldRequests(faultnet.Containing(what))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(prompt, cancel)
+		inTime, start := soon(), time.Now()
+		_, err := run(ctx, l, held, key)
+		if took := time.Since(start); !inTime(took-prompt) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after %s, cancelled after %s", name, err, took, prompt)
+		}
+		packet.Wait(1)
+		if name == "acquire" {
+			s.gone(t, key)
+		}
+		packet.Release()
+		if name == "extend" {
+			mustRelease(t, held)
+		}
+		s.gone(t, key)
+		if within(200*time.Millisecond, func() bool { left, err := s.left(key); return err != nil || left >= 0 }) {
+			t.Errorf("%s: the packet that came late has raised a lock", name)
+		}
+		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+		mustRelease(t, next)
+	}
+}
+
+// The server has done what it was asked, and its answer is lost with the connection.
+func repliesLost(t *testing.T, s *service) {
+	const key, ttl = "repliesLost", time.Second
+	for name, client := range map[string]func(*redis.UniversalOptions){
+		"a client that replays": func(*redis.UniversalOptions) {}, "one that does not": withoutReplays,
+	} {
+		replays := name == "a client that replays"
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+		lost := func(what string) *faultnet.Dropped {
+			return network.DropReplies(faultnet.First(1, faultnet.Containing(what)))
+		}
+		warm := mustAcquire(t, l, key)
+		if err := warm.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, warm)
+
+		dropped := lost("evalsha")
+		lease, err := l.Acquire(t.Context(), key)
+		dropped.Wait(1)
+		if err != nil {
+			if replays {
+				t.Errorf("%s: Acquire: %v", name, err)
+			}
+			wants(t, name+": Acquire", err, distlock.ErrUnavailable)
+			s.gone(t, key)
+			lease = mustAcquire(t, l, key)
+		}
+		info, err := l.Inspect(t.Context(), key)
+		if err != nil || info.Fence != lease.Fence() {
+			t.Errorf("%s: the lease has the fence %d, the server says %d, %v", name, lease.Fence(), info.Fence, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+			wants(t, name+": Extend", err, distlock.ErrUnavailable)
+		}
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("%s: the next Extend: %v", name, err)
+		}
+		renewal := lost("evalsha")
+		renewal.Wait(1)
+		within(ttl+ttl/2, func() bool { return lease.Err() != nil })
+		if err := lease.Err(); err != nil {
+			t.Errorf("%s: after a renewal's answer was lost: %v", name, err)
+		}
+
+		lost("evalsha")
+		if err := lease.Release(t.Context()); err != nil {
+			if replays {
+				t.Errorf("%s: Release: %v", name, err)
+			}
+			wants(t, name+": Release", err, distlock.ErrUnavailable)
+		}
+		s.gone(t, key)
+	}
+}

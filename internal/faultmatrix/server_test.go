@@ -1,0 +1,335 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// The Sentinels cannot reach the master any more, and replace it. It lives on, believes to be the master, and answers its
+// clients: they must not go on with it.
+func masterReplacedButAlive(t *testing.T, s *service) {
+	const key, ttl = "masterReplacedButAlive", 3 * time.Second
+	s.everywhere(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
+	asApp := func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" }
+	l := locker(t, s.client(t, asApp), distlock.Options{TTL: ttl})
+	mustRelease(t, mustAcquire(t, l, key))
+	old := s.master(key)
+	alive := redis.NewClient(&redis.Options{Addr: old.Addr(), Username: "app", Password: "secret"})
+	defer alive.Close()
+	old.Detach()
+	lease := mustAcquire(t, l, key) // which no other node will ever know of
+	if err := alive.ACLSetUser(t.Context(), "default", "-@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(key, old)
+	// The Sentinel that the client listens to may be the last to know; they talk to each other every two seconds.
+	start := time.Now()
+	lostWithin(t, lease, 5*time.Second+ttl/3)
+	if err := alive.PExpire(t.Context(), lockKey(key), time.Minute).Err(); err != nil {
+		t.Errorf("the old master does not answer, so this shows nothing: %v", err)
+	}
+	next := mustAcquire(t, locker(t, s.client(t, asApp), distlock.Options{TTL: ttl}), key)
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
+	}
+	t.Logf("the holder was told %s after the fail-over", time.Since(start).Round(time.Millisecond))
+	mustRelease(t, next)
+}
+
+// Without Sentinels there is no fail-over, but a master that is well, and those who hold locks go on with it.
+func sentinelsGone(t *testing.T, s *service) {
+	const key, ttl = "sentinelsGone", 2 * time.Second
+	// A call that is not answered within milliseconds gives its connection up, and there will be no other.
+	const spare = 4
+	client := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns = spare })
+	l := locker(t, client, distlock.Options{TTL: ttl})
+	if !within(5*time.Second, func() bool { return client.PoolStats().IdleConns >= spare }) {
+		t.Fatal("the client has no connections to spare")
+	}
+	lease := mustAcquire(t, l, key)
+	for _, sentinel := range s.watch {
+		sentinel.Kill()
+	}
+	within(2*ttl, func() bool { return lease.Err() != nil })
+	if err := lease.Err(); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	mustRelease(t, lease)
+	mustRelease(t, mustAcquire(t, l, key))
+}
+
+// A fail-over that keeps the lock is one that its holder does not notice.
+func failoverKeepsTheLock(t *testing.T, s *service) {
+	const key, ttl = "failoverKeepsTheLock", 12 * time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 500 * time.Millisecond})
+	lease := mustAcquire(t, l, key)
+	old := s.master(key)
+	replicated(t, old, key)
+	old.Kill()
+	master := s.await(key, old)
+	renewed := within(ttl/2, func() bool {
+		left := mustDo(t, master, "PTTL", lockKey(key))
+		var ms int64
+		_, _ = fmt.Sscan(left, &ms)
+		return time.Duration(ms)*time.Millisecond > ttl-time.Second
+	})
+	if err := lease.Err(); err != nil || !renewed {
+		t.Errorf("the holder: %v; renewed at the new master: %t", err, renewed)
+	}
+	if _, err := locker(t, s.client(t), distlock.Options{}).TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Errorf("another client: %v", err)
+	}
+	// The connections of some client may be the last to learn of the new master; then it goes on in the background.
+	if err := lease.Release(t.Context()); err != nil {
+		wants(t, "Release", err, distlock.ErrUnavailable)
+	}
+	s.gone(t, key)
+}
+
+// Who asks for a lock while there is no master waits for the next one.
+func failoverIsWaitedFor(t *testing.T, s *service) {
+	const key, ttl = "failoverIsWaitedFor", 20 * time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: ttl})
+	mustRelease(t, mustAcquire(t, l, key))
+	s.master(key).Kill()
+	start := time.Now()
+	_, err := l.TryAcquire(t.Context(), key)
+	wants(t, "TryAcquire", err, distlock.ErrUnavailable)
+	lease := mustAcquire(t, l, key)
+	t.Logf("the lock came %s after the master had died", time.Since(start).Round(time.Millisecond))
+	mustRelease(t, lease)
+	s.gone(t, key)
+}
+
+// replicated waits until all replicas have what the master has now.
+func replicated(t *testing.T, master *testservers.Redis, key string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: master.Addr()})
+	defer client.Close()
+	conn := client.Conn() // WAIT is for what the same connection has written
+	defer conn.Close()
+	if err := conn.Set(t.Context(), lockKey(key)+":replicated", "", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var replicas int64
+	if _, err := fmt.Sscanf(strings.TrimSpace(mustInfo(t, master, "connected_slaves")), "%d", &replicas); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Wait(t.Context(), int(replicas), 5*time.Second).Result(); n < replicas || replicas == 0 || err != nil {
+		t.Fatalf("%d of %d replicas have it, %v", n, replicas, err)
+	}
+}
+
+// mustInfo is one field of INFO replication.
+func mustInfo(t *testing.T, node *testservers.Redis, field string) string {
+	t.Helper()
+	for line := range strings.Lines(mustDo(t, node, "INFO", "replication")) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return value
+		}
+	}
+	t.Fatalf("INFO has no %s", field)
+	return ""
+}
+
+// Scripts that the server has forgotten are sent again.
+func scriptsFlushed(t *testing.T, s *service) {
+	const key, ttl = "scriptsFlushed", 500 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	var flushing sync.WaitGroup
+	flushing.Go(func() {
+		for ctx.Err() == nil {
+			s.everywhere(t, "SCRIPT", "FLUSH")
+		}
+	})
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+	kept := mustAcquire(t, l, key+"-kept")
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
+		lease := mustAcquire(t, l, key)
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		mustRelease(t, lease)
+	}
+	if err := kept.Err(); err != nil {
+		t.Errorf("a lease that is renewed meanwhile: %v", err)
+	}
+	mustRelease(t, kept)
+	cancel()
+	flushing.Wait()
+}
+
+// Without memory nobody gets a lock, and whoever has one keeps it for as long as it likes, and can give it back.
+func outOfMemory(t *testing.T, s *service) {
+	const key, ttl = "outOfMemory", time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+	renewed, extended := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-extended")
+	s.everywhere(t, "CONFIG", "SET", "maxmemory", "1")
+	defer s.everywhere(t, "CONFIG", "SET", "maxmemory", "0")
+
+	start := time.Now()
+	_, err := l.Acquire(t.Context(), key)
+	wants(t, "Acquire", err, distlock.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "OOM") || time.Since(start) > time.Second {
+		t.Errorf("Acquire: %v after %s; want OOM, at once", err, time.Since(start))
+	}
+	if err := extended.Extend(t.Context(), time.Minute); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	within(2*ttl, func() bool { return renewed.Err() != nil })
+	if err := renewed.Err(); err != nil {
+		t.Errorf("a lease that is renewed meanwhile: %v", err)
+	}
+	mustRelease(t, renewed)
+	mustRelease(t, extended)
+	for _, key := range []string{key, renewed.Key(), extended.Key()} {
+		s.gone(t, key)
+	}
+	s.everywhere(t, "CONFIG", "SET", "maxmemory", "0")
+	mustRelease(t, mustAcquire(t, l, key))
+}
+
+// goesThrough makes the service turn requests away for a while, and then for good: the first is waited for, the second ends
+// with the wait.
+func goesThrough(t *testing.T, s *service, key string, begin, end func(), code string) {
+	t.Helper()
+	const wait = time.Second
+	l := locker(t, s.client(t), distlock.Options{Wait: wait})
+	begin()
+	start := time.Now()
+	_, err := l.Acquire(t.Context(), key)
+	took := time.Since(start)
+	wants(t, "Acquire, for good", err, distlock.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), code) || took < wait/2 || took > 2*wait {
+		t.Errorf("for good: %v after %s; want %s after %s", err, took, code, wait)
+	}
+	time.AfterFunc(wait/3, end)
+	start = time.Now()
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatalf("for a while: %v after %s", err, time.Since(start))
+	}
+	mustRelease(t, lease)
+	s.gone(t, key)
+}
+
+// The node has become a replica, and is a master again later.
+func readOnly(t *testing.T, s *service) {
+	const key = "readOnly"
+	node, other := s.master(key), testservers.StartRedis(t)
+	host, port, _ := strings.Cut(other.Addr(), ":")
+	goesThrough(t, s, key,
+		func() { mustDo(t, node, "REPLICAOF", host, port) },
+		func() { _, _ = node.Do("REPLICAOF", "NO", "ONE") }, "READONLY")
+}
+
+// The node reads its data from disk.
+func loading(t *testing.T, s *service) {
+	const key = "loading"
+	node := s.master(key)
+	mustDo(t, node, "DEBUG", "POPULATE", "20000")
+	mustDo(t, node, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
+	var reloading sync.WaitGroup
+	goesThrough(t, s, key,
+		func() {
+			reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
+			within(5*time.Second, func() bool {
+				_, err := node.Do("GET", "x")
+				return err != nil
+			})
+		},
+		func() { _, _ = node.Do("CONFIG", "SET", "key-load-delay", "0") }, "LOADING")
+	reloading.Wait()
+}
+
+// A script of somebody else does not end.
+func busyScript(t *testing.T, s *service) {
+	const key = "busyScript"
+	node := s.master(key)
+	mustDo(t, node, "CONFIG", "SET", "busy-reply-threshold", "10")
+	defer mustDo(t, node, "CONFIG", "SET", "busy-reply-threshold", "5000")
+	client := redis.NewClient(&redis.Options{Addr: node.Addr(), ReadTimeout: -1, MaxRetries: -1})
+	defer client.Close()
+	var looping sync.WaitGroup
+	goesThrough(t, s, key,
+		func() {
+			looping.Go(func() { _ = client.Eval(t.Context(), "while true do end", nil).Err() })
+			within(5*time.Second, func() bool {
+				_, err := node.Do("GET", "x")
+				return err != nil
+			})
+		},
+		func() { _, _ = node.Do("SCRIPT", "KILL") }, "BUSY")
+	looping.Wait()
+}
+
+// The slot of a lock that is held, and waited for, goes to another master.
+func slotMoved(t *testing.T, s *service) {
+	const key, ttl = "slotMoved", time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
+	lease := mustAcquire(t, l, key)
+	waiting := make(chan *distlock.Lease)
+	go func() {
+		next, err := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}).Acquire(t.Context(), key)
+		if err != nil {
+			t.Errorf("the waiter: %v", err)
+		}
+		waiting <- next
+	}()
+	for range 3 {
+		s.cluster.MoveSlot(lockKey(key))
+		within(ttl, func() bool { return lease.Err() != nil })
+		if err := lease.Err(); err != nil {
+			t.Fatalf("the holder: %v", err)
+		}
+	}
+	if err := lease.Extend(t.Context(), ttl); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	fence := lease.Fence()
+	mustRelease(t, lease)
+	next := <-waiting
+	if next.Fence() <= fence {
+		t.Errorf("fence %d after %d", next.Fence(), fence)
+	}
+	mustRelease(t, next)
+	s.gone(t, key)
+}
+
+// The lock is at one master already, its counter still at another. Each key is asked for where it is; a script over both
+// is turned away until they are together again.
+func slotOnTheMove(t *testing.T, s *service) {
+	const key, ttl = "slotOnTheMove", 2 * time.Second
+	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 200 * time.Millisecond})
+	lease := mustAcquire(t, l, key)
+	finish := s.cluster.BeginMove(lockKey(key), lockKey(key))
+	defer finish()
+	within(ttl, func() bool { return lease.Err() != nil })
+	if err := lease.Err(); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	other := locker(t, s.client(t), distlock.Options{Wait: time.Second})
+	_, err := other.Acquire(t.Context(), key)
+	wants(t, "another client", err, distlock.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "TRYAGAIN") {
+		t.Errorf("another client: %v", err)
+	}
+	wants(t, "Release", lease.Release(t.Context()), distlock.ErrUnavailable)
+	time.AfterFunc(300*time.Millisecond, finish)
+	next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
+	}
+	mustRelease(t, next)
+	s.gone(t, key)
+}

@@ -1,0 +1,183 @@
+package faultmatrix
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+)
+
+// recipe is examples/recipes/shutdown as a process of its own, whose answers take longer than any test.
+type recipe struct {
+	cmd     *exec.Cmd
+	url     string
+	goesOn  sync.WaitGroup
+	answers chan int // the status of each message
+}
+
+func startRecipe(t *testing.T, s *service, grace time.Duration) *recipe {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "shutdown")
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../examples/recipes/shutdown").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := &recipe{
+		cmd:     exec.Command(program, "-lock", s.url, "-listen", "127.0.0.1:0", "-grace", grace.String(), "-thinking", "1m"),
+		answers: make(chan int, 100),
+	}
+	stderr, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+		r.goesOn.Wait()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
+			r.url = url
+			break
+		}
+	}
+	if r.url == "" {
+		t.Fatal("the service does not say where it listens")
+	}
+	r.goesOn.Go(func() {
+		for lines.Scan() { // so that it is never held up by what it says
+		}
+	})
+	return r
+}
+
+// post sends a message to each of the conversations, and returns when the service has them.
+func (r *recipe) post(t *testing.T, conversations int) {
+	t.Helper()
+	var written sync.WaitGroup
+	for i := range conversations {
+		written.Add(1)
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			WroteRequest: func(httptrace.WroteRequestInfo) { written.Done() },
+		})
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/conversations/%d", r.url, i), strings.NewReader("Hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.goesOn.Go(func() {
+			reply, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Errorf("conversation %d: %v", i, err)
+				r.answers <- 0
+				return
+			}
+			_ = reply.Body.Close()
+			r.answers <- reply.StatusCode
+		})
+	}
+	written.Wait()
+	// Connections are accepted in their order, so when this one has its answer, the others have been accepted.
+	reply, err := http.Get(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reply.Body.Close()
+}
+
+// A service is told to end while it holds locks, and while messages wait for some of them. Those who stand in line have the
+// locks at once, in their order, long before a TTL has passed.
+func serviceShutDown(t *testing.T, s *service) {
+	const conversations, grace = 20, 300 * time.Millisecond
+	r := startRecipe(t, s, grace)
+	var instances [2]*distlock.Locker
+	for i := range instances {
+		l, err := redislock.New(s.client(t), &distlock.Options{Namespace: "chat", Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(context.Background())
+		instances[i] = l
+	}
+	l := instances[0]
+	r.post(t, conversations)
+	held := func() (n int) {
+		for i := range conversations {
+			if info, err := l.Inspect(t.Context(), fmt.Sprint(i)); err == nil && info.Held {
+				n++
+			}
+		}
+		return n
+	}
+	if !within(10*time.Second, func() bool { return held() == conversations }) {
+		t.Fatalf("the service holds %d of %d locks", held(), conversations)
+	}
+	r.post(t, conversations/2) // each waits for the first of its conversation
+	// Both of the next instances stand in line for each conversation, one behind the other.
+	var next sync.WaitGroup
+	var fences [len(instances)][conversations]int64
+	waiters := func(i int) int {
+		info, err := l.Inspect(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			return -1
+		}
+		return info.Waiters
+	}
+	for n, instance := range instances {
+		for i := range conversations {
+			before := 0
+			if i < conversations/2 { // the service itself waits
+				before = 1
+			}
+			if !within(10*time.Second, func() bool { return waiters(i) == before+n }) {
+				t.Fatalf("conversation %d: %d stand in line, want %d", i, waiters(i), before+n)
+			}
+		}
+		for i := range conversations {
+			next.Go(func() {
+				lease, err := instance.Acquire(t.Context(), fmt.Sprint(i))
+				if err != nil {
+					t.Errorf("instance %d, conversation %d: %v", n, i, err)
+					return
+				}
+				fences[n][i] = lease.Fence()
+				mustRelease(t, lease)
+			})
+		}
+	}
+	within(10*time.Second, func() bool { return waiters(conversations-1) == len(instances) })
+	start := time.Now()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	next.Wait()
+	recovered(t, start, grace+time.Second)
+	for i := range conversations {
+		if fences[0][i] >= fences[1][i] {
+			t.Errorf("conversation %d: the first in line had the token %d, the second %d", i, fences[0][i], fences[1][i])
+		}
+	}
+	for range conversations + conversations/2 {
+		if status := <-r.answers; status != http.StatusServiceUnavailable {
+			t.Errorf("a message that was not answered has the status %d", status)
+		}
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+}

@@ -1,0 +1,277 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// namespace is that of all locks of these tests.
+const namespace = "faults"
+
+// topologies are the kinds of Redis, in the order of docs/reliability.md.
+var topologies = []struct {
+	name  string
+	start func(testing.TB, ...string) *service
+}{
+	{"node", startNode},
+	{"sentinel", startSentinel},
+	{"cluster", startCluster},
+}
+
+// service is a running Redis of some topology.
+type service struct {
+	url     string                                                      // for lockurl
+	options redis.UniversalOptions                                      // for clients that need more than a URL
+	master  func(key string) *testservers.Redis                         // who keeps the lock on key now
+	nodes   func() []*testservers.Redis                                 // all that keep data, replicas included
+	await   func(key string, old *testservers.Redis) *testservers.Redis // for the next master; nil if there is none
+	cluster *testservers.Cluster                                        // nil for the others
+	watch   []*testservers.Redis                                        // the Sentinels, if there are any
+	patient func(time.Duration)                                         // sets how long a master may be silent before it is replaced
+
+	holdersPerClient int // where a test has many: clients that follow Sentinels, or many nodes, are expensive
+}
+
+func startNode(tb testing.TB, args ...string) *service {
+	server := testservers.StartRedis(tb, args...)
+	return &service{
+		url:     server.URL(),
+		options: redis.UniversalOptions{Addrs: []string{server.Addr()}},
+		master:  func(string) *testservers.Redis { return server },
+		nodes:   func() []*testservers.Redis { return []*testservers.Redis{server} },
+		patient: func(time.Duration) {},
+
+		holdersPerClient: 1,
+	}
+}
+
+func startSentinel(tb testing.TB, args ...string) *service {
+	s := testservers.StartSentinel(tb, args...)
+	return &service{
+		url:     s.URL(),
+		options: redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()},
+		master:  func(string) *testservers.Redis { return s.Master() },
+		nodes:   s.Nodes,
+		await:   func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
+		watch:   s.Sentinels(),
+		patient: s.DownAfter,
+
+		holdersPerClient: 10,
+	}
+}
+
+func startCluster(tb testing.TB, args ...string) *service {
+	c := testservers.StartCluster(tb, args...)
+	return &service{
+		url:     c.URL(),
+		options: redis.UniversalOptions{Addrs: c.Addrs()},
+		master:  func(key string) *testservers.Redis { return c.MasterOf(lockKey(key)) },
+		nodes:   c.Nodes,
+		await:   func(key string, old *testservers.Redis) *testservers.Redis { return c.AwaitMaster(lockKey(key), old) },
+		cluster: c,
+		patient: c.DownAfter,
+
+		holdersPerClient: 5,
+	}
+}
+
+// lockKey is where Redis keeps the lock on key, which needs no escaping.
+func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
+
+// lineKey and waitersKey are where it keeps who waits for it.
+func lineKey(key string) string    { return namespace + ":{" + key + "}:line" }
+func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
+
+// voidKeys are where it marks what was cancelled; a pattern.
+func voidKeys(key string) string { return namespace + ":{" + key + "}:void:*" }
+
+// client makes a client that the test closes; with changes its options.
+func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
+	options := s.options
+	options.ContextTimeoutEnabled = true
+	for _, change := range with {
+		change(&options)
+	}
+	client := redis.NewUniversalClient(&options)
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func dialedBy(dial dialer) func(*redis.UniversalOptions) {
+	return func(o *redis.UniversalOptions) { o.Dialer = dial }
+}
+
+// withoutReplays makes a client that sends everything once.
+func withoutReplays(o *redis.UniversalOptions) { o.MaxRetries, o.MaxRedirects = -1, 3 }
+
+// locker makes a silent Locker over a client of the service, that the test closes.
+func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) *distlock.Locker {
+	tb.Helper()
+	l, err := newLocker(client, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+// newLocker makes a silent Locker.
+func newLocker(client redis.UniversalClient, opts distlock.Options) (*distlock.Locker, error) {
+	opts.Namespace = namespace
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return redislock.New(client, &opts)
+}
+
+func mustAcquire(tb testing.TB, l *distlock.Locker, key string) *distlock.Lease {
+	tb.Helper()
+	lease, err := l.Acquire(context.Background(), key)
+	if err != nil {
+		tb.Fatalf("Acquire: %v", err)
+	}
+	return lease
+}
+
+func mustRelease(tb testing.TB, lease *distlock.Lease) {
+	tb.Helper()
+	if err := lease.Release(context.Background()); err != nil {
+		tb.Errorf("Release: %v", err)
+	}
+}
+
+// mustDo sends a command to one node, past all clients and proxies.
+func mustDo(tb testing.TB, node *testservers.Redis, args ...string) string {
+	tb.Helper()
+	reply, err := node.Do(args...)
+	if err != nil {
+		tb.Fatalf("%s: %v", args[0], err)
+	}
+	return reply
+}
+
+// everywhere sends a command to each node.
+func (s *service) everywhere(tb testing.TB, args ...string) {
+	tb.Helper()
+	for _, node := range s.nodes() {
+		mustDo(tb, node, args...)
+	}
+}
+
+// left is the TTL that the lock on key has at its master; negative if there is no lock. While a master is replaced, there
+// may be none to ask.
+func (s *service) left(key string) (time.Duration, error) {
+	reply, err := s.master(key).Do("PTTL", lockKey(key))
+	if err != nil {
+		return 0, err
+	}
+	ms, err := strconv.ParseInt(reply, 10, 64)
+	return time.Duration(ms) * time.Millisecond, err
+}
+
+// gone waits until nobody holds key, for at most a second: what a call may leave behind.
+func (s *service) gone(tb testing.TB, key string) {
+	tb.Helper()
+	var left time.Duration
+	var err error
+	if !within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
+		tb.Errorf("after a second the lock still stands, with %s left, %v", left, err)
+	}
+}
+
+// lined waits until n stand in line for key.
+func (s *service) lined(tb testing.TB, key string, n int) {
+	tb.Helper()
+	var reply string
+	var err error
+	if !within(15*time.Second, func() bool {
+		reply, err = s.master(key).Do("ZCARD", lineKey(key))
+		return err == nil && reply == strconv.Itoa(n)
+	}) {
+		tb.Fatalf("%s stand in line, want %d; %v", reply, n, err)
+	}
+}
+
+// lineGone waits until nobody stands in line for key, for at most a second.
+func (s *service) lineGone(tb testing.TB, key string) {
+	tb.Helper()
+	var reply string
+	var err error
+	if !within(time.Second, func() bool {
+		reply, err = s.master(key).Do("EXISTS", lineKey(key), waitersKey(key))
+		return err == nil && reply == "0"
+	}) {
+		tb.Errorf("after a second %s of the line's keys still stand, %v", reply, err)
+	}
+}
+
+// within polls until done reports true, and reports whether that was in time.
+func within(limit time.Duration, done func() bool) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// lostWithin waits until the lease's context is cancelled, and checks that it is for the right reason.
+func lostWithin(tb testing.TB, lease *distlock.Lease, limit time.Duration) {
+	tb.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-lease.Context().Done():
+	case <-timer.C:
+		tb.Fatalf("the holder was not told within %s", limit)
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, distlock.ErrLost) || !errors.Is(lease.Err(), distlock.ErrLost) {
+		tb.Errorf("the holder was told %v, and %v", cause, lease.Err())
+	}
+}
+
+// recovered notes how long it took until others could go on, and fails the test if that was longer than promised.
+func recovered(tb testing.TB, start time.Time, limit time.Duration) {
+	tb.Helper()
+	recoveredAt(tb, start, time.Now(), limit)
+}
+
+// recoveredAt is the same for a test that has noted when they went on.
+func recoveredAt(tb testing.TB, start, at time.Time, limit time.Duration) {
+	tb.Helper()
+	took := at.Sub(start)
+	tb.Logf("the next holder went on after %s; promised: %s", took.Round(time.Millisecond), limit)
+	if took > limit {
+		tb.Error("too late")
+	}
+}
+
+func wants(tb testing.TB, what string, err error, sentinels ...error) {
+	tb.Helper()
+	for _, want := range sentinels {
+		if !errors.Is(err, want) {
+			tb.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package randomfaults
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// book is a campaign that was, with what its register and its ledger know.
+func book(t *testing.T) *campaign {
+	c := &campaign{t: t, plan: planFor("node", 1, time.Second), stats: make(map[*fault]*stat), start: now()}
+	c.windows.ttl = c.plan.ttl
+	c.register, c.ledger = newRegister(c), newLedger(c)
+	return c
+}
+
+// judged is what is wrong, and what was counted apart.
+func (c *campaign) judged() string {
+	c.attribute()
+	wrong, apart := make(map[string]int), make(map[string]int)
+	for _, f := range c.wrong {
+		wrong[f.kind]++
+	}
+	for _, s := range c.stats {
+		for kind, n := range s.apart {
+			apart[kind] += n
+		}
+	}
+	return fmt.Sprintf("%s, apart %s", list(wrong), list(apart))
+}
+
+// clash has run 2 come in while run 1 is inside, which then says what it knows.
+func (c *campaign) clash(says func(at int64) said) {
+	enter := func(run int, fence int64) {
+		c.register.enter(&said{Run: run, Lease: 1, Key: "key", Fence: fence, Began: now(), Got: now()})
+	}
+	enter(1, 10)
+	enter(2, 20)
+	leave := says(now())
+	leave.Run, leave.Lease, leave.Key = 1, 1, "key"
+	c.register.leave(&leave)
+}
+
+// Two who trust their leases at once break S1, unless a fault is felt that may do that, by one of them, or by all.
+func TestAttribute_windows(t *testing.T) {
+	trusts := func(at int64) said { return said{Trusted: at + 1} }
+	late := func(at int64) said { return said{Ended: at + int64(50*time.Millisecond)} }
+	for _, test := range []struct {
+		name   string
+		window func(*campaign)
+		says   func(at int64) said
+		want   string
+	}{
+		{"no fault", nil, trusts, "1 (1 S1), apart 0"},
+		{"told late", nil, late, "1 (1 N), apart 0"},
+		{"told late, and not run for longer", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at - 20e6, at + 40e6}}}
+		}, "0, apart 0"},
+		{"told late, and not run for less", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at - 20e6, at + 20e6}}}
+		}, "1 (1 N), apart 0"},
+		{"told late, and not run long before", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at - 900e6, at - 35e6}}}
+		}, "1 (1 N), apart 0"},
+		{"told late, and not run since", nil, func(at int64) said {
+			return said{Ended: at + 50e6, Naps: []span{{at + 50e6, at + 900e6}}}
+		}, "1 (1 N), apart 0"},
+		{"never told", nil, func(int64) said { return said{} }, "1 (1 N), apart 0"},
+		{"told in time", nil, func(at int64) said { return said{Ended: at - int64(time.Second)} }, "0, apart 0"},
+		{"over before", nil, func(at int64) said { return said{Trusted: at - int64(time.Second)} }, "0, apart 0"},
+		{"a fault that breaks nothing", func(c *campaign) { c.windows.open(serverFaults[1], 0, now()) }, trusts, "1 (1 S1), apart 0"},
+		{"the server restarts empty", func(c *campaign) { c.windows.open(serverFaults[0], 0, now()) }, trusts, "0, apart 1 (1 S1)"},
+		{"it has, and it is over", func(c *campaign) {
+			c.windows.open(serverFaults[0], 0, c.start-10*int64(c.plan.ttl)).until = c.start - 1
+		}, trusts, "1 (1 S1), apart 0"},
+		{"another master of a cluster does", func(c *campaign) {
+			c.windows.spare(c.windows.open(serverFaults[0], 0, now()), func(key string) bool { return key == "key" })
+		}, trusts, "1 (1 S1), apart 0"},
+		{"given back by Close, and told a bit late", nil, func(at int64) said { return said{Ended: at + 5e6, Closed: true} }, "0, apart 0"},
+		{"given back by Close, and told late", nil, func(at int64) said { return said{Ended: at + 50e6, Closed: true} }, "1 (1 N), apart 0"},
+		{"the server restarts empty, and it is never told", func(c *campaign) { c.windows.open(serverFaults[0], 0, now()) },
+			func(int64) said { return said{} }, "1 (1 N), apart 0"},
+		{"the server restarts empty, and it is told when that is over", func(c *campaign) {
+			c.windows.open(serverFaults[0], 0, now()).until = c.start + int64(10*time.Second)
+		}, func(at int64) said { return said{Ended: at + int64(11*time.Second)} }, "1 (1 N), apart 0"},
+		{"the first is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 1, now()) }, late, "0, apart 1 (1 N)"},
+		{"the first is stopped, and trusts", func(c *campaign) { c.windows.open(workerFaults[1], 1, now()) }, trusts, "1 (1 S1), apart 0"},
+		{"the second is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 2, now()) }, trusts, "1 (1 S1), apart 0"},
+		{"somebody else is stopped", func(c *campaign) { c.windows.open(workerFaults[1], 3, now()) }, late, "1 (1 N), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.window != nil {
+				test.window(c)
+			}
+			c.clash(test.says)
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// No fault is an excuse for a name that is shown.
+func TestAttribute_shownNames(t *testing.T) {
+	c := book(t)
+	c.windows.open(serverFaults[0], 0, 0)
+	c.hear(&said{What: sayShown, Run: 1, Text: "a name"})
+	if got, want := c.judged(), "1 (1 name shown), apart 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A note that stands on after a Clear is a violation, whatever else goes on, unless servers have forgotten the Clear.
+func TestAttribute_survivesAClear(t *testing.T) {
+	note := &attempt{
+		Run: 1, Session: "e0/notes-0", Kind: aNote, Turn: 1, Mine: 10, Fence: 10, End: saved,
+		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
+	}
+	note.Write = note.own()
+	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 200, Sent: 201, Done: 202, Ended: 203, End: saved}
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		want          string
+	}{
+		{"nothing forgotten", 0, 0, "1 (1 O), apart 0"},
+		{"the Clear is forgotten", 150, 300, "0, apart 1 (1 O)"},
+		{"what came later is", 250, 300, "1 (1 O), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			w := c.windows.open(serverFaults[0], 0, 0)
+			if test.killed != 0 {
+				c.windows.forget(w, test.after, test.killed)
+			}
+			question, answer := exchange(note.Turn, note.Write, note.Mine, 0)
+			v := &verdict{c: c, session: note.Session, stored: []message{question, answer}, attempts: []*attempt{note, clear}}
+			v.notes()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A fault that came to nothing does not count as one that has struck.
+func TestCause_countsWhatHasStruck(t *testing.T) {
+	c := book(t)
+	f := &fault{name: "some", of: ofWorker, strike: func(c *campaign, h *hit) {
+		if h.n == 0 {
+			c.misses(h, "there is nobody")
+		}
+	}}
+	for n := range 3 {
+		c.cause(&hit{fault: f, n: n})
+	}
+	if struck, missed := c.struck(); struck != 2 || missed != 1 {
+		t.Errorf("%d faults have struck, and %d came to nothing, want 2 and 1", struck, missed)
+	}
+}
+
+// A Cluster's master is excused for the keys of its own slots alone, which the campaign finds out itself.
+func TestSlotOf(t *testing.T) {
+	if got := slotOf("123456789"); got != 0x31c3 { // the specification's example
+		t.Errorf("the slot of 123456789 is %d, want %d", got, 0x31c3)
+	}
+	cluster := testservers.StartCluster(t)
+	for e := range 2 * len(strangeEnds) {
+		for _, key := range []string{hotKey(e, 0), talkOf(e, 0), noteOf(e, 0)} {
+			for _, at := range []string{lockKey(key), sessionKeyOf(key)} {
+				want, err := cluster.Nodes()[0].Do("CLUSTER", "KEYSLOT", at)
+				if got := fmt.Sprint(slotOf(key)); err != nil || got != want {
+					t.Errorf("the slot of %q is %s, want %s, %v", key, got, want, err)
+				}
+			}
+		}
+	}
+}
+
+// What the loss of a master may cause is excused from the moment in which it is killed, and not while that is prepared.
+func TestForgets_beginsWithTheKill(t *testing.T) {
+	c := book(t)
+	c.histories = newHistories(c)
+	h := &hit{fault: serverFaults[0]}
+	h.window = c.windows.open(h.fault, 0, now())
+	before := now()
+	over := c.forgets(h)
+	during := now()
+	over()
+	if f := c.windows.broken(before, before, "key", 0); f != nil {
+		t.Errorf("%s excuses what was before", f.name)
+	}
+	if f := c.windows.broken(during, during, "key", 0); f == nil {
+		t.Error("nothing is excused that comes after it")
+	}
+	after := now() + int64(2*c.plan.ttl)
+	if f := c.windows.broken(after, after, "key", 0); f != nil {
+		t.Errorf("%s excuses what comes long after it", f.name)
+	}
+}
+
+// Before servers are emptied, what is over by then has to be there, and what is under way may be.
+func TestLedger_judgesSoFar(t *testing.T) {
+	turn := &attempt{
+		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 1, Mine: 10, End: saved, Begun: 10, Asked: 11, Loaded: 12, Sent: 13, Done: 14, Ended: 15,
+	}
+	turn.Write = turn.own()
+	note := *turn
+	note.Session, note.Kind = "e0/notes-0", aNote
+	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 20, Sent: 21}
+	for _, test := range []struct {
+		name     string
+		moment   int64
+		attempts []*attempt
+		want     string
+	}{
+		{"a turn that was over", 16, []*attempt{turn}, "1 (1 lost), apart 0"},
+		{"a turn that was under way", 14, []*attempt{turn}, "0, apart 0"},
+		{"a note that was over", 16, []*attempt{&note}, "1 (1 lost), apart 0"},
+		{"a note that may have been cleared", 16, []*attempt{&note, clear}, "0, apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			v := &verdict{c: c, session: test.attempts[0].Session, attempts: soFar(test.attempts, test.moment), again: true}
+			v.judge()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A turn that was in the way of another, and was not there when that one looked, is a failure unless servers have forgotten it meanwhile.
+func TestAttribute_forgottenInTheWay(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		want          string
+	}{
+		{"nothing forgotten", 0, 0, "1 (1 failure), apart 0"},
+		{"forgotten between", 500, 1500, "0, apart 1 (1 lost)"},
+		{"forgotten before", 100, 900, "1 (1 failure), apart 0"},
+		{"forgotten after", 2500, 3500, "1 (1 failure), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.killed != 0 {
+				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
+			}
+			c.hear(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What was acknowledged and is missing is lost, unless it was answered after a server was cut off from its replicas, and asked for
+// before it died. No fault lets a stale write in.
+func TestAttribute_tellsForgottenFromLost(t *testing.T) {
+	turn := func(fence, at int64) *attempt {
+		a := &attempt{
+			Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: int(at), Fence: fence, Mine: fence, End: saved,
+			Begun: at, Asked: at + 1, Loaded: at + 2, Sent: at + 3, Done: at + 4, Ended: at + 5,
+		}
+		a.Write = a.own()
+		return a
+	}
+	pair := func(a *attempt, seen int) []message {
+		question, answer := exchange(a.Turn, a.Write, a.Mine, seen)
+		return []message{question, answer}
+	}
+	first, second := turn(10, 1000), turn(20, 2000)
+	stale := turn(10, 3000)
+	other := pair(first, 0)
+	other[1].Body = []byte("another")
+	for _, test := range []struct {
+		name          string
+		after, killed int64
+		stored        []message
+		attempts      []*attempt
+		want          string
+	}{
+		{"all is there", 0, 0, append(pair(first, 0), pair(second, 2)...), []*attempt{first, second}, "0, apart 0"},
+		{"lost", 0, 0, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"forgotten", 1500, 2500, pair(first, 0), []*attempt{first, second}, "0, apart 1 (1 lost)"},
+		{"lost before that", 2500, 3500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"lost after that", 500, 1500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"seen by what was forgotten", 500, 1500, pair(second, 2), []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
+		{"other content", 0, 0, other, []*attempt{first}, "1 (1 content), apart 0"},
+		{"a stale write", 0, 0, slices.Concat(pair(first, 0), pair(second, 2), pair(stale, 4)), []*attempt{first, second, stale},
+			"2 (2 S2), apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.killed != 0 {
+				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
+			}
+			v := &verdict{c: c, session: "e0/talk-0", stored: test.stored, attempts: test.attempts}
+			v.talk()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}

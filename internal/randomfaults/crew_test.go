@@ -1,0 +1,239 @@
+package randomfaults
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/faultnet"
+)
+
+// workerEnv tells a process that it is a worker.
+const workerEnv = "BELUGALOCK_CAMPAIGN_WORKER"
+
+// slot is the place of a worker, which another run takes when one has died.
+type slot struct {
+	n       int
+	network *faultnet.Net // nil: it connects to the servers itself
+	via     map[string]string
+	hired   int // so many
+
+	mu     sync.Mutex
+	worker *worker // nil: there is none
+}
+
+// now is the worker that runs, or nil.
+func (s *slot) now() *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worker
+}
+
+// worker is one run of a process.
+type worker struct {
+	run    int
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	stderr bytes.Buffer
+	ready  chan struct{} // closed when it says that it can be struck: one that has just been born dies of a SIGTERM
+	done   chan struct{} // closed when it has ended
+	err    error
+	mu     sync.Mutex // of writes to in
+	struck string     // how it was ended; empty: it was not
+}
+
+// hire starts a worker and keeps the slot filled, until the campaign ends.
+func (c *campaign) hire(s *slot) {
+	defer c.crew.Done()
+	pause := stream(c.plan.seed, fmt.Sprint("pause ", c.plan.on, s.n))
+	for c.ctx.Err() == nil {
+		w, err := c.hireOne(s)
+		if err != nil {
+			c.t.Errorf("a worker does not start: %v", err)
+			return
+		}
+		select {
+		case <-w.ready:
+			s.mu.Lock()
+			s.worker = w
+			s.mu.Unlock()
+		case <-w.done:
+		case <-c.ctx.Done():
+		}
+		select {
+		case <-w.done:
+		case <-c.ctx.Done():
+			c.dismiss(w)
+		}
+		s.mu.Lock()
+		s.worker = nil
+		s.mu.Unlock()
+		c.register.gone(w.run)
+		c.ended(w)
+		select {
+		case <-time.After(between(pause, 0, 200*time.Millisecond)):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// hireOne starts a process that dies with this one.
+func (c *campaign) hireOne(s *slot) (*worker, error) {
+	run := 1 + s.n + s.hired*len(c.slots) // so that the seed makes the same of it
+	s.hired++
+	c.mu.Lock()
+	c.runs++
+	c.mu.Unlock()
+	config := config{
+		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
+		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
+		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
+	}
+	if c.service != nil {
+		config.Addrs, config.MasterName = c.service.addrs, c.service.masterName
+	}
+	text, err := json.Marshal(&config)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{run: run, cmd: exec.Command(os.Args[0]), ready: make(chan struct{}), done: make(chan struct{})}
+	c.mu.Lock()
+	c.starting[run] = w
+	c.mu.Unlock()
+	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	w.cmd.Stderr = &w.stderr
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	err = childproc.Start(w.cmd, func() {
+		w.err = w.cmd.Wait()
+		close(w.done)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// dismiss tells a worker to end, and ends it if it does not.
+func (c *campaign) dismiss(w *worker) {
+	w.mu.Lock()
+	_ = w.in.Close()
+	w.mu.Unlock()
+	w.signal(syscall.SIGCONT)
+	select {
+	case <-w.done:
+	case <-time.After(20 * time.Second):
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end", w.run)})
+		w.strike("killed", syscall.SIGQUIT)
+		time.Sleep(200 * time.Millisecond)
+		w.signal(syscall.SIGKILL)
+		<-w.done
+	}
+}
+
+// ended looks at what a worker has left.
+func (c *campaign) ended(w *worker) {
+	w.mu.Lock()
+	struck := w.struck
+	w.mu.Unlock()
+	stderr := w.stderr.String()
+	if w.err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, w.err, tail(stderr, 4000))})
+	}
+}
+
+func tail(text string, n int) string { return text[max(0, len(text)-n):] }
+
+// signal sends a signal to a process that has not ended.
+func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+
+// strike ends a worker in a way that is no failure.
+func (w *worker) strike(how string, s syscall.Signal) {
+	w.mu.Lock()
+	w.struck = how
+	w.mu.Unlock()
+	w.signal(s)
+}
+
+func (w *worker) tell(o order) {
+	text, err := json.Marshal(&o)
+	if err != nil {
+		panic(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = w.in.Write(append(text, '\n')) // fails if it has ended
+}
+
+// serve answers what workers say, until the socket is closed.
+func (c *campaign) serve() {
+	defer c.serving.Done()
+	for {
+		conn, err := c.socket.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			c.t.Errorf("the register: %v", err)
+			return
+		}
+		c.serving.Go(func() {
+			defer conn.Close()
+			for l := newLine(conn); ; {
+				var s said
+				if l.in.Decode(&s) != nil || l.out.Encode(c.hear(&s)) != nil {
+					return // the worker has ended
+				}
+			}
+		})
+	}
+}
+
+// hear takes what a worker says.
+func (c *campaign) hear(s *said) (a answer) {
+	switch s.What {
+	case sayReady:
+		c.mu.Lock()
+		if w := c.starting[s.Run]; w != nil {
+			close(w.ready)
+			delete(c.starting, s.Run)
+		}
+		c.mu.Unlock()
+	case sayEnter:
+		a = c.register.enter(s)
+	case sayLeave:
+		c.register.leave(s)
+	case sayWrite:
+		a = c.register.write(s)
+	case sayTrusted:
+		c.register.trusted(s)
+	case sayAttempt:
+		c.ledger.add(s.Attempt)
+	case sayWrong:
+		c.blame(&finding{
+			kind: "failure", key: s.Key, at: now(), asked: s.Began, answered: s.Got,
+			text: fmt.Sprintf("run %d: %s", s.Run, s.Text),
+		})
+	case sayShown:
+		c.blame(&finding{kind: "name shown", at: now(), text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
+	case sayStored:
+		c.ledger.told(s.Key, s.Stored, s.Text)
+	}
+	if s.Counts != nil {
+		c.register.mu.Lock()
+		c.register.counts.add(s.Counts)
+		c.register.mu.Unlock()
+	}
+	return a
+}

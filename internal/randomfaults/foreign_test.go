@@ -1,0 +1,87 @@
+package randomfaults
+
+import "testing"
+
+// Data of another program that has changed, and a lock that was granted where it was, are violations; a lock that was granted later is
+// none.
+func TestForeign_dataIsLeftAsItIs(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		does func(*campaign)
+		want string
+	}{
+		{"it is as it was", func(c *campaign) { c.compare("key", "x", "x", span{100, 300}) }, "0, apart 0"},
+		{"it has changed", func(c *campaign) { c.compare("key", "x", "y", span{100, 300}) }, "1 (1 foreign), apart 0"},
+		{"it is gone", func(c *campaign) { c.compare("key", "x", "", span{100, 300}) }, "1 (1 foreign), apart 0"},
+		{"it is gone with its server", func(c *campaign) {
+			c.windows.forget(c.windows.open(replaced, 0, 50), 50, 200)
+			c.compare("key", "x", "", span{100, 300})
+		}, "0, apart 1 (1 foreign)"},
+		{"it is gone after its server was", func(c *campaign) {
+			c.windows.forget(c.windows.open(replaced, 0, 50), 50, 200)
+			c.compare("key", "x", "", span{250, 300})
+		}, "1 (1 foreign), apart 0"},
+		{"granted meanwhile", func(c *campaign) {
+			c.register.enter(&said{Run: 1, Lease: 1, Key: "key", Fence: 10, Began: 100, Got: 200})
+			c.register.untouched("key", span{100, 300})
+		}, "1 (1 foreign), apart 0"},
+		{"granted later", func(c *campaign) {
+			c.register.enter(&said{Run: 1, Lease: 1, Key: "key", Fence: 10, Began: 100, Got: 400})
+			c.register.untouched("key", span{100, 300})
+		}, "0, apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			test.does(c)
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A Load names all entries of other programs that the servers have kept, and nothing else. Where other data stands, nothing is stored.
+func TestForeign_entriesAreNamed(t *testing.T) {
+	put := foreign{entries: []entry{{"10-1", 1000, 1001}, {"20-2", 2000, 2001}}}
+	turn := &attempt{
+		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 3, Mine: 10, End: saved,
+		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
+	}
+	turn.Write = turn.own()
+	during := foreign{occupied: &span{50, 200}}
+	for _, test := range []struct {
+		name          string
+		foreign       foreign
+		named         []string
+		attempts      []*attempt
+		after, killed int64 // what the servers forget
+		want          string
+	}{
+		{"none", foreign{}, nil, nil, 0, 0, "0, apart 0"},
+		{"both", put, []string{"10-1", "20-2"}, nil, 0, 0, "0, apart 0"},
+		{"one is not named", put, []string{"10-1"}, nil, 0, 0, "1 (1 foreign), apart 0"},
+		{"one is forgotten", put, []string{"10-1"}, nil, 1500, 2500, "0, apart 1 (1 foreign)"},
+		{"another one is", put, []string{"10-1"}, nil, 500, 1500, "1 (1 foreign), apart 0"},
+		{"an entry of our own", put, []string{"10-1", "15-1", "20-2"}, nil, 0, 0, "1 (1 foreign), apart 0"},
+		{"named twice", put, []string{"10-1", "20-2", "20-2"}, nil, 0, 0, "1 (1 foreign), apart 0"},
+		{"nobody knows", foreign{unsure: true}, []string{"10-1"}, nil, 0, 0, "0, apart 0"},
+		{"saved where there is something else", during, nil, []*attempt{turn}, 0, 0, "1 (1 foreign), apart 0"},
+		{"saved after that", foreign{occupied: &span{50, 103}}, nil, []*attempt{turn}, 0, 0, "0, apart 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			if test.killed != 0 {
+				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
+			}
+			v := &verdict{c: c, session: "e0/talk-0", named: test.named, foreign: test.foreign, attempts: test.attempts}
+			for _, a := range test.attempts {
+				question, answer := exchange(a.Turn, a.Write, a.Mine, 0)
+				v.stored = append(v.stored, question, answer)
+			}
+			v.talk()
+			if got := c.judged(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package randomfaults
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// ledger is what workers have said of the sessions.
+type ledger struct {
+	c *campaign
+
+	mu       sync.Mutex
+	sessions map[string][]*attempt
+	asked    map[string]chan reading // sessions of which a worker is to tell what stands there
+	foreign  map[string]foreign      // what other programs have done to them
+	judging  sync.Mutex
+
+	tally ledgerTally
+}
+
+// ledgerTally counts what was judged.
+type ledgerTally struct {
+	turns, notes, clears, stray, strayRefused int
+	stored, hostile                           int
+	before, unread                            int // before servers were emptied
+	forgotten, outlived, sessions             int
+	endings                                   map[ending]int
+}
+
+type reading struct {
+	stored []message
+	named  []string // places of entries that cannot be read
+	err    error
+}
+
+func newLedger(c *campaign) *ledger {
+	return &ledger{
+		c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), foreign: make(map[string]foreign),
+		tally: ledgerTally{endings: make(map[ending]int)},
+	}
+}
+
+func (l *ledger) add(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A Clear is announced, or the ledger would not know of one whose worker is killed.
+	if i := slices.IndexFunc(l.sessions[a.Session], func(b *attempt) bool { return b.own() == a.own() && b.Kind == a.Kind }); i >= 0 {
+		l.sessions[a.Session][i] = a
+	} else {
+		l.sessions[a.Session] = append(l.sessions[a.Session], a)
+	}
+	if a.Ended == 0 {
+		return
+	}
+	l.tally.endings[a.End]++
+	switch {
+	case a.Kind == aStrayWrite:
+		l.tally.stray++
+		if a.End == refused {
+			l.tally.strayRefused++
+		}
+	case !a.acknowledged():
+	case a.Kind == aTurn:
+		l.tally.turns++
+	case a.Kind == aClear || a.Kind == aTurnClear:
+		l.tally.clears++
+	default:
+		l.tally.notes++
+	}
+}
+
+// told is the answer of a worker that was asked what stands in a session.
+func (l *ledger) told(session string, stored []message, failed string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in := l.asked[session]; in != nil {
+		r := reading{stored: stored}
+		if failed != "" {
+			r.err = errors.New(failed)
+		}
+		in <- r
+		delete(l.asked, session)
+	}
+}
+
+// judgeUntil judges the sessions whose time was over before a moment; all of them, if these are the last.
+func (l *ledger) judgeUntil(moment int64, last bool) {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	l.mu.Lock()
+	due := make(map[string][]*attempt)
+	for session, attempts := range l.sessions {
+		if last || epochOf(session) < epoch(moment, l.c.start, l.c.plan.rotate) {
+			due[session] = attempts
+		}
+	}
+	l.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	read, closing := l.reader()
+	defer closing()
+	for session := range due {
+		r := read(session)
+		if r.err != nil && !last {
+			continue // later
+		}
+		l.mu.Lock()
+		attempts, foreign := slices.Clone(l.sessions[session]), l.foreign[session]
+		delete(l.sessions, session) // not what others have done to it: it is judged again if an attempt is told very late
+		l.tally.sessions++
+		l.mu.Unlock()
+		if r.err != nil {
+			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + r.err.Error()})
+			continue
+		}
+		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts, named: r.named, foreign: foreign}
+		v.judge()
+		l.mu.Lock()
+		l.tally.stored += v.pairs
+		l.tally.hostile += v.hostile
+		l.tally.forgotten += v.forgotten
+		l.tally.outlived += v.outlived
+		l.mu.Unlock()
+	}
+}
+
+// judgeSoFar judges the sessions that are in use by what has been told, and leaves them to judgeUntil: a server is about to be emptied, and
+// nothing of them will be there then.
+func (l *ledger) judgeSoFar() {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	l.mu.Lock()
+	sessions := slices.Collect(maps.Keys(l.sessions))
+	l.mu.Unlock()
+	read, closing := l.reader()
+	defer closing()
+	for _, session := range sessions {
+		moment := now()
+		r := read(session)
+		if r.err != nil {
+			l.mu.Lock()
+			l.tally.unread++ // and judged in the end, when all of this is forgotten
+			l.mu.Unlock()
+			continue
+		}
+		l.mu.Lock()
+		v := &verdict{
+			c: l.c, session: session, stored: r.stored, attempts: soFar(l.sessions[session], moment), named: r.named, foreign: l.foreign[session],
+			again: true,
+		}
+		l.mu.Unlock()
+		v.judge()
+		l.mu.Lock()
+		l.tally.before += v.pairs
+		l.mu.Unlock()
+	}
+}
+
+// soFar are the attempts that were over at a moment, and the Clears that may have been under way. The others may have been seen or not.
+func soFar(attempts []*attempt, moment int64) (over []*attempt) {
+	for _, a := range attempts {
+		switch {
+		case a.Ended != 0 && a.Ended < moment:
+			over = append(over, a)
+		case a.Kind == aClear || a.Kind == aTurnClear:
+			b := *a
+			b.End = unknown
+			over = append(over, &b)
+		}
+	}
+	return over
+}
+
+// reader reads sessions as they are stored.
+func (l *ledger) reader() (read func(string) reading, closing func()) {
+	if l.c.service == nil {
+		return l.ask, func() {}
+	}
+	client := l.c.service.client()
+	store, err := openStore(client, &config{Broken: l.c.plan.broken})
+	if err != nil {
+		l.c.t.Fatal(err)
+	}
+	return func(session string) (r reading) {
+			for range 3 {
+				ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
+				r.stored, r.err = store.Load(ctx, "")
+				cancel()
+				var broken sessionstore.EntryErrors
+				if errors.As(r.err, &broken) {
+					for _, each := range broken {
+						r.named = append(r.named, each.Place.String())
+					}
+					r.err = nil
+				}
+				if r.err == nil {
+					break
+				}
+			}
+			return r
+		}, func() {
+			_ = client.Close()
+		}
+}
+
+// ask has a worker read a session.
+func (l *ledger) ask(session string) reading { return l.order(doRead, session) }
+
+// order has a worker do what it answers with what stands in a session.
+func (l *ledger) order(do, session string) reading {
+	w := l.c.slots[0].now()
+	if w == nil {
+		return reading{err: errors.New("there is no worker")}
+	}
+	in := make(chan reading, 1)
+	l.mu.Lock()
+	l.asked[session] = in
+	l.mu.Unlock()
+	w.tell(order{Do: do, Key: session})
+	select {
+	case r := <-in:
+		return r
+	case <-time.After(20 * time.Second):
+		return reading{err: errors.New("the worker does not tell")}
+	}
+}

@@ -1,0 +1,59 @@
+package randomfaults
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// memService is the lock service and the store of a process that has both in its memory.
+type memService struct {
+	locks    driver.Driver
+	sessions storedriver.Driver
+	failing  [16]atomic.Int64 // by Locker: until when its renewals fail
+}
+
+func newMemService() *memService {
+	return &memService{locks: memlock.NewDriver(), sessions: memstore.NewDriver(storedriver.Settings{Remember: time.Hour})}
+}
+
+func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, error) {
+	return distlock.New(&faulty{
+		Driver: m.locks, Queue: m.locks.(driver.Queue), Punctual: m.locks.(driver.Punctual), failing: &m.failing[n],
+	}, opts)
+}
+
+func (m *memService) store() (memory, error) {
+	return sessionstore.New(func(storedriver.Settings) (storedriver.Driver, error) { return m.sessions, nil }, sessionOf, codec{}, nil)
+}
+
+// faulty is the driver of one of several Lockers. It outlives that one, and may fail to renew.
+type faulty struct {
+	driver.Driver
+	driver.Queue
+	driver.Punctual
+	failing *atomic.Int64
+}
+
+var errFaulty = errors.New("the service does not answer")
+
+func (f *faulty) Close() error { return nil }
+
+func (f *faulty) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	if now() > f.failing.Load() {
+		return f.Driver.Extend(ctx, reqs)
+	}
+	replies := make([]driver.ExtendReply, len(reqs))
+	for i := range replies {
+		replies[i].Err = errFaulty
+	}
+	return replies
+}

@@ -1,0 +1,59 @@
+package randomfaults
+
+import "time"
+
+var networkFaults = []*fault{
+	{
+		name: "cut off", on: redises, of: ofWorker,
+		short: 800 * time.Millisecond, long: 2500 * time.Millisecond, strike: cutOff, heal: reach,
+	},
+	{
+		name: "slow network", on: redises, of: ofWorker,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: slowDown, heal: speedUp,
+	},
+	{
+		name: "replies lost", on: redises, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: dropReplies, heal: resume,
+	},
+}
+
+func cutOff(c *campaign, h *hit) {
+	s := c.proxied(h)
+	w := s.now()
+	if w == nil {
+		c.misses(h, "there is no worker")
+		return
+	}
+	h.aims(c, w)
+	w.tell(order{Do: doSlow, For: h.lasts})
+	time.Sleep(100 * time.Millisecond) // until they hold
+	s.network.Cut()
+	c.await(h, w.run, c.register.holds(w.run), 0)
+}
+
+func reach(c *campaign, h *hit) { c.proxied(h).network.Heal() }
+
+func slowDown(c *campaign, h *hit) {
+	s := c.proxied(h)
+	s.network.Latency(between(h.rng, 2*time.Millisecond, 60*time.Millisecond))
+	if s.now() == nil {
+		c.misses(h, "there is no worker")
+	}
+}
+
+func speedUp(c *campaign, h *hit) { c.proxied(h).network.Latency(0) }
+
+// dropReplies loses the answer to one request of some.
+func dropReplies(c *campaign, h *hit) {
+	n, every := 0, 5+h.rng.IntN(60)
+	dropped := c.proxied(h).network.DropReplies(func([]byte) bool {
+		n++
+		return n%every == 0
+	})
+	h.restore = func() {
+		dropped.Stop()
+		if dropped.Count() == 0 {
+			c.misses(h, "no reply was lost")
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package randomfaults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// obey does what the parent has told.
+func (p *process) obey(o *order) {
+	until := now() + int64(o.For)
+	switch o.Do {
+	case doStarve:
+		p.starve(o.For)
+	case doPool:
+		p.usePool(o.For)
+	case doCancel:
+		p.hasty.Store(until)
+	case doExpire:
+		p.mem.failing[o.Locker].Store(until)
+		p.rooms[o.Locker].slow.Store(until)
+	case doSlow:
+		for _, r := range p.rooms {
+			r.slow.Store(until)
+		}
+	case doClose:
+		p.reopen(p.rooms[o.Locker])
+	case doHold, doStand:
+		p.stage(o)
+	case doMeet:
+		if strings.Contains(o.Key, "/talk-") {
+			p.answer(o)
+		} else {
+			p.stage(o)
+		}
+	case doRest:
+		p.resting.Store(true)
+		p.working.Wait()
+		p.tell(&said{What: sayStored, Key: o.Key})
+	case doRead:
+		s := &said{What: sayStored, Key: o.Key}
+		ctx, cancel := context.WithTimeout(withSession(context.Background(), o.Key), 5*time.Second)
+		defer cancel()
+		var err error
+		if s.Stored, err = p.rooms[0].now().store.Load(ctx, ""); err != nil {
+			s.Text = err.Error()
+		}
+		p.tell(s)
+	}
+}
+
+// starve has busy loops take the process's only processor.
+func (p *process) starve(d time.Duration) {
+	before := runtime.GOMAXPROCS(1)
+	var loops sync.WaitGroup
+	for range 6 {
+		loops.Go(func() {
+			for until := now() + int64(d); now() < until; {
+			}
+		})
+	}
+	loops.Wait()
+	runtime.GOMAXPROCS(before)
+}
+
+// usePool takes all connections of the application, with commands that wait.
+func (p *process) usePool(d time.Duration) {
+	var calls sync.WaitGroup
+	for n := range 3 * pool {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), d+time.Second)
+			defer cancel()
+			_ = p.client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err()
+		})
+	}
+	calls.Wait()
+}
+
+// reopen closes a Locker under load, and gives the room another one.
+func (p *process) reopen(r *room) {
+	old, name := r.now().locker, r.now().name
+	p.recorders.closed(epoch(now(), p.config.Start, p.config.Rotate), name)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := old.Close(ctx); err != nil {
+		p.tell(&said{What: sayWrong, Text: fmt.Sprintf("Close: %v", err)})
+	}
+	if err := r.furnish(); err != nil {
+		p.tell(&said{What: sayWrong, Text: fmt.Sprintf("another Locker: %v", err)})
+	}
+}
+
+// stage stands in line for a key, and holds it for a time.
+func (p *process) stage(o *order) {
+	l, err := dialRegister(p.config.Register)
+	if err != nil {
+		return
+	}
+	defer l.conn.Close()
+	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	began := now()
+	lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+	for err != nil {
+		if o.Do == doMeet && errors.Is(err, driver.ErrForeign) {
+			h.counts.Unavailable++ // as it should be, until that is taken away
+			h.rest(20 * time.Millisecond)
+		} else {
+			h.ended(err, false)
+		}
+		if ctx.Err() != nil || p.ending.Load() {
+			return
+		}
+		began = now()
+		lease, err = h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+	}
+	h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
+	h.ended(lease.Release(ctx), true)
+	h.tell(&said{What: sayAlive})
+}
+
+// answer answers one message, for as long as that takes, within 5 s.
+func (p *process) answer(o *order) {
+	l, err := dialRegister(p.config.Register)
+	if err != nil {
+		return
+	}
+	defer l.conn.Close()
+	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	t := &task{hand: h, kind: aTurn, session: o.Key, turn: int(h.next()), named: true}
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until) && !h.over(); h.rest(20 * time.Millisecond) {
+		a := t.do()
+		h.tell(&said{What: sayAttempt, Attempt: a})
+		if a.acknowledged() {
+			return
+		}
+	}
+}

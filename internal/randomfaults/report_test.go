@@ -1,0 +1,113 @@
+package randomfaults
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// stat is what is known of one fault on one topology.
+type stat struct {
+	times     int             // that it has struck
+	missed    int             // that it came to nothing
+	apart     map[string]int  // what it may cause, and has, by kind
+	recovered []time.Duration // until somebody else worked
+	disturbed []time.Duration // the same, while something else struck too, or late because the machine stood
+}
+
+// stat needs c.mu.
+func (c *campaign) stat(f *fault) *stat {
+	s := c.stats[f]
+	if s == nil {
+		s = &stat{apart: make(map[string]int)}
+		c.stats[f] = s
+	}
+	return s
+}
+
+// report is the text of one topology.
+func (c *campaign) report() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, l := c.register, c.ledger
+	var text strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
+	n := &r.counts
+	struck, missed := c.struck()
+	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
+		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
+	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
+	line("acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
+		n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
+	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged",
+		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions)
+	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
+		l.tally.stored, l.tally.before, l.tally.unread)
+	line("attempts: %s", list(l.tally.endings))
+	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store",
+		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
+	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
+		r.told, r.closed, c.starved, r.undecided)
+	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
+	var stood time.Duration
+	for _, s := range c.stalls.spans {
+		stood += time.Duration(s.Until - s.From)
+	}
+	line("the machine let the parent wait %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
+		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
+	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
+		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
+	line("%d errors, log lines and spans looked at for names of locks and sessions", n.Texts)
+	kinds := make(map[string]int)
+	for _, f := range c.wrong {
+		kinds[f.kind]++
+	}
+	line("violations outside the windows of ✗: %s", list(kinds))
+	return text.String()
+}
+
+// struck is how many faults have struck, and how many came to nothing. It needs c.mu.
+func (c *campaign) struck() (n, missed int) {
+	for _, s := range c.stats {
+		n += s.times
+		missed += s.missed
+	}
+	return n, missed
+}
+
+// list says how many of each there are.
+func list[K cmp.Ordered](counts map[K]int) string {
+	sum, parts := 0, []string{}
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		sum += counts[k]
+		parts = append(parts, fmt.Sprintf("%d %v", counts[k], k))
+	}
+	if sum == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", sum, strings.Join(parts, ", "))
+}
+
+// during counts the violations while a fault was felt. It needs c.mu.
+func (c *campaign) during(f *fault) (n int) {
+	for _, w := range c.wrong {
+		c.windows.mu.Lock()
+		felt := func(v *window) bool { return v.fault == f && v.from <= w.at && w.at <= v.until }
+		if w.fault == f || slices.ContainsFunc(c.windows.all, felt) {
+			n++
+		}
+		c.windows.mu.Unlock()
+	}
+	return n
+}
+
+func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "–"
+	}
+	all = slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("%s, %s (%d)", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond), len(all))
+}

@@ -1,0 +1,287 @@
+package randomfaults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+var serverFaults = []*fault{
+	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
+	{
+		name: "clients paused", on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing,
+	},
+	{
+		name: "server stopped for a moment", on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume,
+	},
+	{
+		name: "scripts flushed", on: redises, of: ofServer,
+		short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts,
+	},
+	{
+		name: "out of memory", on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume,
+	},
+	{
+		name: "busy script", on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume,
+	},
+	{
+		name: "read-only", on: []string{"node"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume,
+	},
+	{
+		name: "loading", on: []string{"node"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, heals: time.Second, strike: reload, heal: resume,
+	},
+	{
+		name: "slot on the move", on: []string{"cluster"}, of: ofServer,
+		short: 200 * time.Millisecond, long: 1 * time.Second, strike: halfMoveSlot, heal: resume,
+	},
+	{
+		name: "no right to notify", on: redises, of: ofServer,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: silence, heal: resume,
+	},
+	{
+		name: "no right to run scripts", on: redises, of: ofServer,
+		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: withdraw, heal: resume,
+	},
+	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
+	{name: "subscribers disconnected", on: redises, of: ofServer, strike: hangUp("pubsub")},
+	{name: "clients disconnected", on: redises, of: ofServer, strike: hangUp("normal")},
+}
+
+// masterFor is the server that is struck.
+func (c *campaign) masterFor(h *hit) *testservers.Redis { return c.service.someMaster(h.victim) }
+
+// restartEmpty kills a server and starts it again, before anybody misses it.
+func restartEmpty(c *campaign, h *hit) {
+	c.failOver(true)
+	defer c.failOver(false)
+	c.ledger.judgeSoFar()
+	master := c.masterFor(h)
+	key, spares := c.keyOf(master), c.sparedBy(master)
+	keys := slices.DeleteFunc(c.hot(), spares)
+	c.windows.spare(h.window, spares)
+	over := c.forgets(h)
+	master.Kill()
+	killed := now()
+	c.windows.forget(h.window, 0, killed)
+	c.await(h, 0, keys, 0)
+	master.Restart()
+	if c.service.cluster != nil { // it refuses its keys at first
+		c.service.cluster.AwaitMaster(key, nil)
+	}
+	over()
+}
+
+// sparedBy tells which keys a master of a Cluster does not have, and so does not lose; on other topologies, none.
+func (c *campaign) sparedBy(master *testservers.Redis) func(key string) bool {
+	if c.service.cluster == nil {
+		return func(string) bool { return false }
+	}
+	has, err := slotsOf(master)
+	if err != nil {
+		return func(string) bool { return false } // it concerns all
+	}
+	return func(key string) bool { return !has(slotOf(key)) }
+}
+
+// slotOf is the slot of a Cluster that has a lock or a session: by CRC-16 in the variant XMODEM, as its specification says, of the
+// tag that both keys have in braces.
+func slotOf(key string) int {
+	tag, _, _ := strings.Cut(strings.TrimPrefix(redislock.HashTag(key), "{"), "}")
+	crc := uint16(0)
+	for _, b := range []byte(tag) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			if crc <<= 1; carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % 16384
+}
+
+// slotsOf tells which slots a master has.
+func slotsOf(master *testservers.Redis) (has func(slot int) bool, err error) {
+	text, err := master.Do("CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	var ranges [][2]int
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
+			continue
+		}
+		for _, part := range fields[8:] {
+			var r [2]int
+			if n, _ := fmt.Sscanf(part, "%d-%d", &r[0], &r[1]); n == 1 {
+				r[1] = r[0]
+			} else if n != 2 {
+				continue // on the move
+			}
+			ranges = append(ranges, r)
+		}
+	}
+	return func(slot int) bool {
+		return slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
+	}, nil
+}
+
+func pauseClients(c *campaign, h *hit) {
+	if _, err := c.masterFor(h).Do("CLIENT", "PAUSE", strconv.FormatInt(h.lasts.Milliseconds(), 10), "ALL"); err != nil {
+		c.misses(h, "CLIENT PAUSE: %v", err)
+	}
+}
+
+func pauseServer(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	master.Pause()
+	h.restore = master.Resume
+}
+
+func flushScripts(c *campaign, h *hit) {
+	flushed := 0
+	for until := h.at + int64(h.lasts); now() < until; time.Sleep(2 * time.Millisecond) {
+		for _, node := range c.service.nodes {
+			if _, err := node.Do("SCRIPT", "FLUSH"); err == nil { // a replica may be down
+				flushed++
+			}
+		}
+	}
+	if flushed == 0 {
+		c.misses(h, "no server has flushed its scripts")
+	}
+}
+
+func outOfMemory(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	must(c, master, "CONFIG", "SET", "maxmemory", "1")
+	h.restore = func() { must(c, master, "CONFIG", "SET", "maxmemory", "0") }
+}
+
+// busyScript runs a script that does not end until it is killed.
+func busyScript(c *campaign, h *hit) {
+	master := c.masterFor(h)
+	must(c, master, "CONFIG", "SET", "busy-reply-threshold", "20")
+	var looping sync.WaitGroup
+	looping.Go(func() { _, _ = master.Do("EVAL", "while true do end", "0") })
+	h.restore = func() {
+		killed := within(5*time.Second, func() bool {
+			_, err := master.Do("SCRIPT", "KILL")
+			return err == nil
+		})
+		if !killed {
+			c.misses(h, "there is no script to be killed")
+		}
+		looping.Wait()
+		must(c, master, "CONFIG", "SET", "busy-reply-threshold", "5000")
+	}
+}
+
+// readOnly makes a node the replica of a server that there is not.
+func readOnly(c *campaign, h *hit) {
+	node := c.service.nodes[0]
+	must(c, node, "REPLICAOF", "127.0.0.1", "1")
+	h.restore = func() { must(c, node, "REPLICAOF", "NO", "ONE") }
+}
+
+// moveSlot moves the slot of a lock that all want.
+func moveSlot(c *campaign, h *hit) {
+	keys := c.hot()
+	c.service.cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
+}
+
+// halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what is there is served where it is, what is
+// new at the other one, and a script that needs both is turned away.
+func halfMoveSlot(c *campaign, h *hit) {
+	keys := c.hot()
+	h.restore = c.service.cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
+}
+
+// reload has a node write its data to disk and read it again, slowly.
+func reload(c *campaign, h *hit) {
+	node := c.service.nodes[0]
+	must(c, node, "CONFIG", "SET", "key-load-delay", "1000", "loading-process-events-interval-bytes", "1024")
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		if _, err := node.Do("DEBUG", "RELOAD"); err != nil && strings.Contains(err.Error(), "ERR") { // it was refused
+			c.t.Errorf("DEBUG RELOAD: %v", err)
+		}
+	})
+	h.restore = func() {
+		must(c, node, "CONFIG", "SET", "key-load-delay", "0")
+		reloading.Wait()
+		within(10*time.Second, func() bool { _, err := node.Do("GET", "x"); return err == nil })
+		// Or the node would find it when it is restarted empty.
+		if reply, err := node.Do("CONFIG", "GET", "dir"); err == nil {
+			_, dir, _ := strings.Cut(reply, "\n")
+			_ = os.Remove(filepath.Join(dir, "dump.rdb"))
+		}
+	}
+}
+
+// The workers are the servers' default user, who has all rights again when a server is restarted. So are the parent, who needs none of
+// those that are taken away but to read sessions, which can wait; and the Sentinels, which do without theirs for so long.
+
+// silence takes away the rights to publish and to subscribe.
+func silence(c *campaign, h *hit) {
+	c.setRights(h, []string{"resetchannels", "-publish", "-subscribe"}, "allchannels", "+publish", "+subscribe")
+}
+
+// withdraw takes away the right to run scripts, and so all of each.
+func withdraw(c *campaign, h *hit) {
+	c.setRights(h, []string{"-eval", "-evalsha"}, "+eval", "+evalsha")
+}
+
+func (c *campaign) setRights(h *hit, until []string, after ...string) {
+	set := func(rules []string) {
+		for _, node := range c.service.nodes {
+			must(c, node, append([]string{"ACL", "SETUSER", "default"}, rules...)...)
+		}
+	}
+	h.restore = func() { set(after) }
+	set(until)
+}
+
+// hangUp closes all connections of a kind.
+func hangUp(kind string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		closed := 0
+		for _, node := range c.service.nodes {
+			list, _ := node.Do("CLIENT", "LIST", "TYPE", kind)
+			if _, err := node.Do("CLIENT", "KILL", "TYPE", kind); err != nil { // a replica may be down
+				continue
+			}
+			for client := range strings.Lines(list) {
+				if !strings.Contains(client, " name=sentinel-") && !strings.Contains(client, " cmd=client|list ") {
+					closed++
+				}
+			}
+		}
+		if closed == 0 {
+			c.misses(h, "no worker had a connection of the type %s", kind)
+		}
+	}
+}
+
+// must sends a command until it is answered: what is not healed would be a fault of its own.
+func must(c *campaign, node *testservers.Redis, args ...string) {
+	var err error
+	if !within(10*time.Second, func() bool { _, err = node.Do(args...); return err == nil }) {
+		c.t.Errorf("%s: %v", args[0], err)
+	}
+}

@@ -1,0 +1,229 @@
+package randomfaults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/history"
+)
+
+// fault is one kind of fault.
+type fault struct {
+	name   string
+	on     []string // topologies
+	breaks bool     // mutual exclusion is not promised meanwhile
+	barred bool     // there is a promise of how soon others work, which holds if nothing else strikes
+	of     party
+	// It lasts for some time between these.
+	short, long time.Duration
+	heals       time.Duration // and takes so long to be healed, about
+	strike      func(c *campaign, h *hit)
+	heal        func(c *campaign, h *hit)
+}
+
+// party is who is struck. Faults of workers and of servers go on side by side, one of each at a time.
+type party string
+
+const (
+	ofWorker party = "worker"
+	ofServer party = "server"
+)
+
+// hit is one time that a fault strikes. All of it but what it holds on to is drawn before: so the seed repeats it.
+type hit struct {
+	*fault
+	n       int
+	victim  int // a number, of which the fault makes a worker or a server
+	lasts   time.Duration
+	rng     *rand.Rand
+	window  *window
+	at      int64
+	restore func()
+	missed  bool // it came to nothing
+}
+
+var everywhere, redises = []string{"node", "sentinel", "cluster", "mem"}, []string{"node", "sentinel", "cluster"}
+
+// replaced is what servers do by themselves when the machine is too busy for them.
+var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
+
+// faultsFor are those of a topology.
+func faultsFor(p *plan, of party) (faults []*fault) {
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults) {
+		if f.of == of && slices.Contains(f.on, p.on) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
+			faults = append(faults, f)
+		}
+	}
+	return faults
+}
+
+// strikeFor strikes until the time is over, which begins when somebody works: how long processes take to start is the machine's matter.
+func (c *campaign) strikeFor(lasts time.Duration) {
+	within(20*time.Second, c.register.used)
+	until := time.Now().Add(lasts)
+	time.Sleep(min(lasts/4, time.Second)) // until all work
+	other := make(chan struct{})
+	go func() {
+		defer close(other)
+		c.striker(ofServer, until)
+	}()
+	mine := make(chan struct{})
+	go func() { // not in the test's own goroutine: if a server fails, that ends the striker alone
+		defer close(mine)
+		c.striker(ofWorker, until)
+	}()
+	<-mine
+	<-other
+	within(time.Until(until), c.hasFound)
+}
+
+// hasFound reports whether the run has found what it is to find.
+func (c *campaign) hasFound() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan.until != nil && !slices.ContainsFunc(c.plan.until, func(kind string) bool {
+		return !slices.ContainsFunc(c.findings, func(f *finding) bool { return f.kind == kind })
+	})
+}
+
+// striker causes the faults of one party, one after the other, in an order that is drawn anew when all have been.
+func (c *campaign) striker(of party, until time.Time) {
+	rng := stream(c.plan.seed, c.plan.on+" "+string(of))
+	var deck []*fault
+	for n := 0; ; n++ {
+		if len(deck) == 0 {
+			deck = faultsFor(&c.plan, of)
+			rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		if len(deck) == 0 {
+			return
+		}
+		f := deck[0]
+		deck = deck[1:]
+		h := &hit{
+			fault: f, n: n, victim: rng.IntN(1 << 20), lasts: between(rng, f.short, f.long), rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(n))),
+		}
+		pause := between(rng, 50*time.Millisecond, c.plan.calm)
+		// What does not end in time is not begun; the draws are the same.
+		if time.Until(until) < h.lasts+f.heals+pause || c.plan.strikes > 0 && n >= c.plan.strikes || c.ctx.Err() != nil || c.t.Failed() {
+			return
+		}
+		if c.hasFound() {
+			return
+		}
+		time.Sleep(pause)
+		if alone := rng.IntN(2) == 0; alone && f.barred {
+			c.causeAlone(h)
+			continue
+		}
+		c.alone.RLock()
+		c.cause(h)
+		c.alone.RUnlock()
+	}
+}
+
+// cause causes a fault and heals it.
+func (c *campaign) cause(h *hit) {
+	h.at = now()
+	run := 0
+	if h.of == ofWorker {
+		run = nobody // until it is known who is struck
+	}
+	h.window = c.windows.open(h.fault, run, h.at)
+	c.say("%s %d: %s, victim %d, for %s", h.of, h.n, h.name, h.victim, h.lasts.Round(time.Millisecond))
+	defer c.windows.close(h.window)
+	h.strike(c, h)
+	if h.heal != nil {
+		if !h.missed {
+			time.Sleep(time.Duration(h.at-now()) + h.lasts)
+		}
+		h.heal(c, h)
+	}
+	c.tally(h)
+}
+
+// tally counts a hit.
+func (c *campaign) tally(h *hit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.stat(h.fault); h.missed {
+		s.missed++
+	} else {
+		s.times++
+	}
+}
+
+// misses notes that a strike came to nothing, and why: it does not count.
+func (c *campaign) misses(h *hit, format string, args ...any) {
+	h.missed = true
+	c.say("%s %d came to nothing: %s", h.of, h.n, fmt.Sprintf(format, args...))
+}
+
+// forgets begins, in the moment before a master is killed, what its loss may cause. over is called when there is a master that takes
+// writes.
+func (c *campaign) forgets(h *hit) (over func()) {
+	c.windows.begin(h.window)
+	p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
+	return func() {
+		p.End(nil)
+		c.windows.close(h.window)
+	}
+}
+
+// causeAlone causes a fault when no other is felt, and none begins before others work again.
+func (c *campaign) causeAlone(h *hit) {
+	c.alone.Lock()
+	defer c.alone.Unlock()
+	quiet := func() bool { at := now(); return c.windows.others(nil, at-int64(c.plan.ttl), at) == nil }
+	if !within(3*c.plan.ttl, quiet) || c.ctx.Err() != nil {
+		c.misses(h, "others are still felt")
+		c.tally(h)
+		return
+	}
+	c.cause(h)
+	within(c.plan.bar()+500*time.Millisecond, func() bool { return !c.register.awaited(h) })
+}
+
+// aims narrows the window of a hit to one worker.
+func (h *hit) aims(c *campaign, w *worker) {
+	c.windows.mu.Lock()
+	defer c.windows.mu.Unlock()
+	h.window.run = w.run
+}
+
+// someone is the worker that is struck, and its slot; nil if there is none just now.
+func (c *campaign) someone(h *hit) (*slot, *worker) {
+	s := c.slots[h.victim%len(c.slots)]
+	for range 200 {
+		if w := s.now(); w != nil {
+			return s, w
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	c.misses(h, "there is no worker")
+	return s, nil
+}
+
+// proxied is the slot of a worker whose network is struck.
+func (c *campaign) proxied(h *hit) *slot { return c.slots[h.victim%c.plan.proxied] }
+
+// await waits for others to work with what a worker holds now, and with the keys that all want if it holds none.
+func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
+	for _, key := range keys {
+		c.register.await(&wait{h: h, key: key, since: now(), not: run, bar: bar})
+	}
+}
+
+// hot are the keys that all want now.
+func (c *campaign) hot() (keys []string) {
+	e := epoch(now(), c.start, c.plan.rotate)
+	for n := range hotKeys {
+		keys = append(keys, hotKey(e, n))
+	}
+	return keys
+}
+
+// bar is how soon others work when a holder was killed.
+func (p *plan) bar() time.Duration { return p.ttl + time.Second }

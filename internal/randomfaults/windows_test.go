@@ -1,0 +1,172 @@
+package randomfaults
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// window is the time in which a fault may show: from its strike until a TTL after it was healed, see the package documentation.
+type window struct {
+	fault       *fault
+	from, until int64
+	run         int               // of which worker; 0: of all; or nobody
+	spares      func(string) bool // keys that it does not concern: another master has them; nil: none
+	forgets     bool              // the servers lose what they acknowledged
+	after       int64             // of what was acknowledged, that is lost which was answered after this
+	killed      int64             // and was asked for before this
+}
+
+// nobody is a run that there is not.
+const nobody = -1
+
+// windows are those of a run.
+type windows struct {
+	mu  sync.Mutex
+	ttl time.Duration
+	all []*window
+}
+
+// open begins a window that lasts until it is closed.
+func (w *windows) open(f *fault, run int, from int64) *window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := &window{fault: f, from: from, until: math.MaxInt64, run: run}
+	w.all = append(w.all, v)
+	return v
+}
+
+// begin has a window begin now, and not when it was opened.
+func (w *windows) begin(v *window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.from = now()
+}
+
+// close ends a window, a TTL from now, unless it was closed before.
+func (w *windows) close(v *window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.until = min(v.until, now()+int64(w.ttl))
+}
+
+// end ends a window now: what has struck did not last.
+func (w *windows) end(v *window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.until = min(v.until, now())
+}
+
+// spare notes which keys a window does not concern.
+func (w *windows) spare(v *window, spares func(key string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.spares = spares
+}
+
+func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares(key) }
+
+// forget notes what the servers lose: what was answered after the one time and asked for before the other.
+func (w *windows) forget(v *window, after, killed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.forgets, v.after, v.killed = true, after, killed
+}
+
+// broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
+// nil if none may.
+func (w *windows) broken(from, until int64, key string, run int) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key) {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// forgot returns the fault in which the servers may have lost what was asked for and answered at these times.
+func (w *windows) forgot(key string, asked, answered int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v.forgets && answered > v.after && asked < v.killed && v.concerns(key) {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// forgetful returns a fault in which servers have lost something at some time between two.
+func (w *windows) forgetful(key string, from, until int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v.forgets && v.from <= until && v.until >= from && v.concerns(key) {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// others returns a fault, other than that of this window, that was felt at some time between two.
+func (w *windows) others(mine *window, from, until int64) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range w.all {
+		if v != mine && v.from <= until && v.until >= from {
+			return v.fault
+		}
+	}
+	return nil
+}
+
+// stalls are the times in which the parent itself was not let run, and so nobody may have been.
+type stalls struct {
+	mu    sync.Mutex
+	spans []span
+}
+
+// span is a time. Workers send it.
+type span struct{ From, Until int64 }
+
+const (
+	beat   = 10 * time.Millisecond
+	hiccup = 20 * time.Millisecond // by which a machine that is not too busy is hardly ever late
+)
+
+// watch notes stalls until done is closed.
+func (s *stalls) watch(done <-chan struct{}) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for last := now(); ; {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		at := now()
+		if at-last > int64(hiccup+beat) {
+			s.mu.Lock()
+			s.spans = append(s.spans, span{last + int64(beat), at})
+			s.mu.Unlock()
+		}
+		last = at
+	}
+}
+
+// between is for how long, in all, the parent was not let run between two times.
+func (s *stalls) between(from, until int64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return overlap(s.spans, from, until)
+}
+
+// overlap is how much of the time between two moments spans take, which do not overlap each other.
+func overlap(spans []span, from, until int64) (sum time.Duration) {
+	for _, s := range spans {
+		sum += time.Duration(max(0, min(until, s.Until)-max(from, s.From)))
+	}
+	return sum
+}

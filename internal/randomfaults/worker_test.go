@@ -1,0 +1,369 @@
+package randomfaults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+const namespace = "campaign"
+
+// lockKey is where Redis keeps a lock.
+func lockKey(key string) string { return namespace + ":" + redislock.HashTag(key) + "lock" }
+
+type (
+	memory = lockedmemory.Memory[message, message]
+	locked = lockedmemory.LockedMemory[message, message]
+)
+
+type sessionKey struct{}
+
+func withSession(ctx context.Context, session string) context.Context {
+	return context.WithValue(ctx, sessionKey{}, session)
+}
+
+func sessionOf(ctx context.Context) (string, error) {
+	session, _ := ctx.Value(sessionKey{}).(string)
+	return session, nil
+}
+
+// pool is how many connections a client may have to a server, but for its replays.
+const pool = 10
+
+// process is a worker.
+type process struct {
+	config    config
+	rooms     []*room
+	client    redis.UniversalClient // nil: mem
+	mem       *memService           // nil: Redis
+	leases    atomic.Int64
+	hasty     atomic.Int64 // contexts end soon until then
+	naps      naps
+	recorders recorders
+	witness   *witness
+	ending    atomic.Bool
+	resting   atomic.Bool // hands end, and the process goes on
+	working   sync.WaitGroup
+	bye       chan struct{} // closed with ending
+
+	mu   sync.Mutex
+	line *line // for what has no line of its own
+}
+
+// room is one Locker, with what works over it.
+type room struct {
+	*process
+	n          int
+	generation int
+	slow       atomic.Int64 // holders hold for long until then
+	mu         sync.RWMutex
+	tools
+}
+
+// tools are what a room has until its Locker is closed.
+type tools struct {
+	locker *distlock.Locker
+	store  memory // the inner one
+	memory *locked
+	name   string // in histories
+}
+
+func (r *room) now() tools {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.tools
+}
+
+// work is the process: it works until in ends or it is told to shut down.
+func work(text string, in io.Reader) error {
+	p := &process{bye: make(chan struct{})}
+	if err := json.Unmarshal([]byte(text), &p.config); err != nil {
+		return err
+	}
+	p.recorders.dir = p.config.Histories
+	terms := make(chan os.Signal, 1)
+	signal.Notify(terms, syscall.SIGTERM)
+	l, err := dialRegister(p.config.Register)
+	if err != nil {
+		return err
+	}
+	p.line = l
+	if p.witness, err = newWitness(p.config.Broken, p.tell); err != nil {
+		return err
+	}
+	redis.SetLogger(p.witness)
+	if err := p.open(); err != nil {
+		return err
+	}
+	p.tell(&said{What: sayReady})
+	p.naps.last = now()
+	go p.naps.watch()
+	for _, r := range p.rooms {
+		for g := range p.config.Goroutines {
+			l, err := dialRegister(p.config.Register)
+			if err != nil {
+				return err
+			}
+			h := &hand{room: r, n: g, line: l, rng: stream(p.config.Seed, fmt.Sprint(p.config.On, p.config.Run, r.n, g))}
+			p.working.Go(h.work)
+		}
+	}
+	orders := make(chan struct{})
+	go func() {
+		defer close(orders)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			var o order
+			if json.Unmarshal(lines.Bytes(), &o) == nil {
+				go p.obey(&o)
+			}
+		}
+	}()
+	select {
+	case <-terms: // with leases held, and others waiting
+	case <-orders:
+		p.end()
+		p.working.Wait()
+	}
+	p.end()
+	if err := p.close(); err != nil {
+		return fmt.Errorf("Close: %w", err)
+	}
+	p.working.Wait()
+	return nil
+}
+
+func (p *process) end() {
+	if p.ending.CompareAndSwap(false, true) {
+		close(p.bye)
+	}
+}
+
+func (p *process) close() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
+	defer cancel()
+	for _, r := range p.rooms {
+		if failed := r.now().locker.Close(ctx); failed != nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+func (p *process) open() error {
+	c := &p.config
+	if c.On == "mem" {
+		p.mem = newMemService()
+	} else {
+		p.client = redis.NewUniversalClient(&redis.UniversalOptions{
+			Addrs: c.Addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
+			PoolSize: pool, PoolTimeout: time.Second,
+		})
+	}
+	for n := range c.Lockers {
+		r := &room{process: p, n: n}
+		if err := r.furnish(); err != nil {
+			return err
+		}
+		p.rooms = append(p.rooms, r)
+	}
+	return nil
+}
+
+// dialer connects to the proxies in place of the servers; nil: there are none.
+func (c *config) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if len(c.Via) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if via := c.Via[addr]; via != "" {
+			addr = via
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+}
+
+// options are those of all Lockers.
+func (p *process) options() *distlock.Options {
+	return &distlock.Options{Namespace: namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness.traces}
+}
+
+// openStore opens the store of the sessions in Redis.
+func openStore(client redis.UniversalClient, c *config) (memory, error) {
+	if c.Broken == noFence {
+		return &document{client}, nil
+	}
+	return redisstore.New(client, sessionOf, codec{}, nil)
+}
+
+// furnish gives a room its Locker and memory.
+func (r *room) furnish() error {
+	c := &r.config
+	t, err := r.broken()
+	if err != nil {
+		return err
+	}
+	switch {
+	case t.locker != nil:
+	case r.mem != nil:
+		t.locker, err = r.mem.locker(r.n, r.options())
+	default:
+		t.locker, err = redislock.New(r.client, r.options())
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case t.store != nil:
+	case r.mem != nil:
+		t.store, err = r.mem.store()
+	default:
+		t.store, err = openStore(r.client, c)
+	}
+	if err != nil {
+		return err
+	}
+	if t.memory, err = lockedmemory.New(t.store, t.locker, sessionOf, nil); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.name = processName(c.Run, r.n, r.generation)
+	r.generation++
+	r.tools = t
+	return nil
+}
+
+// tell says something that has no goroutine of its own.
+func (p *process) tell(s *said) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Run = p.config.Run
+	_, _ = p.line.tell(s) // the parent has gone
+}
+
+// hand is a goroutine that works.
+type hand struct {
+	*room
+	n      int
+	line   *line
+	rng    *rand.Rand
+	counts counts
+	failed int // acquisitions in a row
+}
+
+// tell says something; the counts go along.
+func (h *hand) tell(s *said) answer {
+	s.Run = h.config.Run
+	if c := h.counts; c != (counts{}) {
+		s.Counts, h.counts = &c, counts{}
+	}
+	a, err := h.line.tell(s)
+	if err != nil {
+		h.end() // the parent has gone
+	}
+	return a
+}
+
+// work does what hands do until the process ends. Half of them are for locks, the others for sessions.
+func (h *hand) work() {
+	for !h.over() {
+		switch {
+		case h.n%2 == 0:
+			h.leaseWork()
+		default:
+			h.sessionWork()
+		}
+		if h.failed > 0 { // as who has been turned away does
+			h.rest(time.Duration(h.rng.Int64N(int64(min(h.failed, 8)*min(h.failed, 8)) * int64(2*time.Millisecond))))
+		}
+	}
+	h.tell(&said{What: sayAlive})
+}
+
+// over reports whether nothing is to be begun any more.
+func (h *hand) over() bool { return h.ending.Load() || h.resting.Load() }
+
+func (h *hand) rest(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-h.bye:
+	}
+}
+
+// epoch is that of now.
+func (h *hand) epoch() int { return epoch(now(), h.config.Start, h.config.Rotate) }
+
+// limited is the context of one attempt: it lasts for long, or, now and then, for a few milliseconds.
+func (h *hand) limited() (context.Context, context.CancelFunc) {
+	limit := 6 * time.Second
+	switch {
+	case now() < h.hasty.Load():
+		limit = between(h.rng, 0, 5*time.Millisecond)
+	case h.rng.IntN(12) == 0:
+		limit = between(h.rng, 0, 30*time.Millisecond)
+	}
+	return context.WithTimeout(context.Background(), limit)
+}
+
+// naps are the times in which the process was not let run.
+type naps struct {
+	mu   sync.Mutex
+	last int64
+	all  []span
+}
+
+const nap = 5 * time.Millisecond
+
+func (n *naps) watch() {
+	for {
+		time.Sleep(nap)
+		n.look()
+	}
+}
+
+func (n *naps) look() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := now()
+	if at-n.last > int64(2*nap) {
+		if n.all = append(n.all, span{n.last + int64(nap), at}); len(n.all) > 1000 {
+			n.all = n.all[500:]
+		}
+	}
+	n.last = at
+}
+
+// since are those that were not over at a time.
+func (n *naps) since(at int64) []span {
+	n.look()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	first := len(n.all)
+	for first > 0 && n.all[first-1].Until > at {
+		first--
+	}
+	return slices.Clone(n.all[first:])
+}
+
+// stopped reports whether the process was stopped for longer than its lease lasts since a time.
+func (p *process) stopped(since int64) bool {
+	return slices.ContainsFunc(p.naps.since(since), func(s span) bool { return s.Until-s.From > int64(p.config.TTL) })
+}

@@ -1,0 +1,180 @@
+package randomfaults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// holderKilled is the fault whose recoveries are a figure of their own.
+const holderKilled = "holder killed"
+
+var workerFaults = []*fault{
+	{name: holderKilled, on: redises, of: ofWorker, barred: true, strike: killHolder},
+	{
+		name: "holder stopped", on: redises, breaks: true, of: ofWorker,
+		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
+	},
+	{name: "waiter killed in line", on: redises, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
+	{
+		name: "connections used up", on: redises, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing,
+	},
+	{
+		name: "contexts cancelled", on: everywhere, of: ofWorker,
+		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing,
+	},
+	{
+		name: "starved", on: everywhere, of: ofWorker,
+		short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing,
+	},
+	{
+		name: "leases expire", on: []string{"mem"}, of: ofWorker,
+		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing,
+	},
+	{
+		name: "Locker closed under load", on: []string{"mem"}, of: ofWorker,
+		short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing,
+	},
+}
+
+func nothing(*campaign, *hit) {}
+
+// killHolder kills a worker, in a moment in which it works with something that others want.
+func killHolder(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	keys := c.catch(h, w, "")
+	if len(keys) == 0 {
+		return
+	}
+	c.histories.struck(w, false)
+	w.strike("killed", syscall.SIGKILL)
+	c.await(h, w.run, keys, c.plan.bar())
+	<-w.done
+}
+
+// catch stops a worker in a moment in which it works with something that others want, if that comes within a second, and returns what. It
+// looks for something of a kind first, and takes anything then.
+func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
+	start := time.Now()
+	wanted := func() bool {
+		keys = c.register.holds(w.run)
+		return len(keys) > 0 && (time.Since(start) > 500*time.Millisecond ||
+			slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, kind) }))
+	}
+	for ; time.Since(start) < time.Second; time.Sleep(time.Millisecond) {
+		if !wanted() {
+			continue
+		}
+		c.histories.struck(w, true)
+		c.windows.begin(h.window)
+		w.signal(syscall.SIGSTOP)
+		if wanted() {
+			return keys
+		}
+		w.signal(syscall.SIGCONT) // that was a moment: it had just left
+	}
+	c.misses(h, "it held nothing that others want")
+	c.windows.end(h.window)
+	return nil
+}
+
+// stop stops a worker for longer than its leases last, mostly in the middle of a turn.
+func stop(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	keys := c.catch(h, w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
+	if len(keys) == 0 {
+		return
+	}
+	h.at = now() // it lasts from then
+	c.await(h, w.run, keys, 0)
+	h.restore = func() { w.signal(syscall.SIGCONT) }
+}
+
+func resume(_ *campaign, h *hit) {
+	if h.restore != nil {
+		h.restore()
+	}
+}
+
+// killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
+// within a TTL and a second from when it is given back.
+func killWaiter(c *campaign, h *hit) {
+	first, victim := c.someone(h)
+	n := len(c.slots)
+	holder, next := c.slots[(first.n+1)%n].now(), c.slots[(first.n+2)%n].now()
+	if victim == nil {
+		return
+	}
+	if holder == nil || next == nil {
+		c.misses(h, "there is no worker")
+		return
+	}
+	h.aims(c, victim)
+	key := fmt.Sprint("line/", h.n)
+	hold := 400*time.Millisecond + between(h.rng, 0, 400*time.Millisecond)
+	holder.tell(order{Do: doHold, Key: key, For: hold})
+	within(time.Second, func() bool { return slices.Contains(c.register.holds(holder.run), key) })
+	victim.tell(order{Do: doStand, Key: key})
+	time.Sleep(100 * time.Millisecond)
+	next.tell(order{Do: doStand, Key: key})
+	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // until the holder leaves, at the latest
+	c.histories.struck(victim, false)
+	victim.strike("killed", syscall.SIGKILL)
+	<-victim.done
+	c.register.mu.Lock()
+	p := c.register.place(key)
+	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar(), by: next.run}
+	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
+	// Whoever has come is the holder, or there was no line yet, or it had moved on.
+	inLine := len(p.grants) == 1 && p.grants[0].run == holder.run
+	if inLine {
+		p.waits = append(p.waits, w)
+	}
+	c.register.mu.Unlock()
+	if !inLine {
+		c.misses(h, "it did not stand in line")
+	}
+	time.Sleep(200 * time.Millisecond)
+}
+
+// shutDown tells a worker to end, as a service manager does.
+func shutDown(c *campaign, h *hit) {
+	_, w := c.someone(h)
+	if w == nil {
+		return
+	}
+	h.aims(c, w)
+	keys := c.register.holds(w.run)
+	c.histories.struck(w, false)
+	w.strike("shut down", syscall.SIGTERM)
+	c.await(h, w.run, keys, c.plan.bar())
+	select {
+	case <-w.done:
+	case <-time.After(15 * time.Second):
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end when it is told to", w.run)})
+		w.strike("killed", syscall.SIGKILL)
+		<-w.done
+	}
+}
+
+// told has a worker do it to itself.
+func told(what string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		if _, w := c.someone(h); w != nil {
+			h.aims(c, w)
+			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
+		}
+	}
+}

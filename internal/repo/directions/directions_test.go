@@ -1,0 +1,161 @@
+// Package directions keeps the import directions of this module: what the core may know, and what may know the core.
+package directions
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/belugalock/belugalock/"
+
+// allowed lists for every package what it may import besides the standard library; a trailing "/..." includes what
+// is below. Paths without a dot in their first element belong to this module.
+var allowed = map[string][]string{
+	"distlock/driver":                      {},
+	"distlock":                             {"distlock/driver", "internal/hurry"},
+	"distlock/drivertest":                  {"distlock/driver"},
+	"distlock/memlock":                     {"distlock", "distlock/driver"},
+	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
+	"distlock/lockurl":                     {"distlock/...", "github.com/redis/go-redis/v9/..."},
+	"internal/hurry":                       {},
+	"lockedmemory":                         {"distlock", "distlock/driver"},
+	"lockedmemory/sessionstore/driver":     {"distlock"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "internal/hurry", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
+	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
+	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"internal/acl":                         {"internal/testservers"},
+	"internal/childproc":                   {},
+	"internal/testservers":                 {"internal/loopback", "internal/childproc"},
+	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
+	"internal/loopback":                    {},
+	"internal/repo/directions":             {},
+	"internal/repo/docs":                   {},
+	"internal/randomfaults":                {},
+	"internal/chaos":                       {},
+	"internal/faultmatrix":                 {},
+	"internal/hammer":                      {},
+	"internal/privacy":                     {},
+	"internal/soak":                        {},
+	"internal/sweeps":                      {},
+	"internal/history":                     {"distlock", "lockedmemory", "lockedmemory/sessionstore", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
+	"internal/integrity":                   {},
+	"internal/repo/mutants":                {},
+	"internal/leakcheck":                   {"go.uber.org/goleak"},
+}
+
+// testOnly are never reached from code that is not a test.
+var testOnly = []string{
+	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...", "github.com/anishathalye/porcupine",
+	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback", module + "internal/childproc",
+	module + "internal/leakcheck", module + "internal/history", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
+}
+
+// tests are the packages that exist for tests, and may use what only tests use.
+var tests = []string{
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/childproc",
+	"internal/leakcheck", "internal/repo/directions", "internal/repo/docs", "internal/randomfaults", "internal/chaos", "internal/faultmatrix", "internal/hammer",
+	"internal/history", "internal/privacy", "internal/soak", "internal/sweeps",
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func TestImportDirections(t *testing.T) {
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := ruleFor(name)
+		if !ok {
+			t.Errorf("%s: no rule says what it may import: add one", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			if !standard(path) && !matches(rule, strings.TrimPrefix(path, module)) {
+				t.Errorf("%s imports %s; allowed are the standard library and %q", name, path, rule)
+			}
+		}
+		if slices.Contains(tests, name) {
+			continue
+		}
+		for _, path := range p.Deps {
+			if matches(testOnly, path) {
+				t.Errorf("%s reaches %s, which is for tests only", name, path)
+			}
+		}
+	}
+}
+
+// TestImportDirections_coreIsStandardLibraryOnly looks at what is reached, not only at what is imported.
+func TestImportDirections_coreIsStandardLibraryOnly(t *testing.T) {
+	core := []string{"distlock", "distlock/driver", "distlock/drivertest", "distlock/memlock", "lockedmemory"}
+	seen := 0
+	for _, p := range list(t) {
+		if !slices.Contains(core, strings.TrimPrefix(p.ImportPath, module)) {
+			continue
+		}
+		seen++
+		for _, path := range p.Deps {
+			if !standard(path) && !strings.HasPrefix(path, module) {
+				t.Errorf("%s reaches %s", p.ImportPath, path)
+			}
+		}
+	}
+	if seen != len(core) {
+		t.Errorf("%d of %d core packages were found", seen, len(core))
+	}
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir = "../../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func ruleFor(name string) ([]string, bool) {
+	if rule, ok := allowed[name]; ok {
+		return rule, true
+	}
+	for pattern, rule := range allowed {
+		if matches([]string{pattern}, name) {
+			return rule, true
+		}
+	}
+	return nil, false
+}
+
+func matches(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		below, isTree := strings.CutSuffix(pattern, "/...")
+		return path == below || isTree && strings.HasPrefix(path, below+"/")
+	})
+}
+
+// standard reports whether path belongs to the standard library, whose first elements have no dot.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}

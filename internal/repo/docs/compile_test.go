@@ -1,0 +1,41 @@
+package docs
+
+import "testing"
+
+var code = Code{
+	Given: map[string]string{
+		"answer":   "func(context.Context) error",
+		"client":   "*redis.Client",
+		"ctx":      "context.Context",
+		"id":       "string",
+		"lock":     "*distlock.Lock",
+		"locker":   "*distlock.Locker",
+		"mem":      "lockedmemory.Memory[string, string]",
+		"memory":   "*lockedmemory.LockedMemory[string, string]",
+		"model":    "func(ctx context.Context, history []string, question string) (string, error)",
+		"question": "string",
+		"session":  "lockedmemory.KeyFunc",
+		"store":    "*sessionstore.Store[string, string]",
+		"tenant":   "string",
+	},
+	Importable: map[string]string{
+		"context":       "context",
+		"errors":        "errors",
+		"fmt":           "fmt",
+		"log":           "log",
+		"sql":           "database/sql",
+		"time":          "time",
+		"redis":         "github.com/redis/go-redis/v9",
+		"sdktrace":      "go.opentelemetry.io/otel/sdk/trace",
+		"otlptracehttp": "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+		"distlock":      "github.com/belugalock/belugalock/distlock",
+		"lockurl":       "github.com/belugalock/belugalock/distlock/lockurl",
+		"redislock":     "github.com/belugalock/belugalock/distlock/redislock",
+		"lockedmemory":  "github.com/belugalock/belugalock/lockedmemory",
+		"sessionstore":  "github.com/belugalock/belugalock/lockedmemory/sessionstore",
+		"redisstore":    "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
+		"tracing":       "github.com/belugalock/belugalock/tracing",
+	},
+}
+
+func TestDocs_codeCompiles(t *testing.T) { code.Compiles(t, Pages(t)...) }

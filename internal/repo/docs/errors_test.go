@@ -1,0 +1,335 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// Every error text below Troubleshooting is one that the library prints when the case it stands for is brought about,
+// and every case here is in the guide.
+func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
+	redis.SetLogger(silent{})
+	textsMatch(t, troubles, ReadPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text"))
+}
+
+// textsMatch checks that each line of the blocks is the error of a case, and each case is in the blocks.
+func textsMatch(t *testing.T, cases map[string]func(t *testing.T) error, blocks []block) {
+	t.Helper()
+	var mu sync.Mutex
+	printed := map[string]string{}
+	t.Run("cases", func(t *testing.T) {
+		for name, provoke := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				err := provoke(t)
+				if err == nil {
+					t.Fatal("no error")
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				printed[name] = err.Error()
+			})
+		}
+	})
+
+	inPage := map[string]bool{}
+	for _, b := range blocks {
+		for i, text := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
+			pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".+") + "$")
+			found := false
+			for name, text := range printed {
+				if pattern.MatchString(text) {
+					found, inPage[name] = true, true
+				}
+			}
+			if !found {
+				t.Errorf("%s:%d: nothing here prints %q", b.page, b.line+i, text)
+			}
+		}
+	}
+	for name, text := range printed {
+		if !inPage[name] {
+			t.Errorf("%s: the page does not have %q", name, text)
+		}
+	}
+}
+
+var troubles = map[string]func(t *testing.T) error{
+	"busy": func(t *testing.T) error {
+		locker, _ := heldBySomebody(t)
+		_, err := locker.TryAcquire(t.Context(), "session")
+		return err
+	},
+	"busy, with retries": func(t *testing.T) error {
+		locker, _ := heldBySomebody(t)
+		return locker.NewLock("session", 0).AcquireWithRetry(t.Context(), 3, time.Millisecond)
+	},
+	"busy, and the line is full": func(t *testing.T) error {
+		shared := memlock.NewDriver()
+		locker, err := distlock.New(shared, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locker.Close(context.Background()) })
+		for i := range driver.MaxLine + 1 { // the first has the lock
+			_, err := shared.Acquire(t.Context(), driver.AcquireRequest{
+				Name: driver.Name{Namespace: locker.Options().Namespace, Key: "session"}, Owner: fmt.Sprintf("%032x", i),
+				TTL: time.Minute, Alive: time.Minute, Seq: 1, Holder: "somebody",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return acquireError(t, locker)
+	},
+	"busy with itself": func(t *testing.T) error {
+		locker, lease := heldBySomebody(t)
+		_, err := locker.Acquire(lease.Context(), "session")
+		return err
+	},
+	"a turn's outer context": func(t *testing.T) error {
+		memory := locked(t, inProcess(t, nil), lockedmemory.FixedKey("session"))
+		return memory.Turn(t.Context(), func(context.Context) error { return memory.Clear(t.Context()) })
+	},
+	"not renewed": func(t *testing.T) error {
+		lease := acquire(t, inProcess(t, shortLived()))
+		<-lease.Context().Done()
+		return lease.Err()
+	},
+	"removed by hand": func(t *testing.T) error {
+		server := testservers.StartRedis(t)
+		options := shortLived()
+		options.TTL, options.RenewEvery = 30*time.Second, 20*time.Millisecond
+		lease := acquire(t, open(t, server.URL(), options))
+		if _, err := server.Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Context().Done()
+		return lease.Err()
+	},
+	"lost during a Save": func(t *testing.T) error {
+		memory := locked(t, inProcess(t, shortLived()), lockedmemory.FixedKey("session"))
+		return memory.Save(t.Context(), "question", "answer") // the inner one returns when it is cancelled
+	},
+	"released, but never held": func(t *testing.T) error {
+		return inProcess(t, nil).NewLock("session", 0).Release(t.Context())
+	},
+	"used after release": func(t *testing.T) error {
+		lease := acquire(t, inProcess(t, nil))
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return lease.Extend(t.Context(), time.Minute)
+	},
+	"no server": func(t *testing.T) error {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // a port where nobody listens any more
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.Close()
+		return acquireError(t, open(t, "redis://"+listener.Addr().String()+"?max_retries=-1", nil))
+	},
+	"a server that hangs": func(t *testing.T) error {
+		server := testservers.StartRedis(t)
+		locker := open(t, server.URL(), &distlock.Options{Wait: 50 * time.Millisecond})
+		server.Pause()
+		defer server.Resume()
+		return acquireError(t, locker)
+	},
+	"no such master": func(t *testing.T) error {
+		sentinel := testservers.StartSentinel(t).Addrs()[0]
+		return acquireError(t, open(t, "redis+sentinel://"+sentinel+"?master_name=nobody&max_retries=-1", nil))
+	},
+	"a node of a Cluster": func(t *testing.T) error {
+		c := testservers.StartCluster(t)
+		replica := c.ReplicaOf(c.MasterOf("distlock:{session}:lock"))
+		return acquireError(t, open(t, replica.URL(), nil))
+	},
+	"a replica": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--replicaof", "127.0.0.1", "1")
+		return tryAcquireError(t, open(t, server.URL(), nil))
+	},
+	"a Cluster with slots missing": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--cluster-enabled", "yes")
+		slot, err := server.Do("CLUSTER", "KEYSLOT", "{session}")
+		if err == nil {
+			_, err = server.Do("CLUSTER", "ADDSLOTS", slot)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tryAcquireError(t, open(t, "redis+cluster://"+server.Addr(), nil))
+	},
+	"a master without replicas": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--min-replicas-to-write", "1")
+		return tryAcquireError(t, open(t, server.URL(), nil))
+	},
+	"no password": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--requirepass", "secret")
+		return acquireError(t, open(t, server.URL(), nil))
+	},
+	"wrong password": func(t *testing.T) error {
+		server := testservers.StartRedis(t, "--requirepass", "secret")
+		return acquireError(t, open(t, "redis://:wrong@"+server.Addr(), nil))
+	},
+	"no rights": func(t *testing.T) error {
+		server := testservers.StartRedis(t)
+		if _, err := server.Do("ACL", "SETUSER", "agent", "on", ">secret", "~distlock:*", "+get"); err != nil {
+			t.Fatal(err)
+		}
+		return acquireError(t, open(t, "redis://agent:secret@"+server.Addr(), nil))
+	},
+	"data of another program": func(t *testing.T) error {
+		server := testservers.StartRedis(t)
+		if _, err := server.Do("SET", "distlock:{session}:lock", "mine"); err != nil {
+			t.Fatal(err)
+		}
+		return acquireError(t, open(t, server.URL(), nil))
+	},
+	"no session": func(t *testing.T) error {
+		return locked(t, inProcess(t, nil), lockedmemory.FixedKey("")).Save(t.Context(), "question", "answer")
+	},
+	"a key function that fails": func(t *testing.T) error {
+		key := func(context.Context) (string, error) { return "", errors.New("no session in the context") }
+		return locked(t, inProcess(t, nil), key).Save(t.Context(), "question", "answer")
+	},
+	"a key with a line break": func(t *testing.T) error {
+		_, err := inProcess(t, nil).Acquire(t.Context(), "session\n")
+		return err
+	},
+	"a TTL without unit": func(t *testing.T) error {
+		_, err := memlock.New(&distlock.Options{TTL: 30})
+		return err
+	},
+	"a URL without scheme": func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), "localhost:6379", nil)
+		return err
+	},
+	"a Sentinel without a master's name": func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), "redis+sentinel://localhost", nil)
+		return err
+	},
+	"a password with a slash": func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), "redis://:s3/cret@localhost", nil)
+		return err
+	},
+	"a Ring": func(t *testing.T) error {
+		ring := redis.NewRing(&redis.RingOptions{})
+		defer ring.Close()
+		_, err := redislock.New(ring, nil)
+		return err
+	},
+	"closed": func(t *testing.T) error {
+		locker := inProcess(t, nil)
+		if err := locker.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return acquireError(t, locker)
+	},
+	"too little time to close": func(t *testing.T) error {
+		locker := inProcess(t, nil)
+		lease := acquire(t, locker)
+		began, end := make(chan struct{}), make(chan struct{})
+		go lease.Guard(context.Background(), func(context.Context) error {
+			close(began)
+			<-end
+			return nil
+		})
+		<-began
+		defer close(end)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		return locker.Close(ctx)
+	},
+}
+
+// shortLived are options under which a lease is soon lost.
+func shortLived() *distlock.Options {
+	return &distlock.Options{TTL: distlock.MinTTL, RenewEvery: -1}
+}
+
+func inProcess(t *testing.T, options *distlock.Options) *distlock.Locker {
+	return open(t, "mem://", options)
+}
+
+func open(t *testing.T, url string, options *distlock.Options) *distlock.Locker {
+	t.Helper()
+	if options == nil {
+		options = &distlock.Options{}
+	}
+	options.Logger = slog.New(slog.DiscardHandler)
+	locker, err := lockurl.Open(t.Context(), url, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locker.Close(context.Background()) })
+	return locker
+}
+
+func acquire(t *testing.T, locker *distlock.Locker) *distlock.Lease {
+	t.Helper()
+	lease, err := locker.Acquire(t.Context(), "session")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func acquireError(t *testing.T, locker *distlock.Locker) error {
+	_, err := locker.Acquire(t.Context(), "session")
+	return err
+}
+
+// tryAcquireError is for errors that Acquire would wait out.
+func tryAcquireError(t *testing.T, locker *distlock.Locker) error {
+	_, err := locker.TryAcquire(t.Context(), "session")
+	return err
+}
+
+func heldBySomebody(t *testing.T) (*distlock.Locker, *distlock.Lease) {
+	locker := inProcess(t, nil)
+	return locker, acquire(t, locker)
+}
+
+func locked(t *testing.T, locker *distlock.Locker, key lockedmemory.KeyFunc) *lockedmemory.LockedMemory[string, string] {
+	t.Helper()
+	memory, err := lockedmemory.New(stuck{}, locker, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory
+}
+
+// stuck is a memory whose Save lasts until its context is cancelled.
+type stuck struct{}
+
+func (stuck) Save(ctx context.Context, _, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+func (stuck) Load(context.Context, string) ([]string, error)        { return nil, nil }
+func (stuck) Search(context.Context, string, int) ([]string, error) { return nil, nil }
+func (stuck) Clear(context.Context) error                           { return nil }
+
+// silent is a logger of go-redis.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,9 @@
+package docs
+
+import (
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/leakcheck"
+)
+
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }

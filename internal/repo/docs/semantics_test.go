@@ -1,0 +1,96 @@
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// The figures that semantics.md gives for the deadline of a lease with the default TTL.
+func TestSemantics_deadlineOfTheDefaultTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker := inProcess(t, &distlock.Options{RenewEvery: -1})
+		start := time.Now()
+		lease := acquire(t, locker)
+		<-lease.Context().Done()
+		if !errors.Is(lease.Err(), distlock.ErrLost) {
+			t.Fatal(lease.Err())
+		}
+		lasted, ttl := time.Since(start), locker.Options().TTL
+		text := strings.Join(ReadPage(t, "docs/semantics.md").lines, " ")
+		says := fmt.Sprintf("With the default TTL of %.0f s, a lease that cannot be renewed ends on the holder's side after %.3f s: %d ms before",
+			ttl.Seconds(), lasted.Seconds(), (ttl - lasted).Milliseconds())
+		if !strings.Contains(text, says) {
+			t.Errorf("semantics.md should say: %s", says)
+		}
+	})
+}
+
+// The sentinels that distlock exports are the rows of the table of errors; those of sessionstore, and its types, are in the one of turns.md.
+func TestSemantics_everyErrorIsExplained(t *testing.T) {
+	for _, c := range []struct{ source, page, heading, prefix string }{
+		{"distlock/errors.go", "docs/semantics.md", "## What an error means", ""},
+		{"lockedmemory/sessionstore/errors.go", "docs/turns.md", "## What an error means", "sessionstore."},
+	} {
+		text := ""
+		for _, row := range ReadPage(t, c.page).Table(t, c.heading) {
+			text += row[0] + "\n"
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(c.source)), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(file.Scope.Objects)) {
+			isError := strings.HasPrefix(name, "Err") || strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Errors")
+			if isError && token.IsExported(name) && !strings.Contains(text, c.prefix+name) {
+				t.Errorf("%s is not in the table of %s", name, c.page)
+			}
+		}
+	}
+}
+
+// The tests that the pages name are there.
+func TestDocs_testsThatAreNamedExist(t *testing.T) {
+	var sources strings.Builder
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		sources.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, p := range Pages(t) {
+		for i, line := range p.lines {
+			for _, name := range testName.FindAllStringSubmatch(line, -1) {
+				named++
+				if !strings.Contains(sources.String(), "func "+name[1]+"(t *testing.T)") && !strings.Contains(sources.String(), `"`+name[1]+`"`) {
+					t.Errorf("%s:%d: there is no test %s", p.name, i+1, name[1])
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no page names a test")
+	}
+}
+
+// A test, or a part of a suite, in backquotes.
+var testName = regexp.MustCompile("`((?:Test[A-Z]\\w*|[A-Z]\\d?)_\\w+)`")

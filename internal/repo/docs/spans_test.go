@@ -1,0 +1,115 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+// The spans of a turn, and the attributes of all spans, are those that the guide shows.
+func TestGuide_spans(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
+	observer, err := tracing.New(tracing.WithTracerProvider(provider))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker := inProcess(t, &distlock.Options{Observer: observer})
+	memory, err := lockedmemory.New(quick{}, locker, lockedmemory.FixedKey("session"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Save(ctx, "question", "answer") }); err != nil {
+		t.Fatal(err)
+	}
+	turn := exporter.GetSpans()
+	guide := ReadPage(t, "docs/guide.md")
+	want := guide.section(t, "### Traces", "spans")[0].text
+	if got := tree(turn); got != want {
+		t.Errorf("a turn has the spans\n%sthe guide shows\n%s", got, want)
+	}
+
+	lease := acquire(t, locker)
+	if _, err := locker.TryAcquire(t.Context(), "session"); err == nil {
+		t.Fatal("two leases")
+	}
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runUnlocked(t, observer)
+	got, links := map[string]bool{}, 0
+	for _, span := range exporter.GetSpans() {
+		links += len(span.Links)
+		for _, attribute := range span.Attributes {
+			got[string(attribute.Key)] = true
+		}
+	}
+	documented := map[string]bool{}
+	for _, row := range guide.Table(t, "### Traces") {
+		documented[row[0]] = true
+	}
+	if !maps.Equal(got, documented) {
+		t.Errorf("spans have the attributes %q, the table %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(documented)))
+	}
+	if links != 1 {
+		t.Errorf("%d links, want that of the acquire that found the lock busy", links)
+	}
+}
+
+// runUnlocked saves something while the lock service is away.
+func runUnlocked(t *testing.T, observer distlock.Observer) {
+	t.Helper()
+	away := drivertest.NewFaults(memlock.NewDriver())
+	away.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errors.New("away")} })
+	locker, err := distlock.New(away, &distlock.Options{Observer: observer, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	memory, err := lockedmemory.New(quick{}, locker, lockedmemory.FixedKey("session"), &lockedmemory.Options{FailOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := memory.Save(t.Context(), "question", "answer"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree shows spans as an outline, in the order in which they began.
+func tree(spans tracetest.SpanStubs) string {
+	slices.SortStableFunc(spans, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
+	var outline strings.Builder
+	var below func(parent tracetest.SpanStub, indent string)
+	below = func(parent tracetest.SpanStub, indent string) {
+		for _, span := range spans {
+			if span.Parent.SpanID() == parent.SpanContext.SpanID() {
+				outline.WriteString(indent + span.Name + "\n")
+				below(span, indent+"  ")
+			}
+		}
+	}
+	below(tracetest.SpanStub{}, "")
+	return outline.String()
+}
+
+// quick is a memory that does nothing.
+type quick struct{ stuck }
+
+func (quick) Save(context.Context, string, string) error { return nil }

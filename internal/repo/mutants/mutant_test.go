@@ -1,0 +1,182 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// All mutants fit the code as it is, and name tests that there are.
+func TestMutants_fitTheCode(t *testing.T) {
+	mutants, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(mutants) < 100 {
+		t.Errorf("%d mutants were found", len(mutants))
+	}
+	suites := append(literals(t, "distlock/drivertest"), literals(t, "lockedmemory/sessionstore/storetest")...)
+	known := make(map[string]tests)
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
+		if err != nil {
+			t.Errorf("%s: %v", m.from, err)
+			continue
+		}
+		if _, err := m.apply(string(text)); err != nil {
+			t.Error(err)
+		}
+		for _, c := range m.caught {
+			there, ok := known[c.pkg]
+			if !ok {
+				there = testsOf(t, c.pkg)
+				known[c.pkg] = there
+			}
+			words := c.split()
+			if !slices.Contains(there.names, words[0]) {
+				t.Errorf("%s: %s: there is no test %s", m.from, m.name, c)
+			}
+			// How a part of a test is called can only be guessed from what is written there. make mutants knows.
+			if sub := strings.Join(words[1:], "/"); sub != "" && !slices.ContainsFunc(append(there.literals, suites...), func(text string) bool {
+				return text != "" && (text == sub || strings.HasSuffix(sub, "/"+text))
+			}) {
+				t.Errorf("%s: %s: there is no part %s of %s", m.from, m.name, sub, words[0])
+			}
+		}
+	}
+}
+
+// tests are what the tests of a package are called.
+type tests struct{ names, literals []string }
+
+func testsOf(t *testing.T, pkg string) (found tests) {
+	t.Helper()
+	for _, file := range files(t, pkg) {
+		if !strings.HasSuffix(file.name, "_test.go") {
+			continue
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && regexp.MustCompile("^(Test|Fuzz)").MatchString(f.Name.Name) {
+				found.names = append(found.names, f.Name.Name)
+			}
+		}
+		found.literals = append(found.literals, literalsOf(file.File)...)
+	}
+	return found
+}
+
+func literals(t *testing.T, pkg string) (found []string) {
+	t.Helper()
+	for _, file := range files(t, pkg) {
+		found = append(found, literalsOf(file.File)...)
+	}
+	return found
+}
+
+// literalsOf returns the texts in a file, as go test would show them.
+func literalsOf(file *ast.File) (found []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				found = append(found, strings.ReplaceAll(text, " ", "_"))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+type source struct {
+	name string
+	*ast.File
+}
+
+func files(t *testing.T, pkg string) (all []source) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no package %s: %v", pkg, err)
+	}
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, source{name, file})
+	}
+	return all
+}
+
+const example = `# A comment.
+mutant: thing/guard
+guard:  S1, a guard
+file:   thing.go
+caught: TestThing
+caught: other TestOther/part
+with:   -race
+hangs:  counts
+ before
+-old
++new
+...
+-last
+`
+
+func TestParse_readsAMutant(t *testing.T) {
+	mutants, err := parse("a/b/testdata/mutants/x.txt", example)
+	if err != nil || len(mutants) != 1 {
+		t.Fatal(mutants, err)
+	}
+	m := mutants[0]
+	caught := []test{{"a/b", "TestThing"}, {"other", "TestOther/part"}}
+	if m.name != "thing/guard" || m.guard != "S1, a guard" || m.file != "a/b/thing.go" || m.from != "a/b/testdata/mutants/x.txt:2" ||
+		!slices.Equal(m.caught, caught) || !slices.Equal(m.with, []string{"-race"}) || !m.hangs {
+		t.Errorf("%+v", m)
+	}
+	changed, err := m.apply("first\n\t\tbefore\n\told\nlast\nend")
+	if want := "first\nbefore\nnew\nend"; err != nil || changed != want {
+		t.Errorf("%q, %v; want %q", changed, err, want)
+	}
+}
+
+func TestParse_refusesWhatIsNoMutant(t *testing.T) {
+	for name, text := range map[string]string{
+		"without a name":   "guard: S1\n",
+		"without a guard":  "mutant: a\nfile: b.go\ncaught: TestC\n-d\n",
+		"without a file":   "mutant: a\nguard: S1\ncaught: TestC\n-d\n",
+		"without a test":   "mutant: a\nguard: S1\nfile: b.go\n-d\n",
+		"without a change": "mutant: a\nguard: S1\nfile: b.go\ncaught: TestC\n",
+		"an unknown key":   example + "why: because\n",
+	} {
+		if mutants, err := parse("a/testdata/mutants/x.txt", text); err == nil {
+			t.Errorf("%s: %+v", name, mutants)
+		}
+	}
+}
+
+func TestApply_refusesWhatDoesNotFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   place
+		text string
+	}{
+		"a line that is not there":        {place{old: []string{"old"}}, "new\n"},
+		"lines that are there twice":      {place{old: []string{"old"}}, "old\nold\n"},
+		"lines that do not follow":        {place{old: []string{"one", "two"}}, "one\nand\ntwo\n"},
+		"a change that adds alone":        {place{new: []string{"new"}}, "old\n"},
+		"a change that leaves all as was": {place{old: []string{"old"}, new: []string{"old"}}, "old\n"},
+	} {
+		m := &mutant{name: "m", places: []place{c.at}}
+		if changed, err := m.apply(c.text); err == nil {
+			t.Errorf("%s: %q", name, changed)
+		}
+	}
+}
