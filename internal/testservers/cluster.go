@@ -58,11 +58,16 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// DownAfter sets how long a node may be silent before it is taken for dead: at first 1 s.
+// DownAfter sets how long a node may be silent before it is taken for dead: at first 1 s. A node
+// that is restarted keeps it.
 func (c *Cluster) DownAfter(silence time.Duration) {
 	c.tb.Helper()
+	ms := strconv.FormatInt(silence.Milliseconds(), 10)
 	for _, node := range c.nodes {
-		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", strconv.FormatInt(silence.Milliseconds(), 10)); err != nil {
+		node.mu.Lock()
+		node.args = append(node.args, "--cluster-node-timeout", ms)
+		node.mu.Unlock()
+		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", ms); err != nil {
 			c.tb.Fatalf("set the patience of a node: %v", err)
 		}
 	}

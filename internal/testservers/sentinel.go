@@ -280,6 +280,19 @@ func (s *Sentinel) agreed(master *Redis) error {
 	return master.followed(running(without(s.nodes, master))...)
 }
 
+// epoch returns the number of the last fail-over that any running sentinel knows to have ended.
+func (s *Sentinel) epoch() (newest string) {
+	for _, sentinel := range running(s.sentinels) {
+		text, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "MASTER", masterName)
+		_, epoch, _ := strings.Cut(text, "config-epoch\n")
+		epoch, _, _ = strings.Cut(epoch, "\n")
+		if err == nil && (len(epoch) > len(newest) || len(epoch) == len(newest) && epoch > newest) {
+			newest = epoch
+		}
+	}
+	return newest
+}
+
 // masterOf returns the address that one sentinel gives to clients.
 func masterOf(sentinel *Redis) (string, error) {
 	reply, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)

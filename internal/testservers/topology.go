@@ -1,0 +1,185 @@
+package testservers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Topologies are the names that StartTopology takes, in the order of docs/reliability.md.
+var Topologies = []string{"node", "sentinel", "cluster"}
+
+// Topology is a running Redis of one of the Topologies, for tests that treat all of them alike.
+// Its methods are safe for concurrent use; they report failures to the test that started it.
+type Topology struct {
+	Name     string    // one of Topologies
+	Node     *Redis    // of a "node"; nil for the others
+	Sentinel *Sentinel // of a "sentinel"; nil for the others
+	Cluster  *Cluster  // of a "cluster"; nil for the others
+}
+
+// StartTopology is StartRedis, StartSentinel or StartCluster.
+func StartTopology(tb testing.TB, name string, args ...string) *Topology {
+	tb.Helper()
+	t := &Topology{Name: name}
+	switch name {
+	case "node":
+		t.Node = StartRedis(tb, args...)
+	case "sentinel":
+		t.Sentinel = StartSentinel(tb, args...)
+	case "cluster":
+		t.Cluster = StartCluster(tb, args...)
+	default:
+		tb.Fatalf("topology %q: there are %q", name, Topologies)
+	}
+	return t
+}
+
+// URL returns the address for lockurl.
+func (t *Topology) URL() string {
+	switch {
+	case t.Sentinel != nil:
+		return t.Sentinel.URL()
+	case t.Cluster != nil:
+		return t.Cluster.URL()
+	}
+	return t.Node.URL()
+}
+
+// Addrs returns the hosts and ports for a client: the node's, the sentinels' or all nodes' of the
+// Cluster.
+func (t *Topology) Addrs() []string {
+	switch {
+	case t.Sentinel != nil:
+		return t.Sentinel.Addrs()
+	case t.Cluster != nil:
+		return t.Cluster.Addrs()
+	}
+	return []string{t.Node.Addr()}
+}
+
+// MasterName returns the name that a client asks the sentinels for; empty without sentinels.
+func (t *Topology) MasterName() string {
+	if t.Sentinel != nil {
+		return t.Sentinel.MasterName()
+	}
+	return ""
+}
+
+// Sentinels returns the redis-sentinels; nil without.
+func (t *Topology) Sentinels() []*Redis {
+	if t.Sentinel != nil {
+		return t.Sentinel.Sentinels()
+	}
+	return nil
+}
+
+// Nodes returns all servers that keep data, replicas included. Their order stays the same.
+func (t *Topology) Nodes() []*Redis {
+	switch {
+	case t.Sentinel != nil:
+		return t.Sentinel.Nodes()
+	case t.Cluster != nil:
+		return t.Cluster.Nodes()
+	}
+	return []*Redis{t.Node}
+}
+
+// Master returns the node that serves a Redis key now. The node may just have died.
+func (t *Topology) Master(key string) *Redis {
+	switch {
+	case t.Sentinel != nil:
+		return t.Sentinel.Master()
+	case t.Cluster != nil:
+		return t.Cluster.MasterOf(key)
+	}
+	return t.Node
+}
+
+// Masters returns the nodes that serve keys now. A Cluster's dead masters are missing.
+func (t *Topology) Masters() []*Redis {
+	if t.Sentinel != nil {
+		return []*Redis{t.Sentinel.Master()}
+	}
+	return slices.DeleteFunc(t.Nodes(), func(r *Redis) bool { return r.Info("role") != "master" })
+}
+
+// Replicas returns the nodes that can take over from a master: none of a "node", one of a Cluster.
+func (t *Topology) Replicas(master *Redis) []*Redis {
+	switch {
+	case t.Sentinel != nil:
+		return without(t.Nodes(), master)
+	case t.Cluster != nil:
+		return []*Redis{t.Cluster.ReplicaOf(master)}
+	}
+	return nil
+}
+
+// AwaitMaster waits for the master of a Redis key that replaces old, which the test has killed or
+// paused. The one server of a "node" is returned at once.
+func (t *Topology) AwaitMaster(key string, old *Redis) *Redis {
+	switch {
+	case t.Sentinel != nil:
+		return t.Sentinel.AwaitMaster(old)
+	case t.Cluster != nil:
+		return t.Cluster.AwaitMaster(key, old)
+	}
+	return t.Node
+}
+
+// ComeBack starts a dead master again, as a replica of its successor, and waits until it has the
+// successor's data. The server of a "node" comes back empty.
+func (t *Topology) ComeBack(old, successor *Redis) {
+	old.tb.Helper()
+	switch {
+	case t.Sentinel != nil:
+		old.RestartAsReplica(successor)
+	default:
+		old.Restart()
+	}
+	if t.Node == nil {
+		Await(old.tb, settleTimeout, old.Addr()+" is a replica", func() bool { return old.Info("master_link_status") == "up" })
+	}
+}
+
+// Patient sets how long a server may be silent before it is taken for dead: at first 1 s. It does
+// nothing for a "node", which nothing replaces.
+func (t *Topology) Patient(silence time.Duration) {
+	switch {
+	case t.Sentinel != nil:
+		t.Sentinel.DownAfter(silence)
+	case t.Cluster != nil:
+		t.Cluster.DownAfter(silence)
+	}
+}
+
+// State identifies who is master of what: it is another text after each fail-over, and the same
+// after a slot has moved. It is empty for a "node", and while no server answers.
+func (t *Topology) State() string {
+	if t.Sentinel != nil {
+		return t.Sentinel.epoch()
+	}
+	if t.Cluster == nil {
+		return ""
+	}
+	for _, node := range running(t.Nodes()) {
+		if v, err := t.Cluster.view(node); err == nil {
+			var masters []string
+			for other, p := range v {
+				if p.master == nil && p.slots != "" {
+					masters = append(masters, other.Addr())
+				}
+			}
+			slices.Sort(masters)
+			return fmt.Sprint(masters)
+		}
+	}
+	return ""
+}
+
+// Info returns one field of the server's INFO; empty if the field is missing or no answer comes.
+func (r *Redis) Info(name string) string {
+	text, _ := r.Do("INFO")
+	return field(text, name)
+}
