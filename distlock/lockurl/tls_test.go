@@ -24,7 +24,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/loopback"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -83,7 +82,7 @@ func startSecured(t *testing.T) *secured {
 	}
 	write(filepath.Join(dir, "server.key"), "PRIVATE KEY", private)
 
-	listener, err := loopback.Listen()
+	listener, err := testservers.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

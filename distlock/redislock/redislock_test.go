@@ -16,7 +16,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -218,9 +217,9 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 
 func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	server := testservers.StartRedis(t)
-	rights := acl.Documented(t, "doc.go")
-	acl.Set(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: acl.Password})
+	rights := testservers.DocumentedRights(t, "doc.go")
+	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: testservers.UserPassword})
 	defer client.Close()
 	l := newLocker(t, client, distlock.Options{})
 	lease, err := l.Acquire(t.Context(), key)

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -18,12 +17,12 @@ var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
 func TestConformance_withTheDocumentedRights(t *testing.T) {
 	server := testservers.StartRedis(t)
-	rights := acl.Documented(t, "doc.go")
-	acl.Set(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told)...)
+	rights := testservers.DocumentedRights(t, "doc.go")
+	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told)...)
 	t.Cleanup(func() {
-		if refused := acl.Refused(t, server); refused != "" {
+		if refused := testservers.RefusedToUsers(t, server); refused != "" {
 			t.Errorf("the server has refused %s", refused)
 		}
 	})
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: acl.Password}))
+	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: testservers.UserPassword}))
 }

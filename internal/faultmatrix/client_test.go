@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/acl"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // The application has used up the pool it shares with the Locker. Only who asks for a new lock has to wait for it.
@@ -69,7 +69,7 @@ func poolUsedUp(t *testing.T, s *service) {
 func rightsMissing(t *testing.T, s *service) {
 	const key, ttl = "rightsMissing", time.Second
 	var documented []string
-	for _, right := range acl.Documented(t, "../../distlock/redislock/doc.go").Needed {
+	for _, right := range testservers.DocumentedRights(t, "../../distlock/redislock/doc.go").Needed {
 		if command, ok := strings.CutPrefix(right, "+"); ok {
 			documented = append(documented, command)
 		}

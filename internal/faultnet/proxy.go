@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/loopback"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // mode is what a proxy does with connections as such.
@@ -64,7 +64,7 @@ func New(tb testing.TB, target string) *Proxy {
 }
 
 func newProxy(tb testing.TB, target string) (*Proxy, error) {
-	listener, err := loopback.Listen()
+	listener, err := testservers.Listen()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/loopback"
 )
 
 const (
@@ -143,7 +142,7 @@ func (r *Redis) launch() error {
 
 // freePort returns a loopback port that nothing listened on a moment ago.
 func freePort() (int, error) {
-	l, err := loopback.Listen()
+	l, err := Listen()
 	if err != nil {
 		return 0, err
 	}

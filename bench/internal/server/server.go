@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/loopback"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 const (
@@ -148,7 +148,7 @@ func (s *Server) Stop() {
 
 // freePort returns a port that nothing listened on a moment ago.
 func freePort() (int, error) {
-	l, err := loopback.Listen()
+	l, err := testservers.Listen()
 	if err != nil {
 		return 0, err
 	}

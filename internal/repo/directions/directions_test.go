@@ -31,11 +31,9 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
-	"internal/acl":                         {"internal/testservers"},
 	"internal/childproc":                   {},
-	"internal/testservers":                 {"internal/loopback", "internal/childproc"},
-	"internal/faultnet":                    {"internal/loopback", "github.com/Shopify/toxiproxy/v2/..."},
-	"internal/loopback":                    {},
+	"internal/testservers":                 {"internal/childproc"},
+	"internal/faultnet":                    {"internal/testservers", "github.com/Shopify/toxiproxy/v2/..."},
 	"internal/repo/directions":             {},
 	"internal/repo/docs":                   {},
 	"internal/randomfaults":                {},
@@ -54,13 +52,13 @@ var allowed = map[string][]string{
 // testOnly are never reached from code that is not a test.
 var testOnly = []string{
 	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...", "github.com/anishathalye/porcupine",
-	module + "internal/acl", module + "internal/testservers", module + "internal/faultnet", module + "internal/loopback", module + "internal/childproc",
+	module + "internal/testservers", module + "internal/faultnet", module + "internal/childproc",
 	module + "internal/leakcheck", module + "internal/history", module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest",
 }
 
 // tests are the packages that exist for tests, and may use what only tests use.
 var tests = []string{
-	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/acl", "internal/testservers", "internal/faultnet", "internal/loopback", "internal/childproc",
+	"distlock/drivertest", "lockedmemory/sessionstore/storetest", "internal/testservers", "internal/faultnet", "internal/childproc",
 	"internal/leakcheck", "internal/repo/directions", "internal/repo/docs", "internal/randomfaults", "internal/chaos", "internal/faultmatrix", "internal/hammer",
 	"internal/history", "internal/privacy", "internal/soak", "internal/sweeps",
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/acl"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -27,26 +26,26 @@ const docOfLock = "../../../distlock/redislock/doc.go"
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a store: with the lock's rights besides,
 // where one client is for both, and without, where the lock has its own.
 func TestConformance_withTheDocumentedRights(t *testing.T) {
-	ofStore, ofLock := acl.Documented(t, "doc.go"), acl.Documented(t, docOfLock)
+	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	as := func(t *testing.T, server *testservers.Redis, user string) redis.UniversalOptions {
 		t.Cleanup(func() {
-			if refused := acl.Refused(t, server); refused != "" {
+			if refused := testservers.RefusedToUsers(t, server); refused != "" {
 				t.Errorf("the server has refused %s", refused)
 			}
 		})
-		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: acl.Password}
+		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: testservers.UserPassword}
 	}
 	t.Run("oneClient", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
-		acl.Set(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Told)...)
+		testservers.SetUser(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Told)...)
 		storetest.Run(t, service(as(t, server, "both"), nil))
 	})
 	t.Run("twoClients", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
-		acl.Set(t, server, "store", []string{"session"}, ofStore.Needed...)
-		acl.Set(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+		testservers.SetUser(t, server, "store", []string{"session"}, ofStore.Needed...)
+		testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
 		locks := as(t, server, "locker")
 		storetest.Run(t, service(as(t, server, "store"), &locks))
 	})
@@ -58,10 +57,10 @@ var besideTheLock = []string{"+time", "+exists"}
 // Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
 // open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
 func TestStore_C_withoutARight(t *testing.T) {
-	ofStore, ofLock := acl.Documented(t, "doc.go"), acl.Documented(t, docOfLock)
+	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	server := testservers.StartRedis(t)
 	newClient := func(user string) *redis.Client {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: acl.Password})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: testservers.UserPassword})
 		t.Cleanup(func() { _ = client.Close() })
 		return client
 	}
@@ -73,10 +72,10 @@ func TestStore_C_withoutARight(t *testing.T) {
 				without := ofStore.Without(missing)
 				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
 				if apart {
-					acl.Set(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+					testservers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
 				} else { // the lock's rights are there, but for one that both need
 					locker = user
-					without = acl.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
+					without = testservers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
 					if strings.HasPrefix(missing, "~") { // that of the store alone
 						without.Needed = slices.DeleteFunc(without.Needed, func(right string) bool { return right == missing })
 						without.Needed = append(without.Needed, "~distlock:*")
@@ -84,9 +83,9 @@ func TestStore_C_withoutARight(t *testing.T) {
 				}
 				grant := func(rights []string) {
 					if apart {
-						acl.Set(t, server, user, []string{"session"}, rights...)
+						testservers.SetUser(t, server, user, []string{"session"}, rights...)
 					} else {
-						acl.Set(t, server, user, []string{"session", "distlock"}, rights...)
+						testservers.SetUser(t, server, user, []string{"session", "distlock"}, rights...)
 					}
 				}
 				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
@@ -113,7 +112,7 @@ func TestStore_C_withoutARight(t *testing.T) {
 				r.saved, r.unknown = nil, nil
 				r.round("anew")
 				if (r.failed == 0) != (apart && slices.Contains(besideTheLock, missing)) {
-					t.Errorf("%d calls have failed, and the server has refused %s", r.failed, acl.Refused(t, server))
+					t.Errorf("%d calls have failed, and the server has refused %s", r.failed, testservers.RefusedToUsers(t, server))
 				}
 				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
 				r.repeat()

@@ -1,5 +1,4 @@
-// Package loopback chooses ports for the servers and proxies of tests.
-package loopback
+package testservers
 
 import (
 	"fmt"

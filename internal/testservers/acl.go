@@ -1,18 +1,14 @@
-// Package acl reads which rights a package documents, so that its tests run with these and no others: the section "Rights" of its
-// package documentation and the tests cannot part.
-package acl
+package testservers
 
 import (
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Password is that of every user.
-const Password = "secret"
+// UserPassword is that of every user of SetUser.
+const UserPassword = "secret"
 
 // Rights are those of a section "Rights", in the words of ACL SETUSER. Namespaces are left open.
 type Rights struct {
@@ -21,8 +17,9 @@ type Rights struct {
 	Cluster []string // besides, in a Cluster
 }
 
-// Documented reads the rights that a doc.go lists.
-func Documented(tb testing.TB, file string) Rights {
+// DocumentedRights reads the rights that the section "Rights" of a doc.go lists, so that tests run
+// with these and no others.
+func DocumentedRights(tb testing.TB, file string) Rights {
 	tb.Helper()
 	source, err := os.ReadFile(file)
 	if err != nil {
@@ -62,10 +59,10 @@ func (r Rights) Without(right string) Rights {
 	return Rights{left(r.Needed), left(r.Told), left(r.Cluster)}
 }
 
-// Set makes a user who has these rights in some namespaces, and no others.
-func Set(tb testing.TB, server *testservers.Redis, user string, namespaces []string, rights ...string) {
+// SetUser makes a user who has these rights in some namespaces, and no others.
+func SetUser(tb testing.TB, server *Redis, user string, namespaces []string, rights ...string) {
 	tb.Helper()
-	command := []string{"ACL", "SETUSER", user, "reset", "on", ">" + Password}
+	command := []string{"ACL", "SETUSER", user, "reset", "on", ">" + UserPassword}
 	for _, right := range rights {
 		if !strings.Contains(right, "<namespace>") {
 			command = append(command, right)
@@ -82,8 +79,8 @@ func Set(tb testing.TB, server *testservers.Redis, user string, namespaces []str
 	}
 }
 
-// Refused is what a server has refused to its users since Set, empty for nothing.
-func Refused(tb testing.TB, server *testservers.Redis) string {
+// RefusedToUsers is what a server has refused to its users since SetUser, empty for nothing.
+func RefusedToUsers(tb testing.TB, server *Redis) string {
 	tb.Helper()
 	log, err := server.Do("ACL", "LOG")
 	if err != nil {
