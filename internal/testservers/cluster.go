@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	slots           = 16384
-	clusterMasters  = 3
-	nodeTimeout     = "1000" // milliseconds
-	failoverTimeout = 5 * time.Second
+	slots          = 16384
+	clusterMasters = 3
+	nodeTimeout    = "1000" // milliseconds
 )
 
 // Cluster is a Redis Cluster of three masters with a replica each. Its methods are
@@ -168,38 +167,6 @@ func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 		c.tb.Fatalf("replica of %s: %v", master.Addr(), err)
 	}
 	return found
-}
-
-// Failover has its replica take over from a master that is well, by CLUSTER
-// FAILOVER, and returns the new master. By then all running nodes agree, and the
-// old master is a replica of the new one. Nothing that was acknowledged is lost.
-func (c *Cluster) Failover(master *Redis) *Redis {
-	c.tb.Helper()
-	replica := c.ReplicaOf(master)
-	var asked time.Time
-	if err := await(func() error {
-		view, err := c.agreed()
-		if err != nil {
-			return err
-		}
-		if view[replica].master == nil {
-			return replica.followed(master)
-		}
-		// An attempt that got too few votes in time is forgotten by the nodes.
-		if time.Since(asked) > failoverTimeout {
-			if err := master.followed(replica); err != nil {
-				return err
-			}
-			if _, err := replica.Do("CLUSTER", "FAILOVER"); err != nil {
-				return err
-			}
-			asked = time.Now()
-		}
-		return fmt.Errorf("%s is still its replica", replica.Addr())
-	}); err != nil {
-		c.tb.Fatalf("fail-over from %s to %s: %v", master.Addr(), replica.Addr(), err)
-	}
-	return replica
 }
 
 // AwaitMaster waits for another master of key than old, which the test has killed

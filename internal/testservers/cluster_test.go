@@ -29,20 +29,6 @@ func TestStartCluster_isComplete(t *testing.T) {
 	}
 }
 
-func TestCluster_failoverKeepsWhatWasAcknowledged(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t)
-	for range 2 {
-		old := c.MasterOf("key")
-		mustDo(t, old, "OK", "SET", "key", old.Addr())
-		master := c.Failover(old)
-		if master == old || master != c.MasterOf("key") || c.ReplicaOf(master) != old {
-			t.Fatalf("Failover() = %s, master %s, before %s", master.Addr(), c.MasterOf("key").Addr(), old.Addr())
-		}
-		mustDo(t, master, old.Addr(), "GET", "key")
-	}
-}
-
 func TestCluster_aDeadMasterIsReplacedAndComesBackAsAReplica(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)

@@ -12,9 +12,8 @@
 //		srv.Restart()
 //	}
 //
-// A fail-over is clean, that is a Failover, or follows a Kill or Pause and is
-// waited for with AwaitMaster. It loses what the master acknowledged after its
-// Detach:
+// A fail-over follows a Kill or Pause and is waited for with AwaitMaster. It loses
+// what the master acknowledged after its Detach:
 //
 //	s := testservers.StartSentinel(t)
 //	old := s.Master()

@@ -16,7 +16,7 @@ const probeTimeout = time.Second
 // is lost when the master dies and a replica takes over. The replicas keep running
 // with the data they have, and can be promoted.
 //
-// It lasts until Attach or a restart. Sentinel and Cluster leave it as it is, while
+// It lasts until a restart. Sentinel and Cluster leave it as it is, while
 // they would undo a REPLICAOF; pausing the replicas would not do, because they
 // still read what is in their sockets when they are resumed. But Sentinel promotes
 // no replica that had lost its master for 10 seconds when that died.
@@ -29,15 +29,6 @@ func (r *Redis) Detach() {
 		if _, err := r.Do(strings.Fields(command)...); err != nil {
 			r.tb.Errorf("detach the replicas of %s: %s: %v", r.Addr(), command, err)
 		}
-	}
-}
-
-// Attach ends Detach. The replicas are back within a second or two, and then get
-// what they have missed.
-func (r *Redis) Attach() {
-	r.tb.Helper()
-	if _, err := r.Do("ACL", "SETUSER", "default", "+psync", "+sync"); err != nil {
-		r.tb.Errorf("attach the replicas of %s: %v", r.Addr(), err)
 	}
 }
 

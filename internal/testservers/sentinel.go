@@ -180,51 +180,6 @@ func (s *Sentinel) Replicas() []*Redis {
 	return without(s.nodes, s.Master())
 }
 
-// Failover replaces a master that is well, by SENTINEL FAILOVER, and returns the
-// new one. By then it takes writes, all running sentinels name it, and all running
-// nodes replicate from it.
-//
-// What was acknowledged before Failover is kept. The old master takes writes until
-// the new one is there, and what it acknowledges meanwhile may be lost: its clients
-// are not stopped.
-func (s *Sentinel) Failover() *Redis {
-	s.tb.Helper()
-	old := s.Master()
-	if err := await(func() error { return old.followed(running(without(s.nodes, old))...) }); err != nil {
-		s.tb.Fatalf("before a fail-over from %s: %v", old.Addr(), err)
-	}
-	// A sentinel that takes an earlier fail-over for the last word may turn the new master into a replica at once, and the one that leads gives
-	// up: then it is asked again.
-	if err := await(func() error {
-		switch master, err := s.named(); {
-		case err != nil:
-			return err
-		case master != old:
-			return nil
-		}
-		asked := running(s.sentinels)[0] // named has heard a majority of them
-		view, err := do(asked.Addr(), probeTimeout, "SENTINEL", "MASTER", masterName)
-		if err != nil {
-			return err
-		}
-		_, port, _ := net.SplitHostPort(old.Addr())
-		if strings.Contains(view, "\nport\n"+port+"\n") && !strings.Contains(view, "failover_in_progress") {
-			if _, err := do(asked.Addr(), probeTimeout, "SENTINEL", "FAILOVER", masterName); err != nil {
-				return err
-			}
-		}
-		return fmt.Errorf("the sentinels still name %s", old.Addr())
-	}); err != nil {
-		s.tb.Fatalf("fail-over from %s: %v", old.Addr(), err)
-	}
-
-	master := s.AwaitMaster(old)
-	if err := await(func() error { return s.agreed(master) }); err != nil {
-		s.tb.Fatalf("after a fail-over from %s to %s: %v", old.Addr(), master.Addr(), err)
-	}
-	return master
-}
-
 // AwaitMaster waits for the master that replaces old, which the test has killed or
 // paused, and returns it: a majority of the sentinels names it, and it takes
 // writes.
@@ -264,20 +219,6 @@ func (s *Sentinel) named() (*Redis, error) {
 		}
 	}
 	return nil, errors.Join(append(errs, fmt.Errorf("no majority of the sentinels names one master: %v", votes))...)
-}
-
-// agreed returns nil if every running sentinel and node has master as its own.
-func (s *Sentinel) agreed(master *Redis) error {
-	for _, sentinel := range running(s.sentinels) {
-		addr, err := masterOf(sentinel)
-		if err != nil {
-			return err
-		}
-		if addr != master.Addr() {
-			return fmt.Errorf("sentinel %s names %s", sentinel.Addr(), addr)
-		}
-	}
-	return master.followed(running(without(s.nodes, master))...)
 }
 
 // epoch returns the number of the last fail-over that any running sentinel knows to have ended.
