@@ -54,28 +54,6 @@ func TestCluster_aDeadMasterIsReplacedAndComesBackAsAReplica(t *testing.T) {
 	mustDo(t, master, "0", "EXISTS", "key")
 }
 
-func TestCluster_aPausedMasterIsReplaced(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t)
-	old := c.MasterOf("key")
-	old.Pause()
-	master := c.AwaitMaster("key", old)
-	old.Resume()
-	if replica := c.ReplicaOf(master); replica != old {
-		t.Errorf("replica %s, want the old master %s", replica.Addr(), old.Addr())
-	}
-}
-
-func TestCluster_aDetachedMasterLosesWhatItAcknowledges(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t)
-	old := c.MasterOf("key")
-	old.Detach()
-	mustDo(t, old, "OK", "SET", "key", "value")
-	old.Kill()
-	mustDo(t, c.AwaitMaster("key", old), "0", "EXISTS", "key")
-}
-
 func TestCluster_aMovedSlotTakesItsKeysAlong(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)

@@ -74,20 +74,23 @@ func (p *process) pause(timeout time.Duration) error {
 	if err := p.cmd.Process.Signal(sigStop); err != nil {
 		return err
 	}
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !stopped(p.cmd.Process.Pid) {
-		select {
-		case <-p.exited:
-			return os.ErrProcessDone
-		case <-deadline.C:
-			return fmt.Errorf("process %d still runs %v after it was told to stop", p.cmd.Process.Pid, timeout)
-		case <-tick.C:
-		}
+	if !Within(timeout, func() bool { return stopped(p.cmd.Process.Pid) || p.gone() }) {
+		return fmt.Errorf("process %d still runs %v after it was told to stop", p.cmd.Process.Pid, timeout)
+	}
+	if p.gone() {
+		return os.ErrProcessDone
 	}
 	return nil
+}
+
+// gone tells whether the process has ended.
+func (p *process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
 }
 
 func (p *process) resume() error {

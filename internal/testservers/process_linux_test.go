@@ -46,22 +46,11 @@ func TestProcess_diesWithTheTestProcess(t *testing.T) {
 		t.Fatal("the child started no server")
 	}
 
-	eventually(t, "the server of a killed test process is gone", func() bool {
+	Await(t, 10*time.Second, "the server of a killed test process is gone", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()
 		}
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }

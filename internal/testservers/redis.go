@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 )
 
 const (
@@ -199,11 +198,8 @@ func (r *Redis) restart(args ...string) {
 	defer r.mu.Unlock()
 	r.proc.stop(stopTimeout)
 	// A copy that the server had forked, to send its data to a replica, can hold the port a moment longer than it.
-	err := r.start(args...)
-	for deadline := time.Now().Add(startTimeout); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-		err = r.start(args...)
-	}
+	var err error
+	Within(startTimeout, func() bool { err = r.start(args...); return !errors.Is(err, errPortTaken) })
 	if err != nil {
 		r.tb.Fatalf("restart %s: %v", r.program, err)
 	}
@@ -239,12 +235,7 @@ func (r *Redis) Resume() {
 func (r *Redis) up() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.proc.exited:
-		return false
-	default:
-		return !r.paused
-	}
+	return !r.proc.gone() && !r.paused
 }
 
 // start runs the server on r.port, this time with more arguments. It returns
@@ -281,21 +272,15 @@ func (r *Redis) start(more ...string) error {
 }
 
 func (r *Redis) waitReady() error {
-	deadline := time.NewTimer(startTimeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !r.ready() {
-		select {
-		case <-r.proc.exited:
-			if strings.Contains(r.proc.output(), "Failed listening on port") {
-				return errPortTaken
-			}
-			return fmt.Errorf("it ended before it was ready: %v", r.proc.cmd.ProcessState)
-		case <-deadline.C:
-			return fmt.Errorf("no answer from %s within %v", r.Addr(), startTimeout)
-		case <-tick.C:
-		}
+	ended := false
+	inTime := Within(startTimeout, func() bool { ended = r.proc.gone(); return ended || r.ready() })
+	switch {
+	case ended && strings.Contains(r.proc.output(), "Failed listening on port"):
+		return errPortTaken
+	case ended:
+		return fmt.Errorf("it ended before it was ready: %v", r.proc.cmd.ProcessState)
+	case !inTime:
+		return fmt.Errorf("no answer from %s within %v", r.Addr(), startTimeout)
 	}
 	return nil
 }

@@ -53,32 +53,6 @@ func TestSentinel_aDeadMasterIsReplaced(t *testing.T) {
 	mustDo(t, master, "0", "EXISTS", "key")
 }
 
-func TestRedis_comesBackAsAReplica(t *testing.T) {
-	t.Parallel()
-	s := StartSentinel(t)
-	old := s.Master()
-	old.Kill()
-	master := s.AwaitMaster(old)
-	mustDo(t, master, "OK", "SET", "key", "value")
-
-	old.RestartAsReplica(master)
-	if _, err := old.Do("SET", "key", "other"); err == nil {
-		t.Error("it took a write")
-	}
-	eventuallyDo(t, old, "value", "GET", "key")
-}
-
-func TestSentinel_aPausedMasterIsReplaced(t *testing.T) {
-	t.Parallel()
-	s := StartSentinel(t)
-	old := s.Master()
-	old.Pause()
-	master := s.AwaitMaster(old)
-	mustDo(t, master, "OK", "SET", "key", "value")
-	old.Resume()
-	eventuallyDo(t, old, "value", "GET", "key")
-}
-
 func TestSentinel_twoSentinelsAreEnough(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
@@ -88,23 +62,6 @@ func TestSentinel_twoSentinelsAreEnough(t *testing.T) {
 	if s.AwaitMaster(old) != s.Master() {
 		t.Error("the sentinels that are left name another master")
 	}
-}
-
-func TestRedis_detachedMasterLosesWhatItAcknowledges(t *testing.T) {
-	t.Parallel()
-	s := StartSentinel(t)
-	old := s.Master()
-	mustDo(t, old, "OK", "SET", "before", "value")
-	for _, replica := range s.Replicas() {
-		eventuallyDo(t, replica, "value", "GET", "before")
-	}
-
-	old.Detach()
-	mustDo(t, old, "OK", "SET", "key", "value")
-	old.Kill()
-	master := s.AwaitMaster(old)
-	mustDo(t, master, "value", "GET", "before")
-	mustDo(t, master, "0", "EXISTS", "key")
 }
 
 func TestDownAfter_aMasterThatIsSilentForAMomentStays(t *testing.T) {

@@ -6,35 +6,43 @@ import (
 	"time"
 )
 
-func TestTopology_deadMasterIsReplaced(t *testing.T) {
+func TestTopology_replacesItsMaster(t *testing.T) {
 	for _, name := range Topologies {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := StartTopology(t, name)
-			s.Patient(500 * time.Millisecond)
-			old, before := s.Master("key"), s.State()
-			replicas := s.Replicas(old)
-			if !slices.Contains(s.Masters(), old) || slices.Contains(replicas, old) || !slices.Contains(s.Nodes(), old) {
-				t.Fatalf("%s is the master, of the masters %v and nodes %v; its replicas are %v",
-					old.Addr(), addrs(s.Masters()), addrs(s.Nodes()), addrs(replicas))
-			}
-			old.Kill()
-			if name == "node" {
-				s.ComeBack(old, nil)
-			}
-			master := s.AwaitMaster("key", old)
-			mustDo(t, master, "OK", "SET", "key", "value")
-			if name == "node" {
-				return
-			}
-			if !slices.Contains(replicas, master) || s.State() == before {
-				t.Errorf("the new master %s was one of %v; the state was %s and is %s", master.Addr(), addrs(replicas), before, s.State())
-			}
-			s.ComeBack(old, master)
-			if old.Info("role") != "slave" || !slices.Contains(s.Replicas(master), old) {
-				t.Errorf("the old master is a %s", old.Info("role"))
-			}
-		})
+		for how, down := range map[string]func(*Redis){"killed": (*Redis).Kill, "paused": (*Redis).Pause} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				s := StartTopology(t, name)
+				old, before := s.Master("key"), s.State()
+				replicas := s.Replicas(old)
+				if !slices.Contains(s.Masters(), old) || !slices.Contains(s.Nodes(), old) || slices.Contains(replicas, old) {
+					t.Fatalf("%s is the master, of the masters %v and nodes %v; its replicas are %v",
+						old.Addr(), addrs(s.Masters()), addrs(s.Nodes()), addrs(replicas))
+				}
+				mustDo(t, old, "OK", "SET", "key", "kept")
+				if name == "node" {
+					old.Kill()
+					s.ComeBack(old, nil)
+					mustDo(t, s.AwaitMaster("key", old), "0", "EXISTS", "key")
+					return
+				}
+				if err := await(func() error { return old.followed(replicas...) }); err != nil {
+					t.Fatal(err)
+				}
+				old.Detach()
+				mustDo(t, old, "OK", "SET", "key", "lost")
+				down(old)
+				master := s.AwaitMaster("key", old)
+				mustDo(t, master, "kept", "GET", "key")
+				if !slices.Contains(replicas, master) || s.State() == before {
+					t.Errorf("the new master %s was one of %v; the state was %s and is %s",
+						master.Addr(), addrs(replicas), before, s.State())
+				}
+				s.ComeBack(old, master)
+				if _, err := old.Do("SET", "key", "other"); err == nil || !slices.Contains(s.Replicas(master), old) {
+					t.Errorf("the old master is back as a %s", old.Info("role"))
+				}
+			})
+		}
 	}
 }
 
