@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
-	"github.com/belugalock/belugalock/bench/internal/server"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 //go:embed usage.txt
@@ -91,15 +91,15 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 			return fmt.Errorf("directory for the results: %w", err)
 		}
 	}
-	s, err := server.Start(ctx)
+	s, stop, err := testservers.Run()
 	if err != nil {
 		return err
 	}
-	defer s.Stop()
+	defer stop()
 
 	began := time.Now()
-	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Version, CPUs: runtime.NumCPU(), Pace: cfg.paceName}
-	bench := &scenario.Bench{Addr: s.Addr, Pace: cfg.pace, Progress: func(text string) {
+	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Info("redis_version"), CPUs: runtime.NumCPU(), Pace: cfg.paceName}
+	bench := &scenario.Bench{Addr: s.Addr(), Pace: cfg.pace, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
 	var failed []error // one scenario that cannot be run does not cost the others

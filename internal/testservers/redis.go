@@ -43,6 +43,7 @@ type Redis struct {
 	setup   []string // a command for each start; none
 	dir     string
 	port    int
+	apart   bool // whether a Ctrl-C in the terminal does not reach it
 	cluster bool
 	busPort int // of a cluster's node, for the other nodes
 
@@ -66,19 +67,54 @@ func StartRedis(tb testing.TB, args ...string) *Redis {
 	return r
 }
 
+// Run is StartRedis for a program that is not a test. A Ctrl-C in the terminal reaches the program
+// alone. Stop ends the server and removes its files.
+func Run(args ...string) (r *Redis, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "belugalock-redis-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if r, err = prepare("redis-server", dir, args); err == nil {
+		r.apart = true
+		err = r.launch()
+	}
+	stop = func() {
+		if r != nil && r.proc != nil {
+			r.proc.stop(stopTimeout)
+		}
+		_ = os.RemoveAll(dir)
+	}
+	if err != nil {
+		if r != nil && r.proc != nil {
+			err = fmt.Errorf("%w\n%s", err, r.proc.logTail())
+		}
+		stop()
+		return nil, nil, err
+	}
+	return r, stop, nil
+}
+
 // newServer prepares a server and its cleanup. It fails the test if the program
 // is not installed.
 func newServer(tb testing.TB, program string, args []string) *Redis {
 	tb.Helper()
-	path, err := exec.LookPath(program)
+	r, err := prepare(program, tb.TempDir(), args)
 	if err != nil {
-		tb.Fatalf("%s is needed but was not found: "+
-			"run `make deps`, or install it, for example with `apt-get install %[1]s` (%v)", program, err)
+		tb.Fatal(err)
 	}
-	r := &Redis{tb: tb, program: program, path: path, args: slices.Clone(args), dir: tb.TempDir()}
+	r.tb = tb
 	// Registered after TempDir, so that it runs before the directory is removed.
 	tb.Cleanup(r.cleanup)
 	return r
+}
+
+func prepare(program, dir string, args []string) (*Redis, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("%s is needed but was not found: "+
+			"run `make deps`, or install it, for example with `apt-get install %[1]s` (%w)", program, err)
+	}
+	return &Redis{program: program, path: path, args: slices.Clone(args), dir: dir}, nil
 }
 
 // remember gives the server a configuration file, in which it keeps the role it
@@ -255,7 +291,7 @@ func (r *Redis) start(more ...string) error {
 	if r.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(r.busPort))
 	}
-	proc, err := startProcess(r.path, slices.Concat(args, r.args, more), r.dir, filepath.Join(r.dir, r.program+".log"))
+	proc, err := startProcess(r.path, slices.Concat(args, r.args, more), r.dir, filepath.Join(r.dir, r.program+".log"), r.apart)
 	if err != nil {
 		return err
 	}

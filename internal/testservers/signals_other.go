@@ -10,3 +10,5 @@ const (
 	sigStop = syscall.Signal(0x13)
 	sigCont = syscall.Signal(0x12)
 )
+
+func ownGroup() *syscall.SysProcAttr { return nil }

@@ -8,3 +8,5 @@ const (
 	sigStop = syscall.SIGSTOP
 	sigCont = syscall.SIGCONT
 )
+
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

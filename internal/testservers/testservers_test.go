@@ -95,6 +95,25 @@ func TestStartRedis_saysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	}
 }
 
+func TestRun_answersUntilStop(t *testing.T) {
+	r, stop, err := Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, r, "PONG", "PING")
+	if !strings.Contains(r.Info("redis_version"), ".") {
+		t.Errorf("its version is %q", r.Info("redis_version"))
+	}
+	stop()
+	mustRefuse(t, r.Addr())
+	if _, err := os.Stat(r.dir); !os.IsNotExist(err) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	if _, _, err := Run("--no-such-option", "1"); err == nil || !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("%v: want the server's log", err)
+	}
+}
+
 func TestStartRedis_failsWithTheLogWhenTheServerRefusesItsArguments(t *testing.T) {
 	inner := &fakeTB{TB: t}
 	msg := inner.run(func() { StartRedis(inner, "--no-such-option", "1") })
@@ -226,6 +245,8 @@ func (f *fakeTB) Logf(format string, args ...any) {
 	defer f.mu.Unlock()
 	f.logs.WriteString(fmt.Sprintf(format, args...))
 }
+
+func (f *fakeTB) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
 
 func (f *fakeTB) Fatalf(format string, args ...any) {
 	f.mu.Lock()

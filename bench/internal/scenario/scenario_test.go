@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/crew"
-	"github.com/belugalock/belugalock/bench/internal/server"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -33,12 +33,8 @@ var hurried = Pace{
 
 func newBench(t *testing.T) *Bench {
 	t.Helper()
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return &Bench{Addr: s.Addr, Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
+	s := testservers.StartRedis(t)
+	return &Bench{Addr: s.Addr(), Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
 }
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/server"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/bench/internal/wire"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func openSession(t *testing.T, name, addr, session string, commands *wire.Counter) subject.Session {
@@ -48,14 +48,10 @@ func saveSome(ctx context.Context, t *testing.T, s subject.Session, n int) (want
 }
 
 func TestSession_loadsWhatWasSaved(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	for name, calls := range map[string]int64{subject.Ours: 1, subject.Stream: 1, subject.List: 1, subject.BsmStream: 3} {
 		var commands wire.Counter
-		session := openSession(t, name, s.Addr, "session", &commands)
+		session := openSession(t, name, s.Addr(), "session", &commands)
 		want := saveSome(t.Context(), t, session, 1) // scripts are loaded
 		before := commands.Commands()
 		const n = 10
@@ -76,14 +72,10 @@ func TestSession_loadsWhatWasSaved(t *testing.T) {
 }
 
 func TestSession_aSaveInATurnIsOneCommand(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	var commands wire.Counter
-	session := openSession(t, subject.Ours, s.Addr, "session", &commands).(subject.TurnTaker)
-	err = session.Turn(t.Context(), func(ctx context.Context) error {
+	session := openSession(t, subject.Ours, s.Addr(), "session", &commands).(subject.TurnTaker)
+	err := session.Turn(t.Context(), func(ctx context.Context) error {
 		saveSome(ctx, t, session, 1)
 		before := commands.Commands()
 		saveSome(ctx, t, session, 10)
@@ -98,17 +90,13 @@ func TestSession_aSaveInATurnIsOneCommand(t *testing.T) {
 }
 
 func TestExtend_writesWhatTheStoreReads(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	const n = 2345
 	question, answer := said(0)
-	if err := subject.Extend(t.Context(), subject.Setup{Addr: s.Addr}, "long", n, question, answer); err != nil {
+	if err := subject.Extend(t.Context(), subject.Setup{Addr: s.Addr()}, "long", n, question, answer); err != nil {
 		t.Fatal(err)
 	}
-	session := openSession(t, subject.Ours, s.Addr, "long", nil)
+	session := openSession(t, subject.Ours, s.Addr(), "long", nil)
 	want := append(slices.Repeat([]subject.Message{question, answer}, n), saveSome(t.Context(), t, session, 3)...)
 	if got, err := session.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d messages, %v, want %d", len(got), err, len(want))

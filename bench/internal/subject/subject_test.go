@@ -8,20 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/server"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/bench/internal/wire"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	for _, name := range subject.Contended() {
 		tries := 1
 		if name == subject.Rueidislock { // whose waiters sometimes miss the news
@@ -29,7 +25,7 @@ func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
 		}
 		err := errors.New("never tried")
 		for i := 0; i < tries && err != nil; i++ {
-			err = passes(t, name, s.Addr, name+strconv.Itoa(i))
+			err = passes(t, name, s.Addr(), name+strconv.Itoa(i))
 		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -67,13 +63,9 @@ func passes(t *testing.T, name, addr, key string) error {
 }
 
 func TestLocker_waitEndsWithItsContext(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	for _, name := range subject.Contended() {
-		l := open(t, name, s.Addr, nil)
+		l := open(t, name, s.Addr(), nil)
 		held, err := l.Acquire(t.Context(), name)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -92,14 +84,10 @@ func TestLocker_waitEndsWithItsContext(t *testing.T) {
 // TestSetup_commandsOfEverySubjectAreCounted takes and gives back a free lock: no subject needs less than two commands, and
 // none of them more than four, even when its scripts are not loaded yet.
 func TestSetup_commandsOfEverySubjectAreCounted(t *testing.T) {
-	s, err := server.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
+	s := testservers.StartRedis(t)
 	for _, name := range slices.Concat(subject.Free(), []string{subject.BsmEager}) {
 		var commands wire.Counter
-		l := open(t, name, s.Addr, &commands)
+		l := open(t, name, s.Addr(), &commands)
 		for range 10 {
 			held, err := l.Acquire(t.Context(), name)
 			if err != nil {
