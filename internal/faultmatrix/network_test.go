@@ -35,10 +35,11 @@ func soon() func(late time.Duration) bool {
 func holdersCutOff(t *testing.T, s *service) {
 	const rounds, enough = 20, 100
 	shown := 0
+	watch := leakcheck.NewWatch()
+	defer watch.Stop()
 	for round := range rounds {
-		stop := leakcheck.Spans()
+		start := time.Now()
 		ends := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
-		stalls := stop()
 		inTime, last := 0, ends[0].left
 		for i, e := range ends {
 			last = min(last, e.left)
@@ -47,13 +48,13 @@ func holdersCutOff(t *testing.T, s *service) {
 				continue
 			}
 			// Before it was told, when its timer may have been late, and while the server was asked.
-			stalled := leakcheck.Within(stalls, e.told.Add(-250*time.Millisecond), e.asked)
-			if !stalled && e.asked.Sub(e.told) < 20*time.Millisecond {
+			stalled := watch.Stalled(e.told.Add(-250*time.Millisecond), e.asked)
+			if stalled == 0 && e.asked.Sub(e.told) < 20*time.Millisecond {
 				t.Fatalf("holder %d was told too late, without an excuse: the lock had %s left", i, e.left)
 			}
 		}
 		t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; the process stood %d times",
-			inTime, len(ends), last, len(stalls))
+			inTime, len(ends), last, len(watch.Spans(start, time.Now())))
 		if shown += inTime; shown >= enough {
 			return
 		}
