@@ -31,7 +31,7 @@ func poolUsedUp(t *testing.T, s *service) {
 		ctx, cancel := context.WithCancel(t.Context())
 		taken = append(taken, cancel)
 		blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
-		if !within(5*time.Second, func() bool { return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop") }) {
+		if !testservers.Within(5*time.Second, func() bool { return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop") }) {
 			t.Fatal("the pool is not used up")
 		}
 	}
@@ -50,7 +50,7 @@ func poolUsedUp(t *testing.T, s *service) {
 		t.Errorf("Release took %s", took)
 	}
 	s.gone(t, released.Key())
-	within(3*ttl, func() bool { return renewed.Err() != nil })
+	testservers.Within(3*ttl, func() bool { return renewed.Err() != nil })
 	if err := renewed.Err(); err != nil {
 		t.Errorf("a lease that is renewed meanwhile: %v", err)
 	}
@@ -119,7 +119,7 @@ func rightsMissing(t *testing.T, s *service) {
 
 	// Whichever right is missing, in whichever of the steps: it works, or the error says what is wrong. That is the
 	// same everywhere.
-	if s.cluster != nil || s.watch != nil {
+	if s.Node == nil {
 		return
 	}
 	for _, missing := range documented {
@@ -154,10 +154,10 @@ func rightsMissing(t *testing.T, s *service) {
 			}
 			next <- err
 		}()
-		within(ttl/10, func() bool { return false })
+		testservers.Within(ttl/10, func() bool { return false })
 		check("Release", lease.Release(t.Context()))
 		check("the next", <-next)
-		if !within(2*ttl, func() bool { left, err := s.left(key); return err == nil && left < 0 }) {
+		if !testservers.Within(2*ttl, func() bool { left, err := s.left(key); return err == nil && left < 0 }) {
 			t.Errorf("without %s: the lock still stands", missing)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // rows are the faults. A row that breaks its servers for good has them to itself, and runs beside others like it when those of its
@@ -60,14 +62,14 @@ var rows = []struct {
 
 func TestFaults(t *testing.T) {
 	var others sync.RWMutex
-	for _, topology := range topologies {
-		t.Run(topology.name, func(t *testing.T) {
+	for _, topology := range testservers.Topologies {
+		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
-			shared := topology.start(t)
-			shared.patient(time.Minute) // a row that stops the master for a moment is not about its replacement
+			shared := startService(t, topology)
+			shared.Patient(time.Minute) // a row that stops the master for a moment is not about its replacement
 			run := func(alone bool) {
 				for _, row := range rows {
-					if row.alone != alone || row.on != nil && !slices.Contains(row.on, topology.name) {
+					if row.alone != alone || row.on != nil && !slices.Contains(row.on, topology) {
 						continue
 					}
 					t.Run(row.name, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestFaults(t *testing.T) {
 						}
 						s := shared
 						if row.fresh {
-							s = topology.start(t, row.args...)
+							s = startService(t, topology, row.args...)
 						}
 						row.run(t, s)
 					})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -51,7 +52,7 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 
 // answered makes a call until the server answers it; of a Cluster, it may be 2 s before a node that was started takes writes.
 func answered(call func() error) (err error) {
-	within(10*time.Second, func() bool {
+	testservers.Within(10*time.Second, func() bool {
 		err = call()
 		return !errors.Is(err, sessionstore.ErrUnavailable) && !errors.Is(err, distlock.ErrUnavailable)
 	})
@@ -64,7 +65,7 @@ func answered(call func() error) (err error) {
 func serverRestartedEmpty(t *testing.T, s *service) {
 	const ttl = 4 * time.Second // a node of a Cluster takes no writes for 2 s
 	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
-	elsewhere := startNode(t)
+	elsewhere := startService(t, "node")
 	holdersElsewhere, othersElsewhere := *holders, *others
 	holdersElsewhere.client, othersElsewhere.client = elsewhere.client(t), elsewhere.client(t)
 
@@ -158,7 +159,7 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 		turns = append(turns, turn)
 	}
 	old.Kill()
-	s.await(key, old)
+	s.AwaitMaster(lockKey(key), old)
 
 	// Until another holder comes the old one may go on, also past its checks: behind what is left.
 	turn := turns[2]

@@ -76,7 +76,7 @@ func waiterDies(which string) func(*testing.T, *service) {
 		holder := mustAcquire(t, l, key)
 		var line []*child
 		for n := range 3 {
-			line = append(line, startWaiter(t, order{URL: s.url, Key: key, TTL: ttl}))
+			line = append(line, startWaiter(t, order{URL: s.URL(), Key: key, TTL: ttl}))
 			s.lined(t, key, n+1)
 		}
 		dead, others := line[0], line[1:]
@@ -224,9 +224,9 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 	replicated(t, old, key)
 	before := asked(old, key)
 	old.Kill()
-	s.await(key, old)
+	s.AwaitMaster(lockKey(key), old)
 	var after map[string]int
-	if !within(2*check, func() bool {
+	if !testservers.Within(2*check, func() bool {
 		after = asked(s.master(key), key)
 		n := 0
 		for owner, seq := range after {
@@ -280,7 +280,7 @@ func waits(s *service) operation {
 	return func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error) {
 		waiting, over := context.WithCancel(ctx)
 		go func() {
-			within(10*time.Second, func() bool {
+			testservers.Within(10*time.Second, func() bool {
 				reply, err := s.master(key).Do("ZCARD", lineKey(key))
 				return waiting.Err() != nil || err == nil && reply == "1"
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // prompt is how late a call may return after its context has ended.
@@ -68,12 +69,15 @@ type end struct {
 	left        time.Duration // of the lock's TTL
 }
 
+// holdersPerClient: clients that follow Sentinels, or many nodes, are expensive.
+var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5}
+
 // cutOff cuts a hundred holders off.
 func cutOff(t *testing.T, s *service, prefix string) []end {
 	const holders, ttl = 100, 2 * time.Second
 	network := faultnet.NewNet(t)
 	direct := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })
-	lockers := make([]*distlock.Locker, holders/s.holdersPerClient)
+	lockers := make([]*distlock.Locker, holders/holdersPerClient[s.Name])
 	for i := range lockers {
 		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
 	}
@@ -109,7 +113,7 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 func patiently(t *testing.T, l *distlock.Locker, key string) (lease *distlock.Lease) {
 	t.Helper()
 	var err error
-	if !within(time.Minute, func() bool {
+	if !testservers.Within(time.Minute, func() bool {
 		lease, err = l.Acquire(t.Context(), key)
 		return !errors.Is(err, distlock.ErrUnavailable)
 	}) || err != nil {
@@ -150,7 +154,7 @@ func slowServer(t *testing.T, s *service) {
 			}
 		}
 		c.end()
-		within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
+		testservers.Within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
 		s.gone(t, key)
 	}
 }
@@ -280,7 +284,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			mustRelease(t, held)
 		}
 		s.gone(t, key)
-		if within(200*time.Millisecond, func() bool { left, err := s.left(key); return err != nil || left >= 0 }) {
+		if testservers.Within(200*time.Millisecond, func() bool { left, err := s.left(key); return err != nil || left >= 0 }) {
 			t.Errorf("%s: the packet that came late has raised a lock", name)
 		}
 		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
@@ -331,7 +335,7 @@ func repliesLost(t *testing.T, s *service) {
 		}
 		renewal := lost("evalsha")
 		renewal.Wait(1)
-		within(ttl+ttl/2, func() bool { return lease.Err() != nil })
+		testservers.Within(ttl+ttl/2, func() bool { return lease.Err() != nil })
 		if err := lease.Err(); err != nil {
 			t.Errorf("%s: after a renewal's answer was lost: %v", name, err)
 		}

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // A waiter has the lock one TTL after its holder was killed, with a higher token.
 func holderKilled(t *testing.T, s *service) {
 	const key, ttl = "holderKilled", time.Second
-	holder := startChild(t, order{URL: s.url, Key: key, TTL: ttl})
+	holder := startChild(t, order{URL: s.URL(), Key: key, TTL: ttl})
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
 	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Fatalf("while the holder lives: %v", err)
@@ -57,7 +58,7 @@ func holderStoppedExpired(t *testing.T, s *service) {
 		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {
 			return err
 		}
-		if !within(5*time.Second, func() bool { return mustDo(t, s.master(next.key), "EXISTS", logKey(next.key)) == "0" }) {
+		if !testservers.Within(5*time.Second, func() bool { return mustDo(t, s.master(next.key), "EXISTS", logKey(next.key)) == "0" }) {
 			return errors.New("the session has not expired")
 		}
 		return nil
@@ -72,7 +73,7 @@ const cleared = ""
 func holderStopped(t *testing.T, s *service, key string, opts *sessionstore.Options, access func(*turn) error, more ...string) {
 	const ttl = time.Second
 	orders := turnOrders(key)
-	holder := startWaiter(t, order{Turns: orders, TTL: ttl, Addrs: s.options.Addrs, MasterName: s.options.MasterName})
+	holder := startWaiter(t, order{Turns: orders, TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()})
 	began := holder.reports()
 
 	holder.signal(syscall.SIGSTOP)

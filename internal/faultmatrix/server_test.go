@@ -31,7 +31,7 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 	if err := alive.ACLSetUser(t.Context(), "default", "-@all").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.await(key, old)
+	s.AwaitMaster(lockKey(key), old)
 	// The Sentinel that the client listens to may be the last to know; they talk to each other every two seconds.
 	start := time.Now()
 	lostWithin(t, lease, 5*time.Second+ttl/3)
@@ -53,14 +53,14 @@ func sentinelsGone(t *testing.T, s *service) {
 	const spare = 4
 	client := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns = spare })
 	l := locker(t, client, distlock.Options{TTL: ttl})
-	if !within(5*time.Second, func() bool { return client.PoolStats().IdleConns >= spare }) {
+	if !testservers.Within(5*time.Second, func() bool { return client.PoolStats().IdleConns >= spare }) {
 		t.Fatal("the client has no connections to spare")
 	}
 	lease := mustAcquire(t, l, key)
-	for _, sentinel := range s.watch {
+	for _, sentinel := range s.Sentinels() {
 		sentinel.Kill()
 	}
-	within(2*ttl, func() bool { return lease.Err() != nil })
+	testservers.Within(2*ttl, func() bool { return lease.Err() != nil })
 	if err := lease.Err(); err != nil {
 		t.Errorf("the holder: %v", err)
 	}
@@ -76,8 +76,8 @@ func failoverKeepsTheLock(t *testing.T, s *service) {
 	old := s.master(key)
 	replicated(t, old, key)
 	old.Kill()
-	master := s.await(key, old)
-	renewed := within(ttl/2, func() bool {
+	master := s.AwaitMaster(lockKey(key), old)
+	renewed := testservers.Within(ttl/2, func() bool {
 		left := mustDo(t, master, "PTTL", lockKey(key))
 		var ms int64
 		_, _ = fmt.Sscan(left, &ms)
@@ -186,7 +186,7 @@ func outOfMemory(t *testing.T, s *service) {
 	if err := extended.Extend(t.Context(), time.Minute); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
-	within(2*ttl, func() bool { return renewed.Err() != nil })
+	testservers.Within(2*ttl, func() bool { return renewed.Err() != nil })
 	if err := renewed.Err(); err != nil {
 		t.Errorf("a lease that is renewed meanwhile: %v", err)
 	}
@@ -243,7 +243,7 @@ func loading(t *testing.T, s *service) {
 	goesThrough(t, s, key,
 		func() {
 			reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
-			within(5*time.Second, func() bool {
+			testservers.Within(5*time.Second, func() bool {
 				_, err := node.Do("GET", "x")
 				return err != nil
 			})
@@ -264,7 +264,7 @@ func busyScript(t *testing.T, s *service) {
 	goesThrough(t, s, key,
 		func() {
 			looping.Go(func() { _ = client.Eval(t.Context(), "while true do end", nil).Err() })
-			within(5*time.Second, func() bool {
+			testservers.Within(5*time.Second, func() bool {
 				_, err := node.Do("GET", "x")
 				return err != nil
 			})
@@ -287,8 +287,8 @@ func slotMoved(t *testing.T, s *service) {
 		waiting <- next
 	}()
 	for range 3 {
-		s.cluster.MoveSlot(lockKey(key))
-		within(ttl, func() bool { return lease.Err() != nil })
+		s.Cluster.MoveSlot(lockKey(key))
+		testservers.Within(ttl, func() bool { return lease.Err() != nil })
 		if err := lease.Err(); err != nil {
 			t.Fatalf("the holder: %v", err)
 		}
@@ -312,9 +312,9 @@ func slotOnTheMove(t *testing.T, s *service) {
 	const key, ttl = "slotOnTheMove", 2 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 200 * time.Millisecond})
 	lease := mustAcquire(t, l, key)
-	finish := s.cluster.BeginMove(lockKey(key), lockKey(key))
+	finish := s.Cluster.BeginMove(lockKey(key), lockKey(key))
 	defer finish()
-	within(ttl, func() bool { return lease.Err() != nil })
+	testservers.Within(ttl, func() bool { return lease.Err() != nil })
 	if err := lease.Err(); err != nil {
 		t.Errorf("the holder: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -284,7 +285,7 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	if after {
 		next.mustEnd(t)
 		if c.saves() && !x.apart { // it has taken no lock; what keeps it from being late is sent when its caller has gone
-			if !within(5*time.Second, func() bool { return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != "" }) {
+			if !testservers.Within(5*time.Second, func() bool { return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != "" }) {
 				t.Errorf("%s: nobody has cancelled it", x.key)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // recipe is examples/recipes/shutdown as a process of its own, whose answers take longer than any test.
@@ -34,7 +35,7 @@ func startRecipe(t *testing.T, s *service, grace time.Duration) *recipe {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r := &recipe{
-		cmd:     exec.Command(program, "-lock", s.url, "-listen", "127.0.0.1:0", "-grace", grace.String(), "-thinking", "1m"),
+		cmd:     exec.Command(program, "-lock", s.URL(), "-listen", "127.0.0.1:0", "-grace", grace.String(), "-thinking", "1m"),
 		answers: make(chan int, 100),
 	}
 	stderr, err := r.cmd.StderrPipe()
@@ -124,7 +125,7 @@ func serviceShutDown(t *testing.T, s *service) {
 		}
 		return n
 	}
-	if !within(10*time.Second, func() bool { return held() == conversations }) {
+	if !testservers.Within(10*time.Second, func() bool { return held() == conversations }) {
 		t.Fatalf("the service holds %d of %d locks", held(), conversations)
 	}
 	r.post(t, conversations/2) // each waits for the first of its conversation
@@ -144,7 +145,7 @@ func serviceShutDown(t *testing.T, s *service) {
 			if i < conversations/2 { // the service itself waits
 				before = 1
 			}
-			if !within(10*time.Second, func() bool { return waiters(i) == before+n }) {
+			if !testservers.Within(10*time.Second, func() bool { return waiters(i) == before+n }) {
 				t.Fatalf("conversation %d: %d stand in line, want %d", i, waiters(i), before+n)
 			}
 		}
@@ -160,7 +161,7 @@ func serviceShutDown(t *testing.T, s *service) {
 			})
 		}
 	}
-	within(10*time.Second, func() bool { return waiters(conversations-1) == len(instances) })
+	testservers.Within(10*time.Second, func() bool { return waiters(conversations-1) == len(instances) })
 	start := time.Now()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

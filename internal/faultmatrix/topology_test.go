@@ -19,72 +19,15 @@ import (
 // namespace is that of all locks of these tests.
 const namespace = "faults"
 
-// topologies are the kinds of Redis, in the order of docs/reliability.md.
-var topologies = []struct {
-	name  string
-	start func(testing.TB, ...string) *service
-}{
-	{"node", startNode},
-	{"sentinel", startSentinel},
-	{"cluster", startCluster},
-}
-
 // service is a running Redis of some topology.
-type service struct {
-	url     string                                                      // for lockurl
-	options redis.UniversalOptions                                      // for clients that need more than a URL
-	master  func(key string) *testservers.Redis                         // who keeps the lock on key now
-	nodes   func() []*testservers.Redis                                 // all that keep data, replicas included
-	await   func(key string, old *testservers.Redis) *testservers.Redis // for the next master; nil if there is none
-	cluster *testservers.Cluster                                        // nil for the others
-	watch   []*testservers.Redis                                        // the Sentinels, if there are any
-	patient func(time.Duration)                                         // sets how long a master may be silent before it is replaced
+type service struct{ *testservers.Topology }
 
-	holdersPerClient int // where a test has many: clients that follow Sentinels, or many nodes, are expensive
+func startService(tb testing.TB, topology string, args ...string) *service {
+	return &service{testservers.StartTopology(tb, topology, args...)}
 }
 
-func startNode(tb testing.TB, args ...string) *service {
-	server := testservers.StartRedis(tb, args...)
-	return &service{
-		url:     server.URL(),
-		options: redis.UniversalOptions{Addrs: []string{server.Addr()}},
-		master:  func(string) *testservers.Redis { return server },
-		nodes:   func() []*testservers.Redis { return []*testservers.Redis{server} },
-		patient: func(time.Duration) {},
-
-		holdersPerClient: 1,
-	}
-}
-
-func startSentinel(tb testing.TB, args ...string) *service {
-	s := testservers.StartSentinel(tb, args...)
-	return &service{
-		url:     s.URL(),
-		options: redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()},
-		master:  func(string) *testservers.Redis { return s.Master() },
-		nodes:   s.Nodes,
-		await:   func(_ string, old *testservers.Redis) *testservers.Redis { return s.AwaitMaster(old) },
-		watch:   s.Sentinels(),
-		patient: s.DownAfter,
-
-		holdersPerClient: 10,
-	}
-}
-
-func startCluster(tb testing.TB, args ...string) *service {
-	c := testservers.StartCluster(tb, args...)
-	return &service{
-		url:     c.URL(),
-		options: redis.UniversalOptions{Addrs: c.Addrs()},
-		master:  func(key string) *testservers.Redis { return c.MasterOf(lockKey(key)) },
-		nodes:   c.Nodes,
-		await:   func(key string, old *testservers.Redis) *testservers.Redis { return c.AwaitMaster(lockKey(key), old) },
-		cluster: c,
-		patient: c.DownAfter,
-
-		holdersPerClient: 5,
-	}
-}
+// master is the node that keeps the lock on key now.
+func (s *service) master(key string) *testservers.Redis { return s.Master(lockKey(key)) }
 
 // lockKey is where Redis keeps the lock on key, which needs no escaping.
 func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
@@ -98,8 +41,7 @@ func voidKeys(key string) string { return namespace + ":{" + key + "}:void:*" }
 
 // client makes a client that the test closes; with changes its options.
 func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
-	options := s.options
-	options.ContextTimeoutEnabled = true
+	options := redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName(), ContextTimeoutEnabled: true}
 	for _, change := range with {
 		change(&options)
 	}
@@ -172,7 +114,7 @@ func mustDo(tb testing.TB, node *testservers.Redis, args ...string) string {
 // everywhere sends a command to each node.
 func (s *service) everywhere(tb testing.TB, args ...string) {
 	tb.Helper()
-	for _, node := range s.nodes() {
+	for _, node := range s.Nodes() {
 		mustDo(tb, node, args...)
 	}
 }
@@ -193,7 +135,7 @@ func (s *service) gone(tb testing.TB, key string) {
 	tb.Helper()
 	var left time.Duration
 	var err error
-	if !within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
+	if !testservers.Within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
 		tb.Errorf("after a second the lock still stands, with %s left, %v", left, err)
 	}
 }
@@ -203,7 +145,7 @@ func (s *service) lined(tb testing.TB, key string, n int) {
 	tb.Helper()
 	var reply string
 	var err error
-	if !within(15*time.Second, func() bool {
+	if !testservers.Within(15*time.Second, func() bool {
 		reply, err = s.master(key).Do("ZCARD", lineKey(key))
 		return err == nil && reply == strconv.Itoa(n)
 	}) {
@@ -216,24 +158,12 @@ func (s *service) lineGone(tb testing.TB, key string) {
 	tb.Helper()
 	var reply string
 	var err error
-	if !within(time.Second, func() bool {
+	if !testservers.Within(time.Second, func() bool {
 		reply, err = s.master(key).Do("EXISTS", lineKey(key), waitersKey(key))
 		return err == nil && reply == "0"
 	}) {
 		tb.Errorf("after a second %s of the line's keys still stand, %v", reply, err)
 	}
-}
-
-// within polls until done reports true, and reports whether that was in time.
-func within(limit time.Duration, done func() bool) bool {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !done(); <-tick.C {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
 }
 
 // lostWithin waits until the lease's context is cancelled, and checks that it is for the right reason.
