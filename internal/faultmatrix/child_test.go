@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,6 +29,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	flag.Parse()
+	// The tests mostly wait, so more of them than processors can.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	leakcheck.VerifyTestMain(m)
 }

@@ -2,23 +2,24 @@ package faultmatrix
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// rows are the faults. A row that breaks its servers for good has them to itself, and runs beside others like it when those of its
-// topology that share theirs are done: on two processors two at a time, whatever their topologies.
-var rows = []struct {
+// row is a fault.
+type row struct {
 	name  string
 	run   func(t *testing.T, s *service)
-	fresh bool
+	own   bool     // it breaks its servers for good, and has them to itself
 	on    []string // topologies; nil: all
-	args  []string // for its servers
-	alone bool     // it measures how soon something happens; on the servers that are shared
-}{
+	args  []string // for its own servers
+	alone bool     // on shared servers: it measures how soon something happens, or changes what they do for everybody
+}
+
+var rows = []row{
 	{name: "holderKilled", run: holderKilled},
 	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
 	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
@@ -30,13 +31,13 @@ var rows = []struct {
 	{name: "waiterDies/head", run: waiterDies("head")},
 	{name: "waiterDies/middle", run: waiterDies("middle")},
 	{name: "waiterDies/justHandedOver", run: waiterDies("justHandedOver")},
-	{name: "serverRestartedEmpty", run: serverRestartedEmpty, fresh: true},
-	{name: "failoverLosesTheLock", run: failoverLosesTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
-	{name: "masterReplacedButAlive", run: masterReplacedButAlive, fresh: true, on: []string{"sentinel"}},
-	{name: "sentinelsGone", run: sentinelsGone, fresh: true, on: []string{"sentinel"}},
-	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, fresh: true, on: []string{"sentinel", "cluster"}},
-	{name: "failoverKeepsTheLine", run: failoverKeepsTheLine, fresh: true, on: []string{"sentinel", "cluster"}},
-	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, fresh: true, on: []string{"sentinel", "cluster"}},
+	{name: "serverRestartedEmpty", run: serverRestartedEmpty, own: true},
+	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: []string{"sentinel", "cluster"}},
+	{name: "masterReplacedButAlive", run: masterReplacedButAlive, own: true, on: []string{"sentinel"}},
+	{name: "sentinelsGone", run: sentinelsGone, own: true, on: []string{"sentinel"}},
+	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, own: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverKeepsTheLine", run: failoverKeepsTheLine, own: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: []string{"sentinel", "cluster"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},
 	{name: "slowServer", run: slowServer, alone: true},
 	{name: "cancelledAnywhere", run: cancelledAnywhere, alone: true},
@@ -45,14 +46,14 @@ var rows = []struct {
 	{name: "sessionRepliesLost", run: sessionRepliesLost},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
 	{name: "poolUsedUp", run: poolUsedUp},
-	{name: "scriptsFlushed", run: scriptsFlushed},
-	{name: "outOfMemory", run: outOfMemory},
-	{name: "readOnly", run: readOnly, on: []string{"node"}, fresh: true},
-	{name: "loading", run: loading, on: []string{"node"}, fresh: true, args: []string{"--enable-debug-command", "local"}},
-	{name: "busyScript", run: busyScript},
-	{name: "slotMoved", run: slotMoved, on: []string{"cluster"}, fresh: true},
-	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, fresh: true},
-	{name: "rightsMissing", run: rightsMissing},
+	{name: "scriptsFlushed", run: scriptsFlushed, alone: true},
+	{name: "outOfMemory", run: outOfMemory, alone: true},
+	{name: "readOnly", run: readOnly, on: []string{"node"}, own: true},
+	{name: "loading", run: loading, on: []string{"node"}, own: true, args: []string{"--enable-debug-command", "local"}},
+	{name: "busyScript", run: busyScript, alone: true},
+	{name: "slotMoved", run: slotMoved, on: []string{"cluster"}, own: true},
+	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
+	{name: "rightsMissing", run: rightsMissing, alone: true},
 	{name: "foreignData", run: foreignData},
 	{name: "hostileNames", run: hostileNames},
 	{name: "hostileMessages", run: hostileMessages},
@@ -60,39 +61,58 @@ var rows = []struct {
 	{name: "foreignSessionData", run: foreignSessionData},
 }
 
-func TestFaults(t *testing.T) {
-	var others sync.RWMutex
+// stalls are the times in which this process was not let run. How soon something happens is judged without them.
+var stalls *leakcheck.Watch
+
+// eachRow calls run with the rows of each topology that have, or have not, servers of their own.
+func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, rows []row)) {
+	stalls = leakcheck.NewWatch()
+	defer stalls.Stop()
 	for _, topology := range testservers.Topologies {
 		t.Run(topology, func(t *testing.T) {
-			t.Parallel()
-			shared := startService(t, topology)
-			shared.Patient(time.Minute) // a row that stops the master for a moment is not about its replacement
-			run := func(alone bool) {
-				for _, row := range rows {
-					if row.alone != alone || row.on != nil && !slices.Contains(row.on, topology) {
-						continue
-					}
-					t.Run(row.name, func(t *testing.T) {
-						if row.fresh {
-							t.Parallel()
-						}
-						if !alone {
-							others.RLock()
-							defer others.RUnlock()
-						}
-						s := shared
-						if row.fresh {
-							s = startService(t, topology, row.args...)
-						}
-						row.run(t, s)
-					})
-				}
-			}
-			run(false)
-			// One after the other, so that the other topologies stop for them once.
-			others.Lock()
-			defer others.Unlock()
-			run(true)
+			run(t, topology, slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+				return r.own != own || r.on != nil && !slices.Contains(r.on, topology)
+			}))
 		})
 	}
+}
+
+// TestFaults has the rows that share the servers of their topology: first those that are alone, then the others side by side.
+func TestFaults(t *testing.T) {
+	eachRow(t, false, func(t *testing.T, topology string, rows []row) {
+		s := startService(t, topology)
+		s.Patient(time.Minute) // a row that stops the master for a moment is not about its replacement
+		slices.SortStableFunc(rows, func(a, b row) int {
+			switch {
+			case a.alone == b.alone:
+				return 0
+			case a.alone:
+				return -1
+			}
+			return 1
+		})
+		for _, row := range rows {
+			t.Run(row.name, func(t *testing.T) {
+				if !row.alone {
+					t.Parallel()
+				}
+				row.run(t, s)
+			})
+		}
+	})
+}
+
+// TestFaults_ownServers has the rows that have servers of their own, two at a time.
+func TestFaults_ownServers(t *testing.T) {
+	places := make(chan struct{}, 2)
+	eachRow(t, true, func(t *testing.T, topology string, rows []row) {
+		for _, row := range rows {
+			t.Run(row.name, func(t *testing.T) {
+				t.Parallel()
+				places <- struct{}{}
+				defer func() { <-places }()
+				row.run(t, startService(t, topology, row.args...))
+			})
+		}
+	})
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -119,13 +117,13 @@ func waiterDies(which string) func(*testing.T, *service) {
 func wakeUpLost(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	holders := locker(t, s.client(t), distlock.Options{})
-	far := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: -1})
+	far := locker(t, s.client(t, dialedBy(network.Dial), s.user(t, "far", "~*", "&*", "+@all")), distlock.Options{Wait: -1})
 
 	const key = "wakeUpLost"
 	for range 3 {
 		holder := mustAcquire(t, holders, key)
 		w := lineUp(t, s, far, key, 1)
-		s.everywhere(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		s.everywhere(t, "CLIENT", "KILL", "TYPE", "pubsub", "USER", "far")
 		mustRelease(t, holder)
 		start := time.Now()
 		next := w.lease(check)
@@ -181,8 +179,7 @@ func wakeUpLost(t *testing.T, s *service) {
 // Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and nobody overtakes it.
 func notificationMissed(t *testing.T, s *service) {
 	const key, ttl = "notificationMissed", 4 * time.Second
-	s.everywhere(t, "ACL", "SETUSER", "silent", "on", ">secret", "~*", "&*", "+@all", "-publish")
-	silent := func(o *redis.UniversalOptions) { o.Username, o.Password = "silent", "secret" }
+	silent := s.user(t, "silent", "~*", "&*", "+@all", "-publish")
 	holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
 	first := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
 	second := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)

@@ -14,18 +14,15 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // prompt is how late a call may return after its context has ended.
 const prompt = 50 * time.Millisecond
 
-// soon begins to watch a call that has to return at once. The function it returns reports whether the call, which was late by
-// the given time, was prompt, on a machine that let it run.
-func soon() func(late time.Duration) bool {
-	stop := leakcheck.Stalls()
-	return func(late time.Duration) bool { return late <= prompt+stop() }
+// soon reports whether what was due a time after start has come at once, on a machine that let this process run.
+func soon(start time.Time, due time.Duration) bool {
+	return time.Since(start) <= due+prompt+stalls.Stalled(start, time.Now())
 }
 
 // A hundred holders, at different points of their renewals, are cut off at once. Every one is told while the server still
@@ -36,8 +33,6 @@ func soon() func(late time.Duration) bool {
 func holdersCutOff(t *testing.T, s *service) {
 	const rounds, enough = 20, 100
 	shown := 0
-	watch := leakcheck.NewWatch()
-	defer watch.Stop()
 	for round := range rounds {
 		start := time.Now()
 		ends := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
@@ -49,13 +44,13 @@ func holdersCutOff(t *testing.T, s *service) {
 				continue
 			}
 			// Before it was told, when its timer may have been late, and while the server was asked.
-			stalled := watch.Stalled(e.told.Add(-250*time.Millisecond), e.asked)
+			stalled := stalls.Stalled(e.told.Add(-250*time.Millisecond), e.asked)
 			if stalled == 0 && e.asked.Sub(e.told) < 20*time.Millisecond {
 				t.Fatalf("holder %d was told too late, without an excuse: the lock had %s left", i, e.left)
 			}
 		}
 		t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; the process stood %d times",
-			inTime, len(ends), last, len(watch.Spans(start, time.Now())))
+			inTime, len(ends), last, len(stalls.Spans(start, time.Now())))
 		if shown += inTime; shown >= enough {
 			return
 		}
@@ -147,10 +142,10 @@ func slowServer(t *testing.T, s *service) {
 				return ctx
 			},
 		} {
-			inTime, start := soon(), time.Now()
+			start := time.Now()
 			_, err := l.Acquire(ctx(), key)
-			if took := time.Since(start); !inTime(took-wait) || !errors.Is(err, distlock.ErrUnavailable) {
-				t.Errorf("%s, by %s: %v after %s", name, by, err, took)
+			if !soon(start, wait) || !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
 			}
 		}
 		c.end()
@@ -177,73 +172,73 @@ var operations = map[string]operation{
 // The context ends at the first, second, … read or write of a connection, on which everything takes its time. The call
 // returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
-	network := faultnet.NewNet(t)
 	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
 	operations := maps.Clone(operations)
 	operations["wait"] = waits(s)
 	for name, run := range operations {
-		key := "cancelled-" + name
-		cancelled := 0
-		for n := int64(1); ; n++ {
-			ctx, cancel := context.WithCancel(t.Context())
-			var armed atomic.Bool
-			var count, reached atomic.Int64
-			dial := faultnet.Dialer(network.Dial, func(int) error {
-				if armed.Load() && count.Add(1) == n {
-					reached.Store(time.Now().UnixNano())
-					cancel()
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			network := faultnet.NewNet(t)
+			key := "cancelled-" + name
+			cancelled := 0
+			for n := int64(1); ; n++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				var armed atomic.Bool
+				var count, reached atomic.Int64
+				dial := faultnet.Dialer(network.Dial, func(int) error {
+					if armed.Load() && count.Add(1) == n {
+						reached.Store(time.Now().UnixNano())
+						cancel()
+					}
+					return nil
+				})
+				l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+				var held *distlock.Lease
+				switch name {
+				case "acquire":
+				case "wait":
+					held = mustAcquire(t, others, key)
+					if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
+						t.Fatal(err)
+					}
+				default:
+					held = mustAcquire(t, l, key)
 				}
-				return nil
-			})
-			l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
-			var held *distlock.Lease
-			switch name {
-			case "acquire":
-			case "wait":
-				held = mustAcquire(t, others, key)
-				if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
-					t.Fatal(err)
+				network.Latency(prompt / 2)
+				armed.Store(true)
+				lease, err := run(ctx, l, held, key)
+				if at := time.Unix(0, reached.Load()); count.Load() >= n && !soon(at, 0) {
+					t.Errorf("%s, I/O %d: it returned %s late", name, n, time.Since(at))
 				}
-			default:
-				held = mustAcquire(t, l, key)
-			}
-			network.Latency(prompt / 2)
-			armed.Store(true)
-			inTime := soon()
-			lease, err := run(ctx, l, held, key)
-			ended := time.Now()
-			at := time.Unix(0, reached.Load())
-			armed.Store(false)
-			network.Latency(0)
-			cancel()
-			if late := ended.Sub(at); !inTime(late) && count.Load() >= n {
-				t.Errorf("%s, I/O %d: it returned %s late", name, n, late)
-			}
-			if name == "wait" {
-				s.lineGone(t, key)
-				mustRelease(t, held)
-			}
-			switch {
-			case err == nil && lease != nil:
-				mustRelease(t, lease)
-			case err == nil:
-			case errors.Is(err, context.Canceled) && count.Load() >= n:
-				cancelled++
-				if name == "extend" {
+				armed.Store(false)
+				network.Latency(0)
+				cancel()
+				if name == "wait" {
+					s.lineGone(t, key)
 					mustRelease(t, held)
 				}
-			default:
-				t.Errorf("%s, I/O %d: %v", name, n, err)
+				switch {
+				case err == nil && lease != nil:
+					mustRelease(t, lease)
+				case err == nil:
+				case errors.Is(err, context.Canceled) && count.Load() >= n:
+					cancelled++
+					if name == "extend" {
+						mustRelease(t, held)
+					}
+				default:
+					t.Errorf("%s, I/O %d: %v", name, n, err)
+				}
+				s.gone(t, key)
+				if count.Load() < n { // the call needs fewer
+					break
+				}
 			}
-			s.gone(t, key)
-			if count.Load() < n { // the call needs fewer
-				break
+			t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
+			if cancelled == 0 {
+				t.Errorf("%s: it was never cancelled", name)
 			}
-		}
-		t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
-		if cancelled == 0 {
-			t.Errorf("%s: it was never cancelled", name)
-		}
+		})
 	}
 }
 
@@ -270,10 +265,10 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 		packet := network.HoldRequests(faultnet.Containing(what))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(prompt, cancel)
-		inTime, start := soon(), time.Now()
+		start := time.Now()
 		_, err := run(ctx, l, held, key)
-		if took := time.Since(start); !inTime(took-prompt) || !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v after %s, cancelled after %s", name, err, took, prompt)
+		if !soon(start, prompt) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after %s, cancelled after %s", name, err, time.Since(start), prompt)
 		}
 		packet.Wait(1)
 		if name == "acquire" {

@@ -19,12 +19,11 @@ import (
 // clients: they must not go on with it.
 func masterReplacedButAlive(t *testing.T, s *service) {
 	const key, ttl = "masterReplacedButAlive", 3 * time.Second
-	s.everywhere(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all")
-	asApp := func(o *redis.UniversalOptions) { o.Username, o.Password = "app", "secret" }
+	asApp := s.user(t, "app", "~*", "+@all")
 	l := locker(t, s.client(t, asApp), distlock.Options{TTL: ttl})
 	mustRelease(t, mustAcquire(t, l, key))
 	old := s.master(key)
-	alive := redis.NewClient(&redis.Options{Addr: old.Addr(), Username: "app", Password: "secret"})
+	alive := redis.NewClient(&redis.Options{Addr: old.Addr(), Username: "app", Password: testservers.UserPassword})
 	defer alive.Close()
 	old.Detach()
 	lease := mustAcquire(t, l, key) // which no other node will ever know of
@@ -171,7 +170,7 @@ func scriptsFlushed(t *testing.T, s *service) {
 
 // Without memory nobody gets a lock, and whoever has one keeps it for as long as it likes, and can give it back.
 func outOfMemory(t *testing.T, s *service) {
-	const key, ttl = "outOfMemory", time.Second
+	const key, ttl = "outOfMemory", 500 * time.Millisecond
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
 	renewed, extended := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-extended")
 	s.everywhere(t, "CONFIG", "SET", "maxmemory", "1")
