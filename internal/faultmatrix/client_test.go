@@ -31,9 +31,9 @@ func poolUsedUp(t *testing.T, s *service) {
 		ctx, cancel := context.WithCancel(t.Context())
 		taken = append(taken, cancel)
 		blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
-		if !testservers.Within(5*time.Second, func() bool { return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop") }) {
-			t.Fatal("the pool is not used up")
-		}
+		testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
+			return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
+		})
 	}
 	start := time.Now()
 	_, err := l.Acquire(t.Context(), key)
@@ -50,10 +50,7 @@ func poolUsedUp(t *testing.T, s *service) {
 		t.Errorf("Release took %s", took)
 	}
 	s.gone(t, released.Key())
-	testservers.Within(3*ttl, func() bool { return renewed.Err() != nil })
-	if err := renewed.Err(); err != nil {
-		t.Errorf("a lease that is renewed meanwhile: %v", err)
-	}
+	keeps(t, renewed, 3*ttl)
 	for _, name := range []string{renewed.Key(), released.Key(), key} {
 		mustDo(t, s.master(name), "RPUSH", "list:{"+name+"}", "x", "x", "x")
 	}
@@ -167,9 +164,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 	time.Sleep(ttl / 10) // so that it waits, if it may
 	check("Release", lease.Release(t.Context()))
 	check("the next", <-next)
-	if !testservers.Within(2*ttl, func() bool { left, err := s.left(key); return err == nil && left < 0 }) {
-		t.Error("the lock still stands")
-	}
+	s.awaitReply(t, 2*ttl, "0", key, "EXISTS", lockKey(key))
 }
 
 // inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
@@ -200,9 +195,7 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 			start := time.Now()
 			next := w.lease(limit + time.Second)
 			recovered(t, start, limit)
-			if next.Fence() <= holder.Fence() {
-				t.Errorf("%s: fence %d after %d", key, next.Fence(), holder.Fence())
-			}
+			rises(t, holder.Fence(), next.Fence())
 			holder = next
 			if w == first {
 				second.still()

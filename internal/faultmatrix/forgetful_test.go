@@ -29,9 +29,7 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 	following := next.begin(t)
 	recovered(t, start, ttl)
 	b.check(t, following.history(t, following.ctx))
-	if following.lease.Fence() <= old.lease.Fence() {
-		t.Errorf("%s: fence %d after %d", old.key, following.lease.Fence(), old.lease.Fence())
-	}
+	rises(t, old.lease.Fence(), following.lease.Fence())
 	mark := following.lease.Fence()
 	fence := old.lease.Fence()
 	stale(t, old.key+": a Save of the old holder", old.saveUnchecked("stale"), fence, mark)
@@ -149,7 +147,7 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 		whole(x, "replicated")
 	}
 	old := s.master(key)
-	replicated(t, old, key)
+	s.AwaitReplicas(old)
 	old.Detach()
 	var turns []*turn
 	for _, x := range append(sessions, eager) {

@@ -101,9 +101,7 @@ func waiterDies(which string) func(*testing.T, *service) {
 		for _, c := range others {
 			c.holds()
 			recovered(t, start, ttl+time.Second)
-			if c.fence <= fence {
-				t.Errorf("fence %d after %d", c.fence, fence)
-			}
+			rises(t, fence, c.fence)
 			fence, start = c.fence, time.Now()
 			c.release()
 		}
@@ -168,9 +166,7 @@ func wakeUpLost(t *testing.T, s *service) {
 		next := d.w.lease(2 * check)
 		t.Log(d.name)
 		recoveredAt(t, d.start, d.w.at, d.limit+time.Second/2)
-		if next.Fence() <= d.lease.Fence() {
-			t.Errorf("fence %d after %d", next.Fence(), d.lease.Fence())
-		}
+		rises(t, d.lease.Fence(), next.Fence())
 		wants(t, "the old holder's Release", d.lease.Release(t.Context()), distlock.ErrLost)
 		mustRelease(t, next)
 	}
@@ -194,14 +190,10 @@ func notificationMissed(t *testing.T, s *service) {
 	lease := first.lease(2 * ttl)
 	recovered(t, start, ttl/2+time.Second)
 	second.still()
-	if lease.Fence() <= holder.Fence() {
-		t.Errorf("fence %d after %d", lease.Fence(), holder.Fence())
-	}
+	rises(t, holder.Fence(), lease.Fence())
 	mustRelease(t, lease)
 	next := second.lease(time.Second)
-	if next.Fence() <= lease.Fence() {
-		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
-	}
+	rises(t, lease.Fence(), next.Fence())
 	mustRelease(t, next)
 	s.gone(t, key)
 	s.lineGone(t, key)
@@ -218,7 +210,7 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 		line = append(line, lineUp(t, s, locker(t, s.client(t), opts), key, n+1))
 	}
 	old := s.master(key)
-	replicated(t, old, key)
+	s.AwaitReplicas(old)
 	before := asked(old, key)
 	old.Kill()
 	s.AwaitMaster(lockKey(key), old)
@@ -244,9 +236,7 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 		for _, later := range line[i+1:] {
 			later.still()
 		}
-		if lease.Fence() <= fence {
-			t.Errorf("fence %d after %d", lease.Fence(), fence)
-		}
+		rises(t, fence, lease.Fence())
 		fence = lease.Fence()
 		if err := lease.Release(t.Context()); err != nil {
 			wants(t, "Release", err, distlock.ErrUnavailable)

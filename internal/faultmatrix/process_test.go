@@ -27,9 +27,7 @@ func holderKilled(t *testing.T, s *service) {
 	start := time.Now()
 	lease := mustAcquire(t, l, key)
 	recovered(t, start, ttl+time.Second)
-	if lease.Fence() <= holder.fence {
-		t.Errorf("fence %d after %d", lease.Fence(), holder.fence)
-	}
+	rises(t, holder.fence, lease.Fence())
 	mustRelease(t, lease)
 }
 

@@ -38,9 +38,7 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 		t.Errorf("the old master does not answer, so this shows nothing: %v", err)
 	}
 	next := mustAcquire(t, locker(t, s.client(t, asApp), distlock.Options{TTL: ttl}), key)
-	if next.Fence() <= lease.Fence() {
-		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
-	}
+	rises(t, lease.Fence(), next.Fence())
 	t.Logf("the holder was told %s after the fail-over", time.Since(start).Round(time.Millisecond))
 	mustRelease(t, next)
 }
@@ -52,17 +50,12 @@ func sentinelsGone(t *testing.T, s *service) {
 	const spare = 4
 	client := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns = spare })
 	l := locker(t, client, distlock.Options{TTL: ttl})
-	if !testservers.Within(5*time.Second, func() bool { return client.PoolStats().IdleConns >= spare }) {
-		t.Fatal("the client has no connections to spare")
-	}
+	testservers.Await(t, 5*time.Second, "connections to spare", func() bool { return client.PoolStats().IdleConns >= spare })
 	lease := mustAcquire(t, l, key)
 	for _, sentinel := range s.Sentinels() {
 		sentinel.Kill()
 	}
-	testservers.Within(2*ttl, func() bool { return lease.Err() != nil })
-	if err := lease.Err(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	keeps(t, lease, 2*ttl)
 	mustRelease(t, lease)
 	mustRelease(t, mustAcquire(t, l, key))
 }
@@ -73,7 +66,7 @@ func failoverKeepsTheLock(t *testing.T, s *service) {
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 500 * time.Millisecond})
 	lease := mustAcquire(t, l, key)
 	old := s.master(key)
-	replicated(t, old, key)
+	s.AwaitReplicas(old)
 	old.Kill()
 	master := s.AwaitMaster(lockKey(key), old)
 	renewed := testservers.Within(ttl/2, func() bool {
@@ -108,37 +101,6 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 	t.Logf("the lock came %s after the master had died", time.Since(start).Round(time.Millisecond))
 	mustRelease(t, lease)
 	s.gone(t, key)
-}
-
-// replicated waits until all replicas have what the master has now.
-func replicated(t *testing.T, master *testservers.Redis, key string) {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: master.Addr()})
-	defer client.Close()
-	conn := client.Conn() // WAIT is for what the same connection has written
-	defer conn.Close()
-	if err := conn.Set(t.Context(), lockKey(key)+":replicated", "", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var replicas int64
-	if _, err := fmt.Sscanf(strings.TrimSpace(mustInfo(t, master, "connected_slaves")), "%d", &replicas); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := conn.Wait(t.Context(), int(replicas), 5*time.Second).Result(); n < replicas || replicas == 0 || err != nil {
-		t.Fatalf("%d of %d replicas have it, %v", n, replicas, err)
-	}
-}
-
-// mustInfo is one field of INFO replication.
-func mustInfo(t *testing.T, node *testservers.Redis, field string) string {
-	t.Helper()
-	for line := range strings.Lines(mustDo(t, node, "INFO", "replication")) {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			return value
-		}
-	}
-	t.Fatalf("INFO has no %s", field)
-	return ""
 }
 
 // Scripts that the server has forgotten are sent again.
@@ -185,10 +147,7 @@ func outOfMemory(t *testing.T, s *service) {
 	if err := extended.Extend(t.Context(), time.Minute); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
-	testservers.Within(2*ttl, func() bool { return renewed.Err() != nil })
-	if err := renewed.Err(); err != nil {
-		t.Errorf("a lease that is renewed meanwhile: %v", err)
-	}
+	keeps(t, renewed, 2*ttl)
 	mustRelease(t, renewed)
 	mustRelease(t, extended)
 	for _, key := range []string{key, renewed.Key(), extended.Key()} {
@@ -287,10 +246,7 @@ func slotMoved(t *testing.T, s *service) {
 	}()
 	for range 3 {
 		s.Cluster.MoveSlot(lockKey(key))
-		testservers.Within(ttl, func() bool { return lease.Err() != nil })
-		if err := lease.Err(); err != nil {
-			t.Fatalf("the holder: %v", err)
-		}
+		keeps(t, lease, ttl)
 	}
 	if err := lease.Extend(t.Context(), ttl); err != nil {
 		t.Errorf("Extend: %v", err)
@@ -298,9 +254,7 @@ func slotMoved(t *testing.T, s *service) {
 	fence := lease.Fence()
 	mustRelease(t, lease)
 	next := <-waiting
-	if next.Fence() <= fence {
-		t.Errorf("fence %d after %d", next.Fence(), fence)
-	}
+	rises(t, fence, next.Fence())
 	mustRelease(t, next)
 	s.gone(t, key)
 }
@@ -313,10 +267,7 @@ func slotOnTheMove(t *testing.T, s *service) {
 	lease := mustAcquire(t, l, key)
 	finish := s.Cluster.BeginMove(lockKey(key), lockKey(key))
 	defer finish()
-	testservers.Within(ttl, func() bool { return lease.Err() != nil })
-	if err := lease.Err(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	keeps(t, lease, ttl)
 	other := locker(t, s.client(t), distlock.Options{Wait: time.Second})
 	_, err := other.Acquire(t.Context(), key)
 	wants(t, "another client", err, distlock.ErrUnavailable)
@@ -326,9 +277,7 @@ func slotOnTheMove(t *testing.T, s *service) {
 	wants(t, "Release", lease.Release(t.Context()), distlock.ErrUnavailable)
 	time.AfterFunc(300*time.Millisecond, finish)
 	next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
-	if next.Fence() <= lease.Fence() {
-		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
-	}
+	rises(t, lease.Fence(), next.Fence())
 	mustRelease(t, next)
 	s.gone(t, key)
 }

@@ -285,9 +285,9 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	if after {
 		next.mustEnd(t)
 		if c.saves() && !x.apart { // it has taken no lock; what keeps it from being late is sent when its caller has gone
-			if !testservers.Within(5*time.Second, func() bool { return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != "" }) {
-				t.Errorf("%s: nobody has cancelled it", x.key)
-			}
+			testservers.Await(t, 5*time.Second, x.key+" is cancelled", func() bool {
+				return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != ""
+			})
 		}
 		packet.Release()
 	} else {

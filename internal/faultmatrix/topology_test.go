@@ -126,50 +126,47 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 	}
 }
 
-// left is the TTL that the lock on key has at its master; negative if there is no lock. While a master is replaced, there
-// may be none to ask.
-func (s *service) left(key string) (time.Duration, error) {
-	reply, err := s.master(key).Do("PTTL", lockKey(key))
-	if err != nil {
-		return 0, err
-	}
-	ms, err := strconv.ParseInt(reply, 10, 64)
-	return time.Duration(ms) * time.Millisecond, err
-}
-
 // gone waits until nobody holds key, for at most a second: what a call may leave behind.
 func (s *service) gone(tb testing.TB, key string) {
 	tb.Helper()
-	var left time.Duration
-	var err error
-	if !testservers.Within(time.Second, func() bool { left, err = s.left(key); return err == nil && left < 0 }) {
-		tb.Errorf("after a second the lock still stands, with %s left, %v", left, err)
-	}
+	s.awaitReply(tb, time.Second, "0", key, "EXISTS", lockKey(key))
 }
 
 // lined waits until n stand in line for key.
 func (s *service) lined(tb testing.TB, key string, n int) {
 	tb.Helper()
-	var reply string
-	var err error
-	if !testservers.Within(15*time.Second, func() bool {
-		reply, err = s.master(key).Do("ZCARD", lineKey(key))
-		return err == nil && reply == strconv.Itoa(n)
-	}) {
-		tb.Fatalf("%s stand in line, want %d; %v", reply, n, err)
-	}
+	s.awaitReply(tb, 15*time.Second, strconv.Itoa(n), key, "ZCARD", lineKey(key))
 }
 
 // lineGone waits until nobody stands in line for key, for at most a second.
 func (s *service) lineGone(tb testing.TB, key string) {
 	tb.Helper()
+	s.awaitReply(tb, time.Second, "0", key, "EXISTS", lineKey(key), waitersKey(key))
+}
+
+// awaitReply sends a command to the master of key until it has the reply that is wanted.
+func (s *service) awaitReply(tb testing.TB, limit time.Duration, want, key string, args ...string) {
+	tb.Helper()
 	var reply string
 	var err error
-	if !testservers.Within(time.Second, func() bool {
-		reply, err = s.master(key).Do("EXISTS", lineKey(key), waitersKey(key))
-		return err == nil && reply == "0"
-	}) {
-		tb.Errorf("after a second %s of the line's keys still stand, %v", reply, err)
+	if !testservers.Within(limit, func() bool { reply, err = s.master(key).Do(args...); return err == nil && reply == want }) {
+		tb.Fatalf("after %s, %q has the reply %q, %v; want %q", limit, args, reply, err, want)
+	}
+}
+
+// keeps checks that a lease, which is renewed, is held for a time.
+func keeps(tb testing.TB, lease *distlock.Lease, d time.Duration) {
+	tb.Helper()
+	if testservers.Within(d, func() bool { return lease.Err() != nil }) {
+		tb.Errorf("the lease on %s: %v", lease.Key(), lease.Err())
+	}
+}
+
+// rises checks that the next holder's token is above that of the one before.
+func rises(tb testing.TB, before, next int64) {
+	tb.Helper()
+	if next <= before {
+		tb.Errorf("fence %d after %d", next, before)
 	}
 }
 

@@ -116,6 +116,15 @@ func (t *Topology) Replicas(master *Redis) []*Redis {
 	return nil
 }
 
+// AwaitReplicas waits until a master's replicas have all that it had at the time of the call.
+func (t *Topology) AwaitReplicas(master *Redis) {
+	master.tb.Helper()
+	replicas := t.Replicas(master)
+	if err := await(func() error { return master.followed(replicas...) }); err != nil {
+		master.tb.Fatalf("await the replicas of %s: %v", master.Addr(), err)
+	}
+}
+
 // AwaitMaster waits for the master of a Redis key that replaces old, which the test has killed or
 // paused. The one server of a "node" is returned at once.
 func (t *Topology) AwaitMaster(key string, old *Redis) *Redis {

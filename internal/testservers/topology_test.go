@@ -25,9 +25,7 @@ func TestTopology_replacesItsMaster(t *testing.T) {
 					mustDo(t, s.AwaitMaster("key", old), "0", "EXISTS", "key")
 					return
 				}
-				if err := await(func() error { return old.followed(replicas...) }); err != nil {
-					t.Fatal(err)
-				}
+				s.AwaitReplicas(old)
 				old.Detach()
 				mustDo(t, old, "OK", "SET", "key", "lost")
 				down(old)
