@@ -1,9 +1,17 @@
-// Package childproc starts processes that end with the one that has started them, however that ends.
+// Package childproc starts processes that end with their parent, even if the parent is killed.
+//
+// [Start] starts any command. [StartRole] starts the running program again, in a role: parent and child exchange JSON values over
+// the child's stdin and stdout. Such a program calls [Serve] first in main, or in TestMain:
+//
+//	childproc.Serve(map[string]childproc.Work{"worker": childproc.Role(work)})
 package childproc
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
+	"time"
 )
 
 // Start starts a command that the kernel kills when this process ends, even if this process is killed, or the command's is stopped.
@@ -27,3 +35,25 @@ func Start(cmd *exec.Cmd, run func()) error {
 	}()
 	return <-started
 }
+
+// Pause stops a process and returns when the process no longer executes. The signal alone takes effect a moment later.
+// On Linux alone can Pause see that. A process that has ended is an error, as is any on a system without [CanPause].
+func Pause(p *os.Process, ended <-chan struct{}) error {
+	if err := p.Signal(sigStop); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(grace); !stopped(p.Pid); time.Sleep(time.Millisecond) {
+		select {
+		case <-ended:
+			return os.ErrProcessDone
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d still runs %v after SIGSTOP", p.Pid, grace)
+		}
+	}
+	return nil
+}
+
+// Continue lets a paused process go on.
+func Continue(p *os.Process) error { return p.Signal(sigCont) }

@@ -1,13 +1,14 @@
 package childproc_test
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,67 +17,166 @@ import (
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-// role tells a process what it is: the parent of a sleeper, or the sleeper, who does nothing until it is killed.
-const role = "BELUGALOCK_SPAWN_ROLE"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(role) {
-	case "parent":
-		sleeper := sleep()
-		if err := childproc.Start(sleeper, func() { _ = sleeper.Wait() }); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		fmt.Println(sleeper.Process.Pid)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or the test is
-		os.Exit(1)
-	case "sleeper":
-		time.Sleep(time.Minute)
-		os.Exit(1)
-	}
+	childproc.Serve(map[string]childproc.Work{
+		"parent": func(ctx context.Context, tester *childproc.Line) error {
+			child, err := childproc.StartRole(ctx, "idle", nil, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(tester.Send(child.Pid()), idle(ctx, tester))
+		},
+		"idle":    idle,
+		"upper":   childproc.Role(upper),
+		"failing": func(context.Context, *childproc.Line) error { return errors.New("as this test wants it") },
+		"stuck": func(_ context.Context, tester *childproc.Line) error {
+			_ = tester.Send("stuck")
+			select {}
+		},
+	})
 	leakcheck.VerifyTestMain(m)
 }
 
-func sleep() *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), role+"=sleeper")
-	return cmd
+func idle(ctx context.Context, _ *childproc.Line) error {
+	<-ctx.Done()
+	return nil
+}
+
+// upper answers each text with its prefix and the text in upper case.
+func upper(_ context.Context, tester *childproc.Line, prefix string) error {
+	for {
+		var text string
+		if err := tester.Receive(&text); err != nil {
+			return err
+		}
+		if err := tester.Send(prefix + strings.ToUpper(text)); err != nil {
+			return err
+		}
+	}
+}
+
+func start(t *testing.T, role string, config any) *childproc.Child {
+	t.Helper()
+	c, err := childproc.StartRole(t.Context(), role, config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestChild_answers(t *testing.T) {
+	c := start(t, "upper", "> ")
+	var answer string
+	for _, text := range []string{"hello", "again"} {
+		if err := errors.Join(c.Send(text), c.Receive(&answer)); err != nil || answer != "> "+strings.ToUpper(text) {
+			t.Errorf("answer %q, %v", answer, err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChild_killed_lastValuesRemain(t *testing.T) {
+	c := start(t, "stuck", nil)
+	var answer string
+	if err := c.Receive(&answer); err != nil {
+		t.Fatal(err)
+	}
+	c.Kill()
+	<-c.Done()
+	if err := c.Receive(&answer); err != io.EOF || c.Err() == nil || c.Close() != nil {
+		t.Errorf("received %q, %v; ended with %v, and Close with %v", answer, err, c.Err(), c.Close())
+	}
+}
+
+// A child that does not end on request is killed. Its parent's ctx may be the request.
+func TestChild_stuck_killed(t *testing.T) {
+	t.Parallel()
+	for _, byContext := range []bool{false, true} {
+		t.Run(fmt.Sprint("by ctx: ", byContext), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			c, err := childproc.StartRole(ctx, "stuck", nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cancel()
+			var stuck string
+			if err := c.Receive(&stuck); err != nil {
+				t.Error(err)
+			}
+			if byContext {
+				cancel()
+				<-c.Done()
+			}
+			if err := c.Close(); (err == nil) != byContext {
+				t.Errorf("Close returns %v", err)
+			}
+		})
+	}
+}
+
+func TestChild_failure_reported(t *testing.T) {
+	for _, role := range []string{"failing", "unknown"} {
+		c := start(t, role, nil)
+		var never string
+		if err := c.Receive(&never); err != io.EOF {
+			t.Errorf("%s: received %q, %v", role, never, err)
+		}
+		if err := c.Close(); err == nil || !strings.Contains(err.Error(), role) || !strings.Contains(c.Stderr(), role) {
+			t.Errorf("%s: closed with %v; stderr has %q", role, err, c.Stderr())
+		}
+	}
+}
+
+func TestChild_lateAnswer_killed(t *testing.T) {
+	c := start(t, "idle", nil)
+	var never string
+	if err := c.ReceiveWithin(10*time.Millisecond, &never); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("received %q, %v", never, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChild_pause(t *testing.T) {
+	c := start(t, "upper", "")
+	if err := errors.Join(c.Pause(), c.Send("a")); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		var answer string
+		answered <- c.Receive(&answer)
+	}()
+	select {
+	case err := <-answered:
+		t.Errorf("a paused child answers: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := errors.Join(c.Continue(), <-answered, c.Pause(), c.Close()); err != nil { // a paused child ends, too
+		t.Error(err)
+	}
 }
 
 // A process ends with the one that has started it, also if that is killed, and even if it is stopped itself.
 func TestStart_diesWithItsParent(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		stopped bool
-	}{{"it runs", false}, {"it is stopped", true}} {
-		t.Run(test.name, func(t *testing.T) {
-			parent := exec.Command(os.Args[0])
-			parent.Env = append(os.Environ(), role+"=parent")
-			in, err := parent.StdinPipe()
-			if err != nil {
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprint("stopped: ", stopped), func(t *testing.T) {
+			parent := start(t, "parent", nil)
+			var pid int
+			if err := parent.Receive(&pid); err != nil {
 				t.Fatal(err)
 			}
-			defer in.Close()
-			out, err := parent.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := parent.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(out)
-			lines.Scan()
-			pid, err := strconv.Atoi(lines.Text())
-			if err != nil {
-				t.Fatalf("the parent says %q: %v", lines.Text(), err)
-			}
-			if test.stopped {
+			if stopped {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
 			}
-			_ = parent.Process.Kill()
-			_ = parent.Wait()
+			parent.Kill()
 			eventually(t, "the process of a killed parent is gone", func() bool { return gone(pid) })
 		})
 	}
@@ -84,7 +184,7 @@ func TestStart_diesWithItsParent(t *testing.T) {
 
 // A process does not end with threads: neither with that from which Start was called, nor with any other that ends later.
 func TestStart_outlivesThreads(t *testing.T) {
-	sleeper, threads, ended := sleep(), make(chan struct{}), make(chan struct{})
+	sleeper, threads, ended := exec.Command("sleep", "60"), make(chan struct{}), make(chan struct{})
 	err := onThreadThatEnds(func() error {
 		return childproc.Start(sleeper, func() {
 			defer close(ended)

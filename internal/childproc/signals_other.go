@@ -1,0 +1,14 @@
+//go:build !unix
+
+package childproc
+
+import "syscall"
+
+// CanPause reports whether Pause works on this system.
+const CanPause = false
+
+// This system has neither signal. Sending either returns an error.
+const (
+	sigStop = syscall.Signal(0x13)
+	sigCont = syscall.Signal(0x12)
+)
