@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/chart"
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -39,7 +39,7 @@ type config struct {
 var errMissed = errors.New("bars are missed")
 
 func main() {
-	crew.Serve(scenario.Roles())
+	childproc.Serve(scenario.Roles())
 
 	cfg, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {

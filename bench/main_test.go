@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
 func TestMain(m *testing.M) {
-	crew.Serve(scenario.Roles())
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, every process would sleep for a second at its end
+	childproc.Serve(scenario.Roles())
 	leakcheck.VerifyTestMain(m)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/clock"
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/stats"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 )
@@ -116,16 +115,11 @@ func (b *Bench) fight(ctx context.Context, name string, pace Rounds) (sum crossS
 		processes, task.Goroutines = 1, 1
 		pace.Window /= 2 // it has two turns
 	}
-	members, err := crew.StartAll(ctx, processes, crowdRole)
+	members, err := startAll(ctx, processes, crowdRole, task)
 	if err != nil {
 		return sum, err
 	}
-	defer func() { err = errors.Join(err, crew.CloseAll(members)) }()
-	for _, m := range members {
-		if err := m.Send(task); err != nil {
-			return sum, err
-		}
-	}
+	defer func() { err = errors.Join(err, closeAll(members)) }()
 	for _, m := range members {
 		if err := m.Receive(&ready{}); err != nil {
 			return sum, err

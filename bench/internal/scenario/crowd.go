@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/clock"
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/bench/internal/wire"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // crowdRole is the role of a process in which some goroutines want the same key again and again, and hold it for a moment.
@@ -42,11 +42,7 @@ type crowdMember struct {
 	Faults     Faults
 }
 
-func crowd(ctx context.Context, lead *crew.Line) error {
-	var task crowdTask
-	if err := lead.Receive(&task); err != nil {
-		return err
-	}
+func crowd(ctx context.Context, lead *childproc.Line, task crowdTask) error {
 	var commands wire.Counter
 	l, err := subject.Open(task.Subject, subject.Setup{Addr: task.Addr, TTL: ttl, Commands: &commands})
 	if err != nil {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/stats"
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // The waiter is left alone for a random time between these, and a random part of its subject's pause, before the holder
@@ -62,14 +63,13 @@ func (b *Bench) handoff(ctx context.Context) (*Outcome, error) {
 // passToAndFro lets two processes pass a lock to and fro for the time of the window, and returns how long each pass took, and
 // each PING before it.
 func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Duration) (passes, pings []time.Duration, err error) {
-	members, err := crew.StartAll(ctx, 2, relayRole)
+	members, err := startAll(ctx, 2, relayRole, relayTask{name, b.Addr, b.key("handoff")})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, crew.CloseAll(members)) }()
-	key := b.key("handoff")
+	defer func() { err = errors.Join(err, closeAll(members)) }()
 	for _, m := range members {
-		if err := errors.Join(m.Send(relayTask{name, b.Addr, key}), m.Receive(&ready{})); err != nil {
+		if err := m.Receive(&ready{}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -82,7 +82,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 	}
 	for end := time.Now().Add(window); time.Now().Before(end) || len(passes) == 0; {
 		took, rtt, err := b.pass(ctx, name, holder, waiter)
-		if err != nil && !errors.Is(err, crew.ErrLate) {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, nil, err
 		}
 		passes, pings = append(passes, took), append(pings, rtt)
@@ -94,8 +94,8 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 	return passes, pings, nil
 }
 
-// pass hands the lock from holder to waiter. With crew.ErrLate, the times are valid, and the waiter has ended.
-func (b *Bench) pass(ctx context.Context, name string, holder, waiter *crew.Member) (took, rtt time.Duration, err error) {
+// pass hands the lock from holder to waiter. With os.ErrDeadlineExceeded, the times are valid, and the waiter has ended.
+func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc.Child) (took, rtt time.Duration, err error) {
 	if _, err := tell(waiter, doAcquire, calls); err != nil {
 		return 0, 0, err
 	}
@@ -114,7 +114,7 @@ func (b *Bench) pass(ctx context.Context, name string, holder, waiter *crew.Memb
 	var to relayEvent
 	err = waiter.ReceiveWithin(lost, &to)
 	switch {
-	case errors.Is(err, crew.ErrLate):
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return lost, ping.Took, err
 	case err != nil:
 		return 0, 0, err
@@ -128,7 +128,7 @@ func (b *Bench) pass(ctx context.Context, name string, holder, waiter *crew.Memb
 }
 
 // tell has a process do something and waits for its answer.
-func tell(m *crew.Member, what, answer string) (relayEvent, error) {
+func tell(m *childproc.Child, what, answer string) (relayEvent, error) {
 	if err := m.Send(what); err != nil {
 		return relayEvent{}, err
 	}
@@ -136,7 +136,7 @@ func tell(m *crew.Member, what, answer string) (relayEvent, error) {
 }
 
 // hear waits for what a process has to say.
-func hear(m *crew.Member, answer string) (e relayEvent, err error) {
+func hear(m *childproc.Child, answer string) (e relayEvent, err error) {
 	if err := m.Receive(&e); err != nil {
 		return e, err
 	}

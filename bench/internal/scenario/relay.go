@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/bench/internal/clock"
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // relayRole is the role of one of two processes that pass a lock to and fro.
@@ -43,11 +43,7 @@ const (
 	pinged   = "pinged"
 )
 
-func relay(ctx context.Context, lead *crew.Line) error {
-	var task relayTask
-	if err := lead.Receive(&task); err != nil {
-		return err
-	}
+func relay(ctx context.Context, lead *childproc.Line, task relayTask) error {
 	l, err := subject.Open(task.Subject, subject.Setup{Addr: task.Addr, TTL: ttl})
 	if err != nil {
 		return err
@@ -77,7 +73,7 @@ func relay(ctx context.Context, lead *crew.Line) error {
 // runner is what a relay process works with. It does one thing at a time, so nothing guards its fields, besides the order
 // in which it is told to do things: an acquisition that waits has ended before the release.
 type runner struct {
-	lead    *crew.Line
+	lead    *childproc.Line
 	locker  subject.Locker
 	ping    *redis.Client
 	key     string

@@ -5,13 +5,15 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // ttl is that of all locks: none runs out while it is measured.
@@ -71,9 +73,31 @@ func Select(list string) ([]string, error) {
 	return names, nil
 }
 
-// Roles returns what other processes do for the scenarios, for crew.Serve.
-func Roles() map[string]crew.Role {
-	return map[string]crew.Role{crowdRole: crowd, relayRole: relay}
+// Roles returns what other processes do for the scenarios, for childproc.Serve.
+func Roles() map[string]childproc.Work {
+	return map[string]childproc.Work{crowdRole: childproc.Role(crowd), relayRole: childproc.Role(relay)}
+}
+
+// startAll starts n processes in a role, or none.
+func startAll(ctx context.Context, n int, role string, task any) (members []*childproc.Child, err error) {
+	for range n {
+		m, err := childproc.StartRole(ctx, role, task, os.Stderr)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(members))
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+func closeAll(members []*childproc.Child) (err error) {
+	for _, m := range members {
+		m.Stop() // all can end at once
+	}
+	for _, m := range members {
+		err = errors.Join(err, m.Close())
+	}
+	return err
 }
 
 // longestRound is how long no round takes. A subject that never returns ends its scenario, not the program.

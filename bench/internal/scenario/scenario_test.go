@@ -3,20 +3,18 @@ package scenario
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/crew"
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
-	crew.Serve(Roles())
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, every process would sleep for a second at its end
+	childproc.Serve(Roles())
 	leakcheck.VerifyTestMain(m)
 }
 
