@@ -22,6 +22,13 @@
 // minus go, those with a plus come. The lines that are there have to be found once in the file, whatever their indentation;
 // "..." between them parts one place from another.
 //
+// A … at the start or the end of a line that is there stands for the rest of that line, so a rename elsewhere in the line does
+// not concern the mutant. The part has to be found once, too. A … in the plus line that follows keeps the rest, and a plus line
+// of … alone keeps all but the part:
+//
+//	-… && !le.suspectLocked(at)…
+//	+…
+//
 // The tests of this package see to it that all mutants still fit the code and the tests. make mutants runs them:
 //
 //	go run ./internal/repo/mutants [-only regexp]

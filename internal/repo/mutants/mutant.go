@@ -28,10 +28,13 @@ type test struct{ pkg, name string }
 
 func (t test) String() string { return t.pkg + " " + t.name }
 
-// place is one that a mutant changes. Lines are without the space around them.
-type place struct {
-	old []string // what is there
-	new []string // what comes in its place
+// place is one that a mutant changes.
+type place struct{ lines []line }
+
+// line is one of a change, without the space around it. Its sign is ' ' for context, '-' or '+'.
+type line struct {
+	sign byte
+	text string
 }
 
 // load reads all mutants of a module.
@@ -65,15 +68,15 @@ func load(root string) ([]*mutant, error) {
 }
 
 // parse reads a file of mutants, which is in testdata/mutants of their package.
-func parse(from, text string) (mutants []*mutant, err error) {
+func parse(from, file string) (mutants []*mutant, err error) {
 	pkg := path.Dir(path.Dir(path.Dir(from)))
 	var m *mutant
-	for i, line := range strings.Split(text, "\n") {
+	for i, text := range strings.Split(file, "\n") {
 		where := fmt.Sprintf("%s:%d", from, i+1)
-		key, value, _ := strings.Cut(line, ":")
+		key, value, _ := strings.Cut(text, ":")
 		value = strings.TrimSpace(value)
 		switch {
-		case strings.TrimSpace(line) == "" || line[0] == '#':
+		case strings.TrimSpace(text) == "" || text[0] == '#':
 			continue
 		case key == "mutant":
 			m = &mutant{name: value, from: where}
@@ -82,7 +85,7 @@ func parse(from, text string) (mutants []*mutant, err error) {
 		case m == nil:
 			return nil, fmt.Errorf("%s: a mutant begins with its name: mutant: release/owner", where)
 		}
-		switch first := line[0]; {
+		switch first := text[0]; {
 		case key == "guard":
 			m.guard = value
 		case key == "file":
@@ -97,21 +100,16 @@ func parse(from, text string) (mutants []*mutant, err error) {
 			m.with = strings.Fields(value)
 		case key == "hangs" && value == "counts":
 			m.hangs = true
-		case line == "...":
+		case text == "...":
 			m.places = append(m.places, place{})
 		case first == ' ' || first == '-' || first == '+':
 			if m.places == nil {
 				m.places = make([]place, 1)
 			}
-			at, code := &m.places[len(m.places)-1], strings.TrimSpace(line[1:])
-			if first != '+' {
-				at.old = append(at.old, code)
-			}
-			if first != '-' {
-				at.new = append(at.new, code)
-			}
+			at := &m.places[len(m.places)-1]
+			at.lines = append(at.lines, line{first, strings.TrimSpace(text[1:])})
 		default:
-			return nil, fmt.Errorf("%s: %q is neither a key nor a line of a change", where, line)
+			return nil, fmt.Errorf("%s: %q is neither a key nor a line of a change", where, text)
 		}
 	}
 	for _, m := range mutants {
@@ -126,37 +124,88 @@ func parse(from, text string) (mutants []*mutant, err error) {
 func (m *mutant) apply(text string) (string, error) {
 	lines := strings.Split(text, "\n")
 	for i, at := range m.places {
-		if slices.Equal(at.old, at.new) {
-			return "", fmt.Errorf("%s: %s: place %d changes nothing", m.from, m.name, i+1)
-		}
-		start, err := find(lines, at.old)
+		start, end, changed, err := at.find(lines)
 		if err != nil {
 			return "", fmt.Errorf("%s: %s does not fit %s any more: place %d: %w", m.from, m.name, m.file, i+1, err)
 		}
-		lines = slices.Replace(lines, start, start+len(at.old), at.new...)
+		if slices.EqualFunc(lines[start:end], changed, func(old, now string) bool { return strings.TrimSpace(old) == now }) {
+			return "", fmt.Errorf("%s: %s: place %d changes nothing", m.from, m.name, i+1)
+		}
+		lines = slices.Replace(lines, start, end, changed...)
 	}
 	return strings.Join(lines, "\n"), nil
 }
 
-// find returns where the lines stand, if that is one place.
-func find(lines, old []string) (int, error) {
-	if len(old) == 0 {
-		return 0, errors.New("it says no line that is there")
+// find returns where the place is, if it is found once, and what comes there.
+func (at place) find(lines []string) (start, end int, changed []string, err error) {
+	quoted := slices.DeleteFunc(slices.Clone(at.lines), func(l line) bool { return l.sign == '+' })
+	if len(quoted) == 0 {
+		return 0, 0, nil, errors.New("it says no line that is there")
 	}
-	found := -1
-	for i := range len(lines) - len(old) + 1 {
-		if !slices.EqualFunc(lines[i:i+len(old)], old, func(there, line string) bool { return strings.TrimSpace(there) == line }) {
+	for i := range len(lines) - len(quoted) + 1 {
+		found, times := at.change(lines[i:])
+		if times == 0 {
 			continue
 		}
-		if found >= 0 {
-			return 0, fmt.Errorf("%q stands in lines %d and %d: add context", old[0], found+1, i+1)
+		if times > 1 || changed != nil {
+			return 0, 0, nil, fmt.Errorf("%q is in line %d, and not only once: add context", quoted[0].text, i+1)
 		}
-		found = i
+		start, end, changed = i, i+len(quoted), found
 	}
-	if found < 0 {
-		return 0, fmt.Errorf("no such lines: %q", old)
+	if changed == nil {
+		return 0, 0, nil, fmt.Errorf("no such lines: %q", quoted[0].text)
 	}
-	return found, nil
+	return start, end, changed, nil
+}
+
+// change returns what the place makes of the first lines of these, and in how many ways it fits them.
+func (at place) change(lines []string) (changed []string, times int) {
+	changed, times = []string{}, 1
+	var head, tail string
+	for _, l := range at.lines {
+		if l.sign == '+' {
+			changed = append(changed, fill(l.text, head, tail))
+			continue
+		}
+		var ways int
+		head, tail, ways = match(lines[0], l.text)
+		if times *= ways; times == 0 {
+			return nil, 0
+		}
+		if l.sign == ' ' {
+			changed = append(changed, strings.TrimSpace(lines[0]))
+		}
+		lines = lines[1:]
+	}
+	return changed, times
+}
+
+// match returns what the … of a quote stand for in a line, and how often the line has the quote.
+func match(there, quote string) (head, tail string, times int) {
+	there = strings.TrimSpace(there)
+	part, fromStart := strings.CutPrefix(quote, "…")
+	part, toEnd := strings.CutSuffix(part, "…")
+	for i := range len(there) - len(part) + 1 {
+		if there[i:i+len(part)] == part && (fromStart || i == 0) && (toEnd || i+len(part) == len(there)) {
+			head, tail = there[:i], there[i+len(part):]
+			times++
+		}
+	}
+	return head, tail, times
+}
+
+// fill puts back into a new line what the … of the line before stood for.
+func fill(text, head, tail string) string {
+	if text == "…" {
+		return head + tail
+	}
+	if part, ok := strings.CutPrefix(text, "…"); ok {
+		text = head + part
+	}
+	if part, ok := strings.CutSuffix(text, "…"); ok {
+		text = part + tail
+	}
+	return text
 }
 
 // split parts the name of a test as go test does.

@@ -163,20 +163,53 @@ func TestParse_refusesWhatIsNoMutant(t *testing.T) {
 	}
 }
 
-func TestApply_refusesWhatDoesNotFit(t *testing.T) {
-	for name, c := range map[string]struct {
-		at   place
-		text string
-	}{
-		"a line that is not there":        {place{old: []string{"old"}}, "new\n"},
-		"lines that are there twice":      {place{old: []string{"old"}}, "old\nold\n"},
-		"lines that do not follow":        {place{old: []string{"one", "two"}}, "one\nand\ntwo\n"},
-		"a change that adds alone":        {place{new: []string{"new"}}, "old\n"},
-		"a change that leaves all as was": {place{old: []string{"old"}, new: []string{"old"}}, "old\n"},
+// What … stands for stays as it is.
+func TestApply_partOfALine(t *testing.T) {
+	const text = "if le.a && le.b && c(le) {"
+	for change, want := range map[string]string{
+		"-…&& le.b…\n+…&& le.d…":   "if le.a && le.d && c(le) {\n",
+		"-… && le.b…\n+…":          "if le.a && c(le) {\n",
+		"-if le.a…\n+if false…":    "if false && le.b && c(le) {\n",
+		"-…c(le) {\n+…true {":      "if le.a && le.b && true {\n",
+		"-…c(…\n+if false {":       "if false {\n",
+		"-…c(…":                    "",
+		" …c(…\n+next()":           text + "\nnext()\n",
+		"-…a &&…\n+…a || x…\n+y(…": "if le.a || x le.b && c(le) {\ny( le.b && c(le) {\n",
 	} {
-		m := &mutant{name: "m", places: []place{c.at}}
-		if changed, err := m.apply(c.text); err == nil {
+		m := parseOne(t, change)
+		if got, err := m.apply("first\n\t" + text + "\nlast"); got != "first\n"+want+"last" || err != nil {
+			t.Errorf("%s: %q, %v; want %q", change, got, err, want)
+		}
+	}
+}
+
+func TestApply_refusesWhatDoesNotFit(t *testing.T) {
+	for name, c := range map[string]struct{ change, text string }{
+		"a line that is not there":        {"-old", "new\n"},
+		"lines that are there twice":      {"-old", "old\nold\n"},
+		"lines that do not follow":        {"-one\n-two", "one\nand\ntwo\n"},
+		"a change that adds alone":        {"+new", "old\n"},
+		"a change that leaves all as was": {"-old\n+old", "\told\n"},
+		"context alone":                   {" old", "old\n"},
+		"a part without its …":            {"-old", "an old line\n"},
+		"a part that is not at the start": {"-old…", "an old line\n"},
+		"a part that is not at the end":   {"-…old", "an old line\n"},
+		"a part that two lines have":      {"-…old…", "an old line\nold\n"},
+		"a part that one line has twice":  {"-…aa…", "aaa\n"},
+		"two parts, one of them twice":    {"-…a…\n-…b…", "a\nbb\n"},
+		"a part that changes nothing":     {"-…old…\n+…old…", "an old line\n"},
+	} {
+		if changed, err := parseOne(t, c.change).apply(c.text); err == nil {
 			t.Errorf("%s: %q", name, changed)
 		}
 	}
+}
+
+func parseOne(t *testing.T, change string) *mutant {
+	t.Helper()
+	mutants, err := parse("a/testdata/mutants/x.txt", "mutant: m\nguard: S1\nfile: b.go\ncaught: TestC\n"+change+"\n")
+	if err != nil || len(mutants) != 1 {
+		t.Fatal(mutants, err)
+	}
+	return mutants[0]
 }
