@@ -115,8 +115,8 @@ soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow
 	cd bench && go run ./soakchart "$$out/soak.csv" "$$out/soak.svg" && exit $$status
 
 .PHONY: mutants
-mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp: some of them
-	go run ./internal/repo/mutants -only '$(ONLY)'
+mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample
+	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)' $(if $(SEED),-seed $(SEED))
 
 .PHONY: faults
 faults: deps ## Strike at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS="-table FILE"

@@ -32,33 +32,36 @@ const patience = 30 * time.Second
 type gate struct {
 	root    string
 	scratch string
+	passed  map[run]bool // without any mutant
 }
 
-// passesUnbroken runs the tests of all mutants without any, once: one that fails by itself catches nothing.
-func (g *gate) passesUnbroken(ctx context.Context, mutants []*mutant) error {
-	type run struct{ pkg, with string }
-	var order []run
-	tests := make(map[run][]test)
+// run is a test, and the flags of go test with which it runs.
+type run struct {
+	test test
+	with string
+}
+
+// passesUnbroken runs the tests of mutants without any, once: one that fails by itself catches nothing.
+func (g *gate) passesUnbroken(ctx context.Context, mutants ...*mutant) error {
+	together := make(map[run][]test) // by package, which stands in for a test
 	for _, m := range mutants {
 		for _, t := range m.caught {
-			r := run{t.pkg, strings.Join(m.with, " ")}
-			if tests[r] == nil {
-				order = append(order, r)
-			}
-			if !slices.Contains(tests[r], t) {
-				tests[r] = append(tests[r], t)
+			with := strings.Join(m.with, " ")
+			if pkg := (run{test{pkg: t.pkg}, with}); !g.passed[run{t, with}] && !slices.Contains(together[pkg], t) {
+				together[pkg] = append(together[pkg], t)
 			}
 		}
 	}
-	for _, r := range order {
-		out, err := g.test(ctx, 10*time.Minute, strings.Fields(r.with), tests[r])
+	for r, tests := range together {
+		out, err := g.test(ctx, min(10*time.Minute, time.Duration(len(tests))*patience), strings.Fields(r.with), tests)
 		if err != nil {
 			return err
 		}
-		for _, t := range tests[r] {
+		for _, t := range tests {
 			if out.of[t.name] != "pass" {
 				return fmt.Errorf("without any mutant, %s does not pass:\n%s", t, out.tail())
 			}
+			g.passed[run{t, r.with}] = true
 		}
 	}
 	return nil

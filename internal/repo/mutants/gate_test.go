@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,13 +36,11 @@ const change = "file: thing.go\n-return true\n+return false\n"
 
 // Each way that a mutant can go is told from the others.
 func TestGate_tellsWhatBecomesOfAMutant(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range thing {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, dir, name, text)
 	}
-	g := &gate{root: dir, scratch: t.TempDir()}
 	for _, c := range []struct {
 		name, mutant string
 		want         verdict
@@ -55,13 +52,17 @@ func TestGate_tellsWhatBecomesOfAMutant(t *testing.T) {
 		{"what does not compile", "caught: TestGuard/go\nfile: thing.go\n-return true\n+return maybe\n", invalid},
 		{"a test that is not there", "caught: TestGuard/gone\n" + change, invalid},
 	} {
-		mutants, err := parse("testdata/mutants/x.txt", "mutant: m\nguard: S1\n"+c.mutant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, by, detail, err := g.try(t.Context(), mutants[0]); v != c.want || err != nil {
-			t.Errorf("%s: %s, %v, by %s; want %s\n%s", c.name, v, err, by, c.want, detail)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			mutants, err := parse("testdata/mutants/x.txt", "mutant: m\nguard: S1\n"+c.mutant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := &gate{root: dir, scratch: t.TempDir()}
+			if v, by, detail, err := g.try(t.Context(), mutants[0]); v != c.want || err != nil {
+				t.Errorf("%s, %v, by %s; want %s\n%s", v, err, by, c.want, detail)
+			}
+		})
 	}
 }
 
@@ -82,21 +83,14 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 
 // A module below the root may import what only the workspace has a stand-in for.
 func TestGate_testsAModuleBelowTheRootInTheWorkspace(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range thing {
 		for _, name := range []string{name, filepath.Join("below", name)} {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			text := strings.Replace(text, "module thing", "module "+filepath.Join("thing", filepath.Dir(name)), 1)
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, dir, name, strings.Replace(text, "module thing", "module "+filepath.Join("thing", filepath.Dir(name)), 1))
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "contract.work"), []byte("go 1.25.0\n\nuse (\n\t.\n\t./below\n)\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, dir, "contract.work", "go 1.25.0\n\nuse (\n\t.\n\t./below\n)\n")
 	g := &gate{root: dir, scratch: t.TempDir()}
 	for _, from := range []string{"testdata/mutants/x.txt", "below/testdata/mutants/x.txt"} {
 		mutants, err := parse(from, "mutant: m\nguard: S1\ncaught: TestGuard/go\n"+change)
@@ -111,15 +105,14 @@ func TestGate_testsAModuleBelowTheRootInTheWorkspace(t *testing.T) {
 
 // A test that fails by itself catches nothing.
 func TestGate_wantsTestsThatPassUnbroken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range thing {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "return true", "return false")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, dir, name, strings.ReplaceAll(text, "return true", "return false"))
 	}
-	g := &gate{root: dir, scratch: t.TempDir()}
+	g := &gate{root: dir, scratch: t.TempDir(), passed: make(map[run]bool)}
 	mutants := []*mutant{{name: "m", caught: []test{{".", "TestNothing"}}}, {name: "n", caught: []test{{".", "TestGuard/go"}}}}
-	err := g.passesUnbroken(t.Context(), mutants)
+	err := g.passesUnbroken(t.Context(), mutants...)
 	if err == nil || !strings.Contains(err.Error(), "TestGuard/go does not pass") {
 		t.Error(err)
 	}

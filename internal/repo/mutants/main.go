@@ -31,13 +31,14 @@
 //
 // The tests of this package see to it that all mutants still fit the code and the tests. make mutants runs them:
 //
-//	go run ./internal/repo/mutants [-only regexp]
+//	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n] [-seed n]
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"regexp"
@@ -45,63 +46,71 @@ import (
 )
 
 func main() {
+	var c choice
 	only := flag.String("only", "", "run the mutants whose name, file or guard matches this regular expression")
+	flag.StringVar(&c.since, "since", "", "run the mutants whose file, quotes or tests differ from this `revision` of git; recent is the last tag or, "+
+		"if there is none, the last commit older than a day")
+	flag.Float64Var(&c.minutes, "minutes", 0, "start mutants in random order for that long; 0 runs all of them")
+	flag.Uint64Var(&c.seed, "seed", rand.Uint64N(1e6), "the random order")
 	root := flag.String("root", ".", "where the module is")
 	flag.Parse()
-	pattern, err := regexp.Compile("(?i)" + *only)
-	if err != nil {
+	var err error
+	if c.only, err = regexp.Compile("(?i)" + *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: -only:", err)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := runAll(ctx, *root, pattern); err != nil {
+	if err := runAll(ctx, *root, c); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func runAll(ctx context.Context, root string, only *regexp.Regexp) error {
-	mutants, err := load(root)
-	if err != nil {
+func runAll(ctx context.Context, root string, c choice) error {
+	start := time.Now()
+	chosen, err := c.choose(root)
+	if err != nil || len(chosen) == 0 {
 		return err
 	}
-	chosen := mutants[:0]
-	for _, m := range mutants {
-		if only.MatchString(m.name + "\n" + m.guard + "\n" + m.file) {
-			chosen = append(chosen, m)
-		}
-	}
-	if len(chosen) == 0 {
-		return fmt.Errorf("no mutant matches %s", only)
-	}
-	start := time.Now()
-	g := &gate{root: root}
+	g := &gate{root: root, passed: make(map[run]bool)}
 	if g.scratch, err = os.MkdirTemp("", "mutants"); err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(g.scratch) }()
-	if err := g.passesUnbroken(ctx, chosen); err != nil {
-		return err
+	if c.minutes == 0 {
+		if err := g.passesUnbroken(ctx, chosen...); err != nil {
+			return err
+		}
+		fmt.Printf("without mutants, the tests pass (%s)\n\n", round(time.Since(start)))
 	}
-	fmt.Printf("%d mutants; without them, their tests pass (%s)\n\n", len(chosen), round(time.Since(start)))
-	count := make(map[verdict]int)
+	ran, count := 0, make(map[verdict]int)
 	for _, m := range chosen {
 		began := time.Now()
+		if c.minutes > 0 {
+			if began.Sub(start).Minutes() >= c.minutes {
+				break
+			}
+			if err := g.passesUnbroken(ctx, m); err != nil {
+				return err
+			}
+		}
 		v, by, detail, err := g.try(ctx, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
+		ran++
 		count[v]++
 		fmt.Printf("%-8s  %s  %s  (%s)\n          → %s\n", v, m.name, m.guard, round(time.Since(began)), by)
 		if detail != "" {
 			fmt.Println(detail)
 		}
 	}
-	fmt.Printf("\n%d killed, %d survived, %d invalid, in %s\n", count[killed], count[survived], count[invalid], round(time.Since(start)))
-	if count[killed] < len(chosen) {
-		return fmt.Errorf("%d of %d guards are not proven to be tested", len(chosen)-count[killed], len(chosen))
+	fmt.Printf("\n%d of %d mutants ran: %d killed, %d survived, %d invalid, in %s\n",
+		ran, len(chosen), count[killed], count[survived], count[invalid], round(time.Since(start)))
+	if count[killed] < ran {
+		return fmt.Errorf("%d of %d guards are not proven to be tested", ran-count[killed], ran)
 	}
 	return nil
 }
