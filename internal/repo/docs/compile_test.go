@@ -38,4 +38,7 @@ var code = Code{
 	},
 }
 
-func TestDocs_codeCompiles(t *testing.T) { code.Compiles(t, Pages(t)...) }
+func TestDocs_codeCompiles(t *testing.T) {
+	t.Parallel()
+	code.Compiles(t, Pages(t)...)
+}

@@ -8,6 +8,7 @@ import (
 )
 
 func TestReadme_programPrintsWhatItSays(t *testing.T) {
+	t.Parallel()
 	program, output := ReadPage(t, "README.md").Program(t)
 	if got := Run(t, Build(t, program, testservers.StartRedis(t).Addr())); got != output {
 		t.Errorf("it printed %q, the README says %q", got, output)
@@ -16,16 +17,18 @@ func TestReadme_programPrintsWhatItSays(t *testing.T) {
 
 // It is run twice, as the page says it can be.
 func TestTurns_programPrintsWhatItSays(t *testing.T) {
+	t.Parallel()
 	program, output := ReadPage(t, "docs/turns.md").Program(t)
-	address := testservers.StartRedis(t).Addr()
+	binary := Build(t, program, testservers.StartRedis(t).Addr())
 	for range 2 {
-		if got := Run(t, Build(t, program, address)); got != output {
+		if got := Run(t, binary); got != output {
 			t.Errorf("it printed %q, the page says %q", got, output)
 		}
 	}
 }
 
 func TestReadme_turnsAreLostWithoutTheLock(t *testing.T) {
+	t.Parallel()
 	program, output := ReadPage(t, "README.md").Program(t)
 	unlocked := strings.Replace(program, `locker.Do(ctx, "session-123", turn)`, "turn(ctx)", 1)
 	if unlocked == program {

@@ -101,6 +101,7 @@ func TestGuide_lockedmemoryOptions(t *testing.T) {
 }
 
 func TestGuide_sessionstoreOptions(t *testing.T) {
+	t.Parallel()
 	var settings storedriver.Settings
 	store, err := newStore(&settings, nil)
 	if err != nil {
@@ -171,6 +172,7 @@ func newStore(settings *storedriver.Settings, options *sessionstore.Options) (*s
 }
 
 func TestGuide_tracingOptions(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "tracing", "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)

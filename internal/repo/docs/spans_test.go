@@ -22,6 +22,7 @@ import (
 
 // The spans of a turn, and the attributes of all spans, are those that the guide shows.
 func TestGuide_spans(t *testing.T) {
+	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
 	observer, err := tracing.New(tracing.WithTracerProvider(provider))

@@ -19,27 +19,27 @@ import (
 
 // Every error text of a session store in docs/operations.md is one that the library prints, and every case here is in it.
 func TestOperations_errorTextsAreThoseOfTheLibrary(t *testing.T) {
-	redis.SetLogger(silent{})
+	t.Parallel()
 	textsMatch(t, storeTroubles, ReadPage(t, "docs/operations.md").section(t, "## Reading the errors", "text"))
 }
 
 var storeTroubles = map[string]func(t *testing.T) error{
 	"no server during a turn": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		return s.turn(t, func(ctx context.Context) error {
 			s.server.Kill()
 			return s.memory.Save(ctx, "question", "answer")
 		})
 	},
 	"no server, outside of a turn": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		s.server.Kill()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		return s.memory.Save(ctx, "question", "answer")
 	},
 	"a server that hangs during a turn": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		return s.turn(t, func(ctx context.Context) error {
 			s.server.Pause()
 			defer s.server.Resume()
@@ -57,7 +57,7 @@ var storeTroubles = map[string]func(t *testing.T) error{
 	},
 	"no memory": func(t *testing.T) error { return underSetting(t, "maxmemory", "1") },
 	"overtaken": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		var stale context.Context
 		if err := s.turn(t, func(ctx context.Context) error { stale = context.WithoutCancel(ctx); return nil }); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ var storeTroubles = map[string]func(t *testing.T) error{
 		return s.turn(t, func(context.Context) error { return s.store.Save(stale, "question", "answer") })
 	},
 	"a turn ID that is known": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		return s.turn(t, func(ctx context.Context) error {
 			ctx = lockedmemory.WithTurnID(ctx, "1")
 			if err := s.memory.Save(ctx, "question", "answer"); err != nil {
@@ -75,7 +75,7 @@ var storeTroubles = map[string]func(t *testing.T) error{
 		})
 	},
 	"an entry of another program": func(t *testing.T) error {
-		s := newStored(t)
+		s := ownServer(t)
 		if _, err := s.server.Do("XADD", "session:{session}:log", "*", "field", "value"); err != nil {
 			t.Fatal(err)
 		}
@@ -91,11 +91,19 @@ type stored struct {
 	memory *lockedmemory.LockedMemory[string, string]
 }
 
-func newStored(t *testing.T) *stored {
+func ownServer(t *testing.T) *stored {
 	t.Helper()
-	s := &stored{server: testservers.StartRedis(t)}
-	client := redis.NewClient(&redis.Options{Addr: s.server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	server := testservers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })
+	s := newStored(t, client)
+	s.server = server
+	return s
+}
+
+func newStored(t *testing.T, client redis.UniversalClient) *stored {
+	t.Helper()
+	s := &stored{}
 	locker, err := redislock.New(client, &distlock.Options{TTL: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +137,7 @@ func (s *stored) turn(t *testing.T, fn func(context.Context) error) (err error) 
 
 // underSetting is a Save in a turn under which a setting of the server has changed.
 func underSetting(t *testing.T, setting, value string) error {
-	s := newStored(t)
+	s := ownServer(t)
 	return s.turn(t, func(ctx context.Context) error {
 		if _, err := s.server.Do("CONFIG", "SET", setting, value); err != nil {
 			t.Fatal(err)
