@@ -2,7 +2,7 @@
 // README prints what it says, tables and error texts are those of the library, and links lead somewhere.
 //
 // Its tests are those of the root module. A module that has a page of its own, because the code there needs what the root does not
-// have, tests that with [ReadPage]. Paths are relative to a package two levels below the root.
+// have, tests that with [ReadPage].
 package docs
 
 import (
@@ -13,7 +13,17 @@ import (
 	"testing"
 )
 
-const root = "../../.."
+// root leads from the package under test to the directory of contract.work.
+var root = func() string {
+	dir := ".."
+	for range 5 {
+		if _, err := os.Stat(filepath.Join(dir, "contract.work")); err == nil {
+			break
+		}
+		dir = filepath.Join("..", dir)
+	}
+	return dir
+}()
 
 // Page is one Markdown file.
 type Page struct {
