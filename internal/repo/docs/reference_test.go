@@ -3,9 +3,6 @@ package docs
 import (
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -173,26 +170,6 @@ func newStore(settings *storedriver.Settings, options *sessionstore.Options) (*s
 
 func TestGuide_tracingOptions(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(root, "tracing", "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files: %v", err)
-	}
-	var names []string
-	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declaration := range file.Decls {
-			f, ok := declaration.(*ast.FuncDecl)
-			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
-				continue
-			}
-			if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); ok && result.Name == "Option" {
-				names = append(names, f.Name.Name)
-			}
-		}
-	}
 	var documented []string
 	for _, row := range ReadPage(t, "docs/guide.md").Table(t, "### Options of tracing.New") {
 		documented = append(documented, row[0])
@@ -208,9 +185,8 @@ func TestGuide_tracingOptions(t *testing.T) {
 			}
 		}
 	}
-	slices.Sort(names)
 	slices.Sort(documented)
-	if !slices.Equal(names, documented) {
+	if names := Options(t, filepath.Join(root, "tracing")); !slices.Equal(names, documented) {
 		t.Errorf("tracing has %q, the table %q", names, documented)
 	}
 }
