@@ -53,7 +53,12 @@ func TestGuide_cluster(t *testing.T) {
 	c := testservers.StartCluster(t)
 	t.Run("a single node's client", func(t *testing.T) {
 		node := c.ReplicaOf(c.MasterOf("distlock:{session}:lock"))
-		inPage(t, acquireError(t, open(t, node.URL(), nil)))
+		err := acquireError(t, open(t, node.URL(), nil))
+		if !slices.ContainsFunc(inGuide(t), func(b block) bool {
+			return slices.ContainsFunc(strings.Split(b.text, "\n"), func(text string) bool { return pattern(text).MatchString(err.Error()) })
+		}) {
+			t.Errorf("the guide does not have %q", err)
+		}
 	})
 	t.Run("rights", func(t *testing.T) {
 		url := strings.Replace(c.URL(), "://", "://agent:password@", 1)
