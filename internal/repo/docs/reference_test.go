@@ -57,11 +57,7 @@ func TestGuide_distlockOptions(t *testing.T) {
 
 func TestGuide_limitsOfDistlockOptions(t *testing.T) {
 	const ms = time.Millisecond
-	for _, c := range []struct {
-		says            string // in the row of the table
-		field           string
-		allowed, beyond distlock.Options
-	}{
+	takesLimits(t, "### distlock.Options", func(o *distlock.Options) error { _, err := memlock.New(o); return err }, []limit[distlock.Options]{
 		{"At most 128 bytes", "Namespace", distlock.Options{Namespace: strings.Repeat("n", 128)}, distlock.Options{Namespace: strings.Repeat("n", 129)}},
 		{"no braces", "Namespace", distlock.Options{Namespace: "n"}, distlock.Options{Namespace: "n}"}},
 		{"At least 100 ms", "TTL", distlock.Options{TTL: 100 * ms}, distlock.Options{TTL: 99 * ms}},
@@ -71,18 +67,7 @@ func TestGuide_limitsOfDistlockOptions(t *testing.T) {
 		{"(92 ms of 100 ms)", "RenewEvery", distlock.Options{RenewEvery: 91 * ms, TTL: 100 * ms}, distlock.Options{RenewEvery: 92 * ms, TTL: 100 * ms}},
 		{"Not negative", "MaxHold", distlock.Options{MaxHold: 1}, distlock.Options{MaxHold: -1}},
 		{"At most 256 bytes", "Holder", distlock.Options{Holder: strings.Repeat("h", 256)}, distlock.Options{Holder: strings.Repeat("h", 257)}},
-	} {
-		rows := ReadPage(t, "docs/guide.md").Table(t, "### distlock.Options")
-		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
-			t.Errorf("the row of %s does not say %q", c.field, c.says)
-		}
-		if _, err := memlock.New(&c.allowed); err != nil {
-			t.Errorf("%s, %s: %v", c.field, c.says, err)
-		}
-		if _, err := memlock.New(&c.beyond); err == nil {
-			t.Errorf("%s, %s: more is allowed", c.field, c.says)
-		}
-	}
+	})
 }
 
 func TestGuide_lockedmemoryOptions(t *testing.T) {
@@ -134,25 +119,32 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 }
 
 func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
-	for _, c := range []struct {
-		says            string // in the row of the table
-		field           string
-		allowed, beyond sessionstore.Options
-	}{
+	takesLimits(t, "### sessionstore.Options", func(o *sessionstore.Options) error { _, err := newStore(nil, o); return err }, []limit[sessionstore.Options]{
 		{"At most 128 bytes", "Namespace", sessionstore.Options{Namespace: strings.Repeat("n", 128)}, sessionstore.Options{Namespace: strings.Repeat("n", 129)}},
 		{"no braces", "Namespace", sessionstore.Options{Namespace: "n"}, sessionstore.Options{Namespace: "n}"}},
 		{"At least 1 s", "IdleTTL", sessionstore.Options{IdleTTL: time.Second}, sessionstore.Options{IdleTTL: 999 * time.Millisecond}},
 		{"At most 256 MiB", "MaxMessage", sessionstore.Options{MaxMessage: 256 << 20}, sessionstore.Options{MaxMessage: 256<<20 + 1}},
 		{"At least 1 s", "RememberTurns", sessionstore.Options{RememberTurns: time.Second}, sessionstore.Options{RememberTurns: 999 * time.Millisecond}},
-	} {
-		rows := ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options")
+	})
+}
+
+// limit is a sentence in the row of an option, with values on both sides of it.
+type limit[O any] struct {
+	says, field     string
+	allowed, beyond O
+}
+
+func takesLimits[O any](t *testing.T, heading string, open func(*O) error, limits []limit[O]) {
+	t.Helper()
+	rows := ReadPage(t, "docs/guide.md").Table(t, heading)
+	for _, c := range limits {
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)
 		}
-		if _, err := newStore(nil, &c.allowed); err != nil {
+		if err := open(&c.allowed); err != nil {
 			t.Errorf("%s, %s: %v", c.field, c.says, err)
 		}
-		if _, err := newStore(nil, &c.beyond); err == nil {
+		if err := open(&c.beyond); err == nil {
 			t.Errorf("%s, %s: more is allowed", c.field, c.says)
 		}
 	}
