@@ -3,7 +3,6 @@ package leakcheck
 import (
 	"fmt"
 	"os"
-	"testing"
 	"time"
 
 	"go.uber.org/goleak"
@@ -14,7 +13,7 @@ import (
 const linger = 15 * time.Second
 
 // VerifyTestMain is goleak's, for packages that work with go-redis: it waits for longer.
-func VerifyTestMain(m *testing.M) {
+func VerifyTestMain(m interface{ Run() int }) {
 	code := m.Run()
 	if code == 0 {
 		if err := ended(); err != nil {

@@ -18,6 +18,11 @@ func (e replyError) Error() string { return string(e) }
 
 // do sends one command in RESP, the protocol of Redis, and reads its reply.
 func do(addr string, timeout time.Duration, args ...string) (string, error) {
+	return doAll(addr, timeout, args)
+}
+
+// doAll sends commands over one connection until one fails. It returns the reply to the last one.
+func doAll(addr string, timeout time.Duration, commands ...[]string) (reply string, err error) {
 	deadline := time.Now().Add(timeout)
 	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
@@ -27,10 +32,16 @@ func do(addr string, timeout time.Duration, args ...string) (string, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err
 	}
-	if _, err := io.WriteString(conn, encodeCommand(args)); err != nil {
-		return "", err
+	r := bufio.NewReader(conn)
+	for _, args := range commands {
+		if _, err := io.WriteString(conn, encodeCommand(args)); err != nil {
+			return "", err
+		}
+		if reply, err = readReply(r); err != nil {
+			return "", err
+		}
 	}
-	return readReply(bufio.NewReader(conn))
+	return reply, nil
 }
 
 func encodeCommand(args []string) string {

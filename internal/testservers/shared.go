@@ -1,0 +1,111 @@
+package testservers
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Sharing runs the tests of a package and then ends the servers that they have shared. TestMain
+// uses it in the place of its M:
+//
+//	func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+type Sharing struct{ M *testing.M }
+
+// Run returns the exit code of the tests.
+func (s Sharing) Run() int {
+	defer shared.end()
+	return s.M.Run()
+}
+
+// databases is how many the shared Redis has. After the last one the first is used again.
+const databases = 256
+
+var (
+	shared      forTests
+	sharedRedis = sync.OnceValue(func() *Redis { return StartRedis(&shared, "--databases", strconv.Itoa(databases)) })
+	lastDB      atomic.Int64
+
+	sharedTopologies = map[string]func() *Topology{
+		"sentinel": sync.OnceValue(func() *Topology { return StartTopology(&shared, "sentinel") }),
+		"cluster":  sync.OnceValue(func() *Topology { return StartTopology(&shared, "cluster") }),
+	}
+)
+
+// Database is one database of the Redis that the tests of a package share. What it has in common
+// with the others, like users, channels and scripts, tests must not change.
+type Database struct {
+	server *Redis
+	number int
+}
+
+// SharedRedis returns an empty database of the package's Redis, which the first call starts. The
+// package needs Sharing in its TestMain.
+func SharedRedis(tb testing.TB) *Database {
+	tb.Helper()
+	d := &Database{sharedRedis(), int(lastDB.Add(1) % databases)}
+	if _, err := d.Do("FLUSHDB"); err != nil {
+		tb.Fatalf("empty a database: %v", err)
+	}
+	return d
+}
+
+// Addr returns the host and port.
+func (d *Database) Addr() string { return d.server.Addr() }
+
+// DB returns the number of the database.
+func (d *Database) DB() int { return d.number }
+
+// URL returns the database as a redis:// URL.
+func (d *Database) URL() string { return fmt.Sprintf("redis://%s/%d", d.Addr(), d.number) }
+
+// Do is that of Redis, in this database.
+func (d *Database) Do(args ...string) (string, error) {
+	return doAll(d.Addr(), doTimeout, []string{"SELECT", strconv.Itoa(d.number)}, args)
+}
+
+// SharedTopology returns the "sentinel" or "cluster" that the tests of a package share: they keep
+// to names of their own, and kill nothing. The package needs Sharing in its TestMain.
+func SharedTopology(name string) *Topology { return sharedTopologies[name]() }
+
+// forTests is the testing.TB of servers that outlive a test. A server that cannot be started
+// panics in the test that is the first to need it, and in all others.
+type forTests struct {
+	testing.TB // of the methods that are not here servers call none
+
+	mu      sync.Mutex
+	cleanup []func()
+}
+
+func (f *forTests) Helper()                        {}
+func (f *forTests) Failed() bool                   { return false }
+func (f *forTests) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
+func (f *forTests) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
+
+func (f *forTests) Cleanup(end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cleanup = append(f.cleanup, end)
+}
+
+func (f *forTests) TempDir() string {
+	dir, err := os.MkdirTemp("", "testservers")
+	if err != nil {
+		f.Fatalf("directory of a server: %v", err)
+	}
+	f.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// end ends the servers.
+func (f *forTests) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, end := range slices.Backward(f.cleanup) {
+		end()
+	}
+}
