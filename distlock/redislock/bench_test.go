@@ -18,7 +18,7 @@ import (
 )
 
 func BenchmarkDriver(b *testing.B) {
-	drivertest.Benchmark(b, drivers(redis.UniversalOptions{Addrs: []string{testservers.StartRedis(b).Addr()}}))
+	drivertest.Benchmark(b, drivers(onNode(b)))
 }
 
 // deleteIfEqual is what a lock without fences, renewal and idempotence needs to release.
@@ -36,8 +36,7 @@ func BenchmarkUncontended(b *testing.B) {
 
 func uncontended(b *testing.B, punctual bool) {
 	ctx := context.Background()
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: punctual})
-	b.Cleanup(func() { _ = client.Close() })
+	client := newClient(b, testservers.SharedRedis(b), redis.Options{ContextTimeoutEnabled: punctual})
 	l := newLocker(b, client, distlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	commands := &counter{}
 
@@ -104,7 +103,7 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func TestLocker_acquireAndReleaseAreTwoRoundTrips(t *testing.T) {
-	client := newClient(t, testservers.StartRedis(t).Addr())
+	client := newClient(t, testservers.SharedRedis(t))
 	l := newLocker(t, client, distlock.Options{})
 	commands := &counter{}
 	for i := range 5 {

@@ -25,19 +25,21 @@ var (
 // beside is a Locker, and what a store beside it sees of one lock.
 type beside struct {
 	testing.TB
+	server *testservers.Database
 	client *redis.Client
 	locker *distlock.Locker
 	keys   redislock.Beside
 }
 
 func newBeside(tb testing.TB) *beside {
-	client := newClient(tb, testservers.StartRedis(tb).Addr())
+	server := testservers.SharedRedis(tb)
+	client := newClient(tb, server)
 	l := newLocker(tb, client, distlock.Options{Wait: -1})
 	keys, ok := redislock.BesideOf(l, client, "k}%")
 	if !ok {
 		tb.Fatal("a Locker does not know its client")
 	}
-	return &beside{tb, client, l, keys}
+	return &beside{tb, server, client, l, keys}
 }
 
 // token is what a script is given, 0: none.
@@ -193,10 +195,10 @@ func TestBeside_knowsTheOwnersTokens(t *testing.T) {
 
 func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {
 	b := newBeside(t)
-	if _, ok := redislock.BesideOf(b.locker, newClient(t, b.client.Options().Addr), "k"); ok {
+	if _, ok := redislock.BesideOf(b.locker, newClient(t, b.server), "k"); ok {
 		t.Error("another client of the same server")
 	}
-	byURL, err := lockurl.Open(t.Context(), "redis://"+b.client.Options().Addr, nil)
+	byURL, err := lockurl.Open(t.Context(), b.server.URL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"flag"
 	"sync"
 	"testing"
 	"time"
@@ -15,12 +16,40 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait, so more of them than processors can.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
 
-func newClient(tb testing.TB, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+// newClient is a client of a server, a proxy or a database, with at most one set of options.
+func newClient(tb testing.TB, server interface{ Addr() string }, options ...redis.Options) *redis.Client {
+	var o redis.Options
+	if len(options) > 0 {
+		o = options[0]
+	}
+	o.Addr = server.Addr()
+	if db, ok := server.(*testservers.Database); ok {
+		o.DB = db.DB()
+	}
+	client := redis.NewClient(&o)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// onNode are the options of a client of the shared Redis.
+func onNode(tb testing.TB) redis.UniversalOptions {
+	db := testservers.SharedRedis(tb)
+	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}
+}
+
+// on are the options of a client of the shared "sentinel" or "cluster".
+func on(topology string) redis.UniversalOptions {
+	servers := testservers.SharedTopology(topology)
+	return redis.UniversalOptions{Addrs: servers.Addrs(), MasterName: servers.MasterName()}
 }
 
 // drivers makes each of them a client of its own; the options tell the kind, as for redis.NewUniversalClient.
@@ -28,30 +57,32 @@ func drivers(options redis.UniversalOptions) drivertest.New {
 	return func(tb testing.TB) driver.Driver {
 		client := redis.NewUniversalClient(&options)
 		tb.Cleanup(func() { _ = client.Close() })
-		d, err := redislock.NewDriver(client)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { _ = d.Close() })
-		return d
+		return driverOver(tb, client)
 	}
 }
 
+func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
+	tb.Helper()
+	d, err := redislock.NewDriver(client)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
 func TestConformance_redis(t *testing.T) {
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}))
+	t.Parallel()
+	drivertest.Run(t, drivers(onNode(t)))
 }
 
-func TestConformance_sentinel(t *testing.T) {
-	s := testservers.StartSentinel(t)
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}))
-}
+func TestConformance_sentinel(t *testing.T) { drivertest.Run(t, drivers(on("sentinel"))) }
 
-func TestConformance_cluster(t *testing.T) {
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}))
-}
+func TestConformance_cluster(t *testing.T) { drivertest.Run(t, drivers(on("cluster"))) }
 
 // miniredis is what the examples embed; it is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
+	t.Parallel()
 	// A server for each of the tests: with every command it goes through all keys that there are.
 	var mu sync.Mutex
 	servers := make(map[string]drivertest.New)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -20,19 +19,13 @@ import (
 // of the bare lock, a script that does nothing, the driver's acquire and release, and the Locker's.
 func BenchmarkCost(b *testing.B) {
 	ctx := context.Background()
-	server := testservers.StartRedis(b)
+	server := testservers.SharedRedis(b)
 	connect := func() *redis.Client { // one for each: they use deadlines of their own
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-		b.Cleanup(func() { _ = client.Close() })
-		return client
+		return newClient(b, server, redis.Options{ContextTimeoutEnabled: true})
 	}
 	client := connect()
 	l := newLocker(b, connect(), distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	d, err := redislock.NewDriver(connect())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = d.Close() })
+	d := driverOver(b, connect())
 	nothing := redis.NewScript("return 1")
 	var (
 		lease *distlock.Lease

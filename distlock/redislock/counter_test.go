@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	counterAddr  = "REDISLOCK_TEST_COUNTER_ADDR"
+	counterURL   = "REDISLOCK_TEST_COUNTER_URL"
 	processes    = 20
 	increments   = 50
 	counterValue = "counter"
@@ -27,11 +27,11 @@ const (
 // Twenty processes increment one number, each by reading, sleeping and writing it: without mutual exclusion most
 // increments are lost.
 func TestLocker_S1_twentyProcessesCount(t *testing.T) {
-	if addr := os.Getenv(counterAddr); addr != "" {
-		count(t, addr)
+	if url := os.Getenv(counterURL); url != "" {
+		count(t, url)
 		return
 	}
-	server := testservers.StartRedis(t)
+	server := testservers.SharedRedis(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -40,7 +40,7 @@ func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
-			cmd.Env = append(os.Environ(), counterAddr+"="+server.Addr())
+			cmd.Env = append(os.Environ(), counterURL+"="+server.URL())
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("a counting process: %v\n%s", err, out)
 			}
@@ -53,8 +53,12 @@ func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 	}
 }
 
-func count(t *testing.T, addr string) {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+func count(t *testing.T, url string) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
 	defer client.Close()
 	l, err := redislock.New(client, &distlock.Options{Wait: -1, Retry: distlock.Retry{Max: 50 * time.Millisecond}})
 	if err != nil {

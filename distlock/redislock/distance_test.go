@@ -17,11 +17,10 @@ import (
 
 // A server that is far away is slow, not in doubt: nothing that was released is marked as cancelled.
 func TestLocker_atADistanceMarksNothing(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	proxy.Latency(10 * time.Millisecond)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
 	l := newLocker(t, client, distlock.Options{})
 	for range 5 {
 		lease, err := l.Acquire(t.Context(), key)
@@ -42,9 +41,9 @@ func TestLocker_atADistanceMarksNothing(t *testing.T) {
 
 // A pause of the server that outlasts a call in the caller's goroutine is no failure, though the client sends nothing again.
 func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
-	defer client.Close()
+	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
 	l := newLocker(t, client, distlock.Options{})
 	for i := range 20 {
 		for range 5 { // the service is known to be quick
@@ -67,60 +66,61 @@ func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
 }
 
 // Whether a request was sent twice is known, not guessed.
-func TestDriver_tellsWhatWasSentAgain(t *testing.T) {
-	for name, addrs := range map[string]func() []string{
-		"node":    func() []string { return []string{testservers.StartRedis(t).Addr()} },
-		"cluster": func() []string { return testservers.StartCluster(t).Addrs() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			network := faultnet.NewNet(t)
-			d := drivers(redis.UniversalOptions{Addrs: addrs(), Dialer: network.Dial})(t)
-			for i, again := range []bool{false, true, false} {
-				lose := func() {
-					if again {
-						network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
-					}
-				}
-				req := driver.AcquireRequest{
-					Name: driver.Name{Namespace: "n", Key: "k"}, Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: "test",
-				}
-				lose()
-				grant, err := d.Acquire(t.Context(), req)
-				if err != nil || grant.Outcome != driver.Granted || grant.Replayed != again {
-					t.Errorf("round %d: Acquire: %+v, %v", i, grant, err)
-				}
-				lose()
-				reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-				if err != nil || !reply.Released || reply.Replayed != again {
-					t.Errorf("round %d: Release: %+v, %v", i, reply, err)
-				}
+func TestDriver_tellsWhatWasSentAgain(t *testing.T) { tellsWhatWasSentAgain(t, onNode(t)) }
+
+func TestDriver_tellsWhatWasSentAgain_onCluster(t *testing.T) {
+	tellsWhatWasSentAgain(t, on("cluster"))
+}
+
+func tellsWhatWasSentAgain(t *testing.T, options redis.UniversalOptions) {
+	d, network := interrupted(t, options)
+	for i, again := range []bool{false, true, false} {
+		lose := func() {
+			if again {
+				network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
 			}
-		})
+		}
+		req := driver.AcquireRequest{
+			Name: driver.Name{Namespace: t.Name(), Key: "k"}, Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: "test",
+		}
+		lose()
+		grant, err := d.Acquire(t.Context(), req)
+		if err != nil || grant.Outcome != driver.Granted || grant.Replayed != again {
+			t.Errorf("round %d: Acquire: %+v, %v", i, grant, err)
+		}
+		lose()
+		reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		if err != nil || !reply.Released || reply.Replayed != again {
+			t.Errorf("round %d: Release: %+v, %v", i, reply, err)
+		}
 	}
 }
 
+// interrupted is a driver whose network can fail.
+func interrupted(t *testing.T, options redis.UniversalOptions) (driver.Driver, *faultnet.Net) {
+	network := faultnet.NewNet(t)
+	options.Dialer = network.Dial
+	return drivers(options)(t), network
+}
+
 // An extend whose answer is lost is an error, and not sent again: a copy could shorten what was prolonged since.
-func TestDriver_N_sendsAnExtendOnce(t *testing.T) {
-	for name, addrs := range map[string]func() []string{
-		"node":    func() []string { return []string{testservers.StartRedis(t).Addr()} },
-		"cluster": func() []string { return testservers.StartCluster(t).Addrs() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			network := faultnet.NewNet(t)
-			d := drivers(redis.UniversalOptions{Addrs: addrs(), Dialer: network.Dial})(t)
-			req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: fmt.Sprintf("%032x", 1), TTL: time.Minute}
-			if grant, err := d.Acquire(t.Context(), req); err != nil || grant.Outcome != driver.Granted {
-				t.Fatalf("Acquire: %+v, %v", grant, err)
-			}
-			extend := []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute, Exact: true}}
-			for _, lost := range []bool{false, true, false} {
-				if lost {
-					network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
-				}
-				if reply := d.Extend(t.Context(), extend)[0]; (reply.Err != nil) != lost || reply.Held == lost {
-					t.Errorf("with the answer lost (%t): %+v", lost, reply)
-				}
-			}
-		})
+func TestDriver_N_sendsAnExtendOnce(t *testing.T) { sendsAnExtendOnce(t, onNode(t)) }
+
+func TestDriver_N_sendsAnExtendOnce_onCluster(t *testing.T) { sendsAnExtendOnce(t, on("cluster")) }
+
+func sendsAnExtendOnce(t *testing.T, options redis.UniversalOptions) {
+	d, network := interrupted(t, options)
+	req := driver.AcquireRequest{Name: driver.Name{Namespace: t.Name(), Key: "k"}, Owner: fmt.Sprintf("%032x", 1), TTL: time.Minute}
+	if grant, err := d.Acquire(t.Context(), req); err != nil || grant.Outcome != driver.Granted {
+		t.Fatalf("Acquire: %+v, %v", grant, err)
+	}
+	extend := []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute, Exact: true}}
+	for _, lost := range []bool{false, true, false} {
+		if lost {
+			network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
+		}
+		if reply := d.Extend(t.Context(), extend)[0]; (reply.Err != nil) != lost || reply.Held == lost {
+			t.Errorf("with the answer lost (%t): %+v", lost, reply)
+		}
 	}
 }

@@ -21,8 +21,9 @@ import (
 
 // On the way to a server that is far away nobody waits for another's round trip.
 func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
-	proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
-	s, x, _ := patiently(t, redis.Options{Addr: proxy.Addr(), PoolSize: 20})
+	options, proxy := proxied(t)
+	options.PoolSize = 20
+	s, x, _ := patiently(t, options)
 	x.patience = sharePatience
 	var all sync.WaitGroup
 	for range 10 { // connections
@@ -64,8 +65,9 @@ func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
 func TestExchange_lostRepliesLeaveEachCallInDoubt(t *testing.T) {
 	for _, retries := range []int{-1, 0} {
 		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
-			proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
-			s, x, w := patiently(t, redis.Options{Addr: proxy.Addr(), MaxRetries: retries})
+			options, proxy := proxied(t)
+			options.MaxRetries = retries
+			s, x, w := patiently(t, options)
 			const n = 5
 			end := x.occupy(t, s, w)
 			replies, errs, wait := x.acquire(t, s, n)
@@ -86,7 +88,7 @@ func TestExchange_lostRepliesLeaveEachCallInDoubt(t *testing.T) {
 }
 
 func TestExchange_survivesScriptFlush(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	const n = 10
 	end := x.occupy(t, s, w)
 	replies, errs, wait := x.acquire(t, s, n)
@@ -111,7 +113,7 @@ func (refusal) RedisError()     {}
 
 // go-redis looks at the first answer only when it decides whether to send a pipeline again.
 func TestExchange_aCallThatIsTurnedAwayIsSentAgain(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 		return func(ctx context.Context, cmds []redis.Cmder) error {
 			err := next(ctx, cmds)
@@ -152,7 +154,7 @@ func TestExchange_survivesHooks(t *testing.T) {
 		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, x, w := patiently(t, redis.Options{})
+			s, x, w := patiently(t, onNode(t))
 			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
 			end := x.occupy(t, s, w)
 			errs := make(chan error)
@@ -181,7 +183,7 @@ func TestExchange_survivesHooks(t *testing.T) {
 
 // A node of a Cluster that hangs delays nobody whose key is on another.
 func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
-	cluster := testservers.StartCluster(t)
+	cluster := testservers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
 	s, _ := watched(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true}, 20)
 	hangs, other := nameOf(0), nameOf(1)
@@ -224,19 +226,11 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 }
 
 func TestExchange_clusterCallsShare(t *testing.T) {
-	cluster := testservers.StartCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	defer client.Close()
-	d, err := NewDriver(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	s, w := d.(*service), &traffic{}
+	s, w := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()}), &traffic{}
 	if _, err := s.Inspect(t.Context(), name); err != nil { // and the server knows the script
 		t.Fatal(err)
 	}
-	client.AddHook(w)
+	s.client.AddHook(w)
 	x := s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock())
 	if x != s.shared.(*sharing).exchange(t.Context(), keysOf(name).fence()) {
 		t.Error("one node has two exchanges")
@@ -271,7 +265,9 @@ func TestExchange_otherClientsDoNotShare(t *testing.T) {
 
 // Many callers, some of whom leave at any moment: all get an answer or leave, and whoever is granted a lock is its holder.
 func TestExchange_hammer(t *testing.T) {
-	s, x, _ := patiently(t, redis.Options{PoolSize: 40})
+	options := onNode(t)
+	options.PoolSize = 40
+	s, x, _ := patiently(t, options)
 	x.patience = sharePatience
 	var all sync.WaitGroup
 	stop := time.Now().Add(time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -86,30 +87,48 @@ func (w *traffic) reset() (commands int, pipelines []int) {
 	return commands, pipelines
 }
 
-// patiently is a service over one node whose calls wait for exchanges to end, however long that takes.
-func patiently(t *testing.T, options redis.Options) (*service, *exchange, *traffic) {
+// onNode are the options of a client of the shared Redis.
+func onNode(t *testing.T) redis.UniversalOptions {
 	t.Helper()
-	if options.Addr == "" {
-		options.Addr = testservers.StartRedis(t).Addr()
-	}
-	options.ContextTimeoutEnabled = true
-	client := redis.NewClient(&options)
+	db := testservers.SharedRedis(t)
+	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: true}
+}
+
+// proxied is onNode behind a proxy.
+func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
+	t.Helper()
+	options := onNode(t)
+	proxy := faultnet.New(t, options.Addrs[0])
+	options.Addrs[0] = proxy.Addr()
+	return options, proxy
+}
+
+// open makes a service, and what closes it and its client.
+func open(t *testing.T, options redis.UniversalOptions) *service {
+	t.Helper()
+	client := redis.NewUniversalClient(&options)
 	t.Cleanup(func() { _ = client.Close() })
 	d, err := NewDriver(client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	s := d.(*service)
+	return d.(*service)
+}
+
+// patiently is a service over one node whose calls wait for exchanges to end, however long that takes.
+func patiently(t *testing.T, options redis.UniversalOptions) (*service, *exchange, *traffic) {
+	t.Helper()
+	s := open(t, options)
 	x := s.shared.(*sharing).one
 	x.patience = time.Hour
 	for _, script := range []*script{acquireScript, releaseScript, inspectScript} {
-		if err := script.Load(t.Context(), client).Err(); err != nil {
+		if err := script.Load(t.Context(), s.client).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := &traffic{}
-	client.AddHook(w)
+	s.client.AddHook(w)
 	return s, x, w
 }
 
@@ -196,7 +215,7 @@ func (x *exchange) wantIdle(t *testing.T) {
 }
 
 func TestExchange_callsThatAreReadyTogetherShareARoundTrip(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	const n = 20
 	end := x.occupy(t, s, w)
 	replies, errs, wait := x.acquire(t, s, n)
@@ -229,7 +248,7 @@ func TestExchange_callsThatAreReadyTogetherShareARoundTrip(t *testing.T) {
 }
 
 func TestExchange_isBounded(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	end := x.occupy(t, s, w)
 	_, errs, wait := x.acquire(t, s, maxShared+10)
 	end()
@@ -249,7 +268,7 @@ func TestExchange_isBounded(t *testing.T) {
 
 // A call on its own is a command on its own, and so are as many as do not wait for each other.
 func TestExchange_aLoneCallIsAPlainCommand(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	for i := range 10 {
 		if _, err := s.Acquire(t.Context(), acquireOf(i)); err != nil {
 			t.Fatal(err)

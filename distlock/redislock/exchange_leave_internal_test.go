@@ -13,7 +13,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // told is a context that tells a deadline without ending at it.
@@ -46,7 +45,7 @@ var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
-			s, x, w := patiently(t, redis.Options{})
+			s, x, w := patiently(t, onNode(t))
 			end := x.occupy(t, s, w)
 			replies, errs, wait := x.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
@@ -74,7 +73,7 @@ func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T)
 func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
-			s, x, w := patiently(t, redis.Options{})
+			s, x, w := patiently(t, onNode(t))
 			end := x.occupy(t, s, w)
 			replies, errs, wait := x.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
@@ -112,7 +111,7 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 // The pipeline of a leader who is cancelled has not left yet: it takes the calls of the others along all the same, and each gets its
 // answer.
 func TestExchange_aLeaderThatIsCancelledHurtsNobody(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	end := x.occupy(t, s, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -148,7 +147,7 @@ func (quiet) Done() <-chan struct{} { return nil }
 
 // Who is told to lead and goes all the same leaves that to another.
 func TestExchange_aLeaderThatLeavesIsReplaced(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	for _, silent := range []bool{false, true} { // it learns of the end of its ctx first, or that it is to lead
 		end := x.occupy(t, s, w)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -192,8 +191,8 @@ func TestExchange_aLeaderThatLeavesIsReplaced(t *testing.T) {
 // The server does not answer for longer than some of the callers wait. The others get their answers, though a caller in a
 // hurry came first, and nothing is sent twice.
 func TestExchange_lastsAsLongAsTheMostPatientOfItsCallers(t *testing.T) {
-	proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
-	s, x, w := patiently(t, redis.Options{Addr: proxy.Addr()})
+	options, proxy := proxied(t)
+	s, x, w := patiently(t, options)
 	end := x.occupy(t, s, w)
 	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("holder 0")))
 	hurried, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -236,8 +235,8 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 			continue
 		}
 		t.Run(how, func(t *testing.T) {
-			proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
-			s, x, w := patiently(t, redis.Options{Addr: proxy.Addr()})
+			options, proxy := proxied(t)
+			s, x, w := patiently(t, options)
 			shared := 0
 			for _, patience := range []time.Duration{time.Hour, 5 * time.Millisecond, time.Millisecond} {
 				x.patience = patience
@@ -279,7 +278,7 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 
 // A leader does not wait for the answers of those who came after it was appointed and have more time: they are not taken.
 func TestExchange_keepsTheDeadlineOfItsLeader(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	end := x.occupy(t, s, w)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -321,7 +320,7 @@ func TestExchange_keepsTheDeadlineOfItsLeader(t *testing.T) {
 
 // Nobody waits for longer than patience for exchanges to end.
 func TestExchange_patienceEnds(t *testing.T) {
-	s, x, w := patiently(t, redis.Options{})
+	s, x, w := patiently(t, onNode(t))
 	x.patience = 20 * time.Millisecond
 	end := x.occupy(t, s, w)
 	for range 3 {

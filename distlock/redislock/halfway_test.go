@@ -24,8 +24,7 @@ type queue struct {
 
 func newQueue(t *testing.T) *queue {
 	q := &queue{t: t, server: testservers.StartRedis(t)}
-	q.client = redis.NewClient(&redis.Options{Addr: q.server.Addr()})
-	t.Cleanup(func() { _ = q.client.Close() })
+	q.client = newClient(t, q.server)
 	var err error
 	if q.holder, err = q.locker().Acquire(t.Context(), key); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -24,25 +23,13 @@ import (
 // restricted is a client whose user has the rights that the documentation names, and the admin who can take them away.
 func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.Client) {
 	t.Helper()
-	admin = newClient(t, server.Addr())
+	admin = newClient(t, server)
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">password", "~*", "resetchannels", "&*",
 		"+evalsha", "+eval", "+mget", "+get", "+set", "+append", "+del", "+exists", "+pexpire", "+pttl", "+time",
 		"+zadd", "+zrem", "+zrange", "+zscore", "+zcard", "+hset", "+hget", "+hgetall", "+hdel", "+publish", "+subscribe").Err(); err != nil {
 		t.Fatal(err)
 	}
-	client = redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "password"})
-	t.Cleanup(func() { _ = client.Close() })
-	return client, admin
-}
-
-func driverOver(t *testing.T, client redis.UniversalClient) driver.Driver {
-	t.Helper()
-	d, err := redislock.NewDriver(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
+	return newClient(t, server, redis.Options{Username: "locker", Password: "password"}), admin
 }
 
 // After ten seconds without a word the server is pinged. Being refused is an answer.
@@ -121,11 +108,10 @@ func (c cutOff) Write(p []byte) (int, error) {
 func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	var mended atomic.Bool
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	client := newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return cutOff{conn, &mended}, err
 	}})
-	t.Cleanup(func() { _ = client.Close() })
 	queue := driverOver(t, client).(driver.Queue)
 	for i := range 5 {
 		name, stop, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, leakcheck.Stalls(), time.Now()
@@ -157,7 +143,7 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
-	d := driverOver(t, newClient(t, server.Addr()))
+	d := driverOver(t, newClient(t, server))
 	l, err := distlock.New(d, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -184,9 +170,9 @@ func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 }
 
 // The keys that are not there, as those of a line in which nobody stands, are in the way of a script while a slot is moved.
-func TestRelease_C_worksWhileItsSlotIsMoved(t *testing.T) {
+func TestRelease_C_worksWhileItsSlotIsMoved_onCluster(t *testing.T) {
 	t.Parallel()
-	cluster := testservers.StartCluster(t)
+	cluster := testservers.SharedTopology("cluster").Cluster
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	t.Cleanup(func() { _ = client.Close() })
 	d := driverOver(t, client)
@@ -215,7 +201,7 @@ func TestRelease_C_worksWhileItsSlotIsMoved(t *testing.T) {
 // BusyError.Waiters are the others.
 func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, testservers.StartRedis(t).Addr())
+	client := newClient(t, testservers.SharedRedis(t))
 	holder := newLocker(t, client, distlock.Options{})
 	lease, err := holder.Acquire(t.Context(), key)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 			"who never had a part in": {Owner: owner("d").Owner},
 		} {
 			t.Run(gone+"/"+who, func(t *testing.T) {
-				client.FlushAll(t.Context())
+				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
 				wakes := lineUp(t, d, "b")
 				lineUp(t, d, "c")
@@ -99,7 +99,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 		"the lock and the counter": {foreign: []string{lockKey, fenceKey}},
 	} {
 		t.Run("acquire/"+name, func(t *testing.T) {
-			client.FlushAll(t.Context())
+			client.FlushDB(t.Context())
 			mustGrant(t, d, owner("a"))
 			wakes := lineUp(t, d, "b")
 			if c.free {
@@ -144,7 +144,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 	} {
 		for who, leave := range map[string]bool{"who stood in line": true, "who did not": false} {
 			t.Run("release/"+name+"/"+who, func(t *testing.T) {
-				client.FlushAll(t.Context())
+				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
 				lineUp(t, d, "b")
 				spoil(t)

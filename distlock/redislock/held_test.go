@@ -83,8 +83,8 @@ func (c cost) perTrip() float64 { return float64(c.renewed) / float64(max(c.trip
 // still knows afterwards, fail the test.
 func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost) {
 	ctx := context.Background()
-	addr := testservers.StartRedis(tb).Addr()
-	admin := newClient(tb, addr)
+	server := testservers.StartRedis(tb)
+	admin := newClient(tb, server)
 	serverSeconds(tb, admin) // connected, and whatever the client keeps for ever is there
 
 	leases := make([]*distlock.Lease, n)
@@ -92,8 +92,7 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	before, heap, stacks := goroutines.reset(), heapInUse(), stacksInUse()
 
 	var wire wire
-	client := redis.NewClient(&redis.Options{Addr: addr, Dialer: wire.dial})
-	defer client.Close()
+	client := newClient(tb, server, redis.Options{Dialer: wire.dial})
 	var renewed, failed atomic.Int64
 	opts.Observer = onEnd(func(op *distlock.Operation) {
 		switch {

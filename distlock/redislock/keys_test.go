@@ -25,8 +25,8 @@ func owner(c string) driver.AcquireRequest {
 
 func newDriver(t *testing.T) (driver.Driver, *redis.Client) {
 	t.Helper()
-	addr := testservers.StartRedis(t).Addr()
-	return drivers(redis.UniversalOptions{Addrs: []string{addr}})(t), newClient(t, addr)
+	client := newClient(t, testservers.SharedRedis(t))
+	return driverOver(t, client), client
 }
 
 func mustGrant(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.AcquireReply {

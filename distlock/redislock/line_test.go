@@ -15,14 +15,18 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 const prefix = "distlock:{" + key + "}:"
 
-func do(t *testing.T, server *testservers.Redis, args ...string) string {
+// server is a Redis, or one database.
+type server interface {
+	Do(args ...string) (string, error)
+}
+
+func do(t *testing.T, server server, args ...string) string {
 	t.Helper()
 	reply, err := server.Do(args...)
 	if err != nil {
@@ -41,12 +45,12 @@ func eventually(t *testing.T, what string, limit time.Duration, done func() bool
 	}
 }
 
-func lined(t *testing.T, server *testservers.Redis, n int) {
+func lined(t *testing.T, server server, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprint(n, " in line"), 5*time.Second, func() bool { return do(t, server, "ZCARD", prefix+"line") == fmt.Sprint(n) })
 }
 
-func listeners(t *testing.T, server *testservers.Redis) int {
+func listeners(t *testing.T, server server) int {
 	t.Helper()
 	return strings.Count(do(t, server, "CLIENT", "LIST", "TYPE", "pubsub"), " addr=")
 }
@@ -109,9 +113,10 @@ func (w *waiter) still() {
 // However many wait, for however many locks, a Locker listens on one connection; not before somebody waits, and not after
 // it is closed.
 func TestLine_oneSubscriptionPerLocker(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	holders := newLocker(t, newClient(t, server.Addr()), distlock.Options{})
-	waiters := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: -1})
+	holders := newLocker(t, newClient(t, server), distlock.Options{})
+	waiters := newLocker(t, newClient(t, server), distlock.Options{Wait: -1})
 	mustRelease(t, mustAcquire(t, waiters))
 	holder := mustAcquire(t, holders)
 	if _, err := waiters.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
@@ -158,24 +163,19 @@ func TestLine_oneSubscriptionPerLocker(t *testing.T) {
 
 // When nobody waits any more, the line's keys are gone: at once if all have left, and soon if they have died.
 func TestLine_leavesNothingBehind(t *testing.T) {
-	server := testservers.StartRedis(t)
-	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	server := testservers.SharedRedis(t)
+	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	left := func() bool { return do(t, server, "EXISTS", prefix+"line", prefix+"waiters") == "0" }
 
 	ctx, cancel := context.WithCancel(t.Context())
 	for n := range 3 {
-		wait(t, ctx, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+		wait(t, ctx, newLocker(t, newClient(t, server), distlock.Options{}))
 		lined(t, server, n+1)
 	}
 	cancel()
 	eventually(t, "gone", 5*time.Second, left)
 
-	client := newClient(t, server.Addr())
-	d, err := redislock.NewDriver(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := driverOver(t, newClient(t, server))
 	const alive = 300 * time.Millisecond
 	for n := range 3 {
 		req := driver.AcquireRequest{
@@ -199,14 +199,14 @@ func TestLine_leavesNothingBehind(t *testing.T) {
 
 // Something of another program stands where the line should be: who acquires is told, and who holds the lock can give it back.
 func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := testservers.SharedRedis(t)
 	for at, put := range map[string][]string{"line": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
-		l := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: 5 * time.Second})
+		l := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second})
 		holder := mustAcquire(t, l)
 		put[1] = prefix + at
 		do(t, server, put...)
 		start := time.Now()
-		_, err := newLocker(t, newClient(t, server.Addr()), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
+		_, err := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
 		wantUnavailable(t, err, "Namespace", "another program")
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("%s: told after %s", at, took)
@@ -224,11 +224,11 @@ func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
 
 // Where nobody may listen, waiters poll as often as Retry says, and try to listen again later.
 func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
-	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "deaf", Password: "secret"})
-	defer client.Close()
+	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
+	client := newClient(t, server, redis.Options{Username: "deaf", Password: "secret"})
 	var commands atomic.Int64
 	client.AddHook(commandCounter{&commands})
 	var log strings.Builder
@@ -268,12 +268,12 @@ func (c commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 
 // Who leaves before it is known whether it may listen says nothing about the server.
 func TestLine_leavingIsNoReasonToWarn(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
-	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	var log strings.Builder
-	l := newLocker(t, newClient(t, proxy.Addr()), distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB()}), distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	w := wait(t, ctx, l)
 	held.Wait(1)
@@ -295,9 +295,10 @@ func TestLine_leavingIsNoReasonToWarn(t *testing.T) {
 // Whoever may publish to a Locker's channel can say what it likes: what makes no sense, or is not for somebody who waits,
 // changes nothing but that a waiter may ask once more.
 func TestLine_senselessMessagesDoNoHarm(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
-	w := wait(t, t.Context(), newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
+	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
+	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{}))
 	lined(t, server, 1)
 	channel, owner := do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*"), do(t, server, "ZRANGE", prefix+"line", "0", "0")
 	const grant = "1795225289:897391:0:"
@@ -328,9 +329,10 @@ func TestLine_senselessMessagesDoNoHarm(t *testing.T) {
 // A message that claims a hand-over which was never made is believed for no longer than a waiter's own promise, however long
 // it says: the lease is lost with its first renewal. Who can forge one may as well write the lock's keys.
 func TestLine_aForgedHandOverDoesNotLast(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	holder := mustAcquire(t, newLocker(t, newClient(t, server.Addr()), distlock.Options{}))
-	w := wait(t, t.Context(), newLocker(t, newClient(t, server.Addr()), distlock.Options{TTL: 3 * time.Second}))
+	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
+	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{TTL: 3 * time.Second}))
 	lined(t, server, 1)
 	channel, owner := do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*"), do(t, server, "ZRANGE", prefix+"line", "0", "0")
 	do(t, server, "PUBLISH", channel, owner+":1:"+fmt.Sprint((200*24*time.Hour).Milliseconds())+":0:1795225289:897391:0:")

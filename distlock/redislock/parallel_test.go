@@ -32,13 +32,11 @@ func parallel(b *testing.B, punctual bool) {
 		turn       = 200 * time.Millisecond
 	)
 	ctx := context.Background()
-	server := testservers.StartRedis(b)
-	admin := newClient(b, server.Addr())
+	server := testservers.SharedRedis(b)
+	admin := newClient(b, server)
 	connect := func() (*redis.Client, *wire) {
 		wire := &wire{}
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: punctual, Dialer: wire.dial})
-		b.Cleanup(func() { _ = client.Close() })
-		return client, wire
+		return newClient(b, server, redis.Options{ContextTimeoutEnabled: punctual, Dialer: wire.dial}), wire
 	}
 	bare, _ := connect()
 	client, trips := connect()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -52,8 +51,8 @@ func TestNew_refusesWhatCannotKeepALock(t *testing.T) {
 }
 
 func TestLocker_onARealServer(t *testing.T) {
-	server := testservers.StartRedis(t)
-	client := newClient(t, server.Addr())
+	server := testservers.SharedRedis(t)
+	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{Holder: "test", TTL: 5 * time.Second})
 	lease, err := l.Acquire(t.Context(), key)
 	if err != nil {
@@ -93,26 +92,23 @@ func TestLocker_onARealServer(t *testing.T) {
 }
 
 func TestLocker_C_noServerIsUnavailable(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
-	l := newLocker(t, newClient(t, addr), distlock.Options{})
-	_, err = l.Acquire(t.Context(), key)
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	l := newLocker(t, client, distlock.Options{})
+	_, err := l.Acquire(t.Context(), key)
 	wantUnavailable(t, err, "connection refused", "is Redis running")
 	_, err = l.Inspect(t.Context(), key)
 	wantUnavailable(t, err, "connection refused")
 }
 
 func TestLocker_C_wrongPasswordIsUnavailable(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t, "--requirepass", "right")
 	for name, client := range map[string]*redis.Client{
-		"wrong": redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "wrong"}),
-		"none":  newClient(t, server.Addr()),
+		"wrong": newClient(t, server, redis.Options{Password: "wrong"}),
+		"none":  newClient(t, server),
 	} {
-		t.Cleanup(func() { _ = client.Close() })
 		_, err := newLocker(t, client, distlock.Options{}).Acquire(t.Context(), key)
 		wantUnavailable(t, err, "check the user and password")
 		if err != nil && strings.Contains(err.Error(), "wrong\"") {
@@ -139,8 +135,8 @@ func wantUnavailable(t *testing.T, err error, texts ...string) {
 
 // Data of others is never overwritten, and nobody waits for it to go away.
 func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
-	server := testservers.StartRedis(t)
-	client := newClient(t, server.Addr())
+	server := testservers.SharedRedis(t)
+	client := newClient(t, server)
 	prefix := "distlock:{" + key + "}:"
 	for name, put := range map[string]func() error{
 		"list":                func() error { return client.RPush(t.Context(), prefix+"lock", "x").Err() },
@@ -149,7 +145,7 @@ func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
 		"counter is no count": func() error { return client.Set(t.Context(), prefix+"fence", "many", 0).Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := client.FlushAll(t.Context()).Err(); err != nil {
+			if err := client.FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if err := put(); err != nil {
@@ -185,8 +181,9 @@ func dump(t *testing.T, client *redis.Client) []byte {
 }
 
 func TestLocker_survivesScriptFlush(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	client := newClient(t, server.Addr())
+	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{RenewEvery: -1})
 	flush := func() {
 		t.Helper()
@@ -216,11 +213,11 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 }
 
 func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
 	rights := testservers.DocumentedRights(t, "doc.go")
 	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: testservers.UserPassword})
-	defer client.Close()
+	client := newClient(t, server, redis.Options{Username: "locker", Password: testservers.UserPassword})
 	l := newLocker(t, client, distlock.Options{})
 	lease, err := l.Acquire(t.Context(), key)
 	if err != nil {
@@ -245,8 +242,7 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 
 // Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
 func TestFence_S2_hasAllItsDigits(t *testing.T) {
-	server := testservers.StartRedis(t)
-	d := drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}})(t)
+	d := drivers(onNode(t))(t)
 	rounded := 0
 	for i := range 20 {
 		req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat("a", 30) + string(rune('a'+i)) + "0", TTL: time.Minute}
@@ -276,8 +272,9 @@ func TestFence_S2_hasAllItsDigits(t *testing.T) {
 }
 
 func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
-	l := newLocker(t, newClient(t, server.Addr()), distlock.Options{})
+	l := newLocker(t, newClient(t, server), distlock.Options{})
 	first, err := l.Acquire(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +299,7 @@ func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
 func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	server := testservers.StartRedis(t)
 	const ttl = time.Second
-	client := newClient(t, server.Addr())
+	client := newClient(t, server)
 	renewed := make(chan struct{}, 100)
 	l := newLocker(t, client, distlock.Options{TTL: ttl, Observer: onEnd(func(op *distlock.Operation) {
 		if op.Scheduled && op.Err == nil {
@@ -314,7 +311,7 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-renewed // the deadline is that of a renewal now
-	watcher := newClient(t, server.Addr())
+	watcher := newClient(t, server)
 	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
 		t.Fatal(err)
 	}
@@ -327,6 +324,7 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	if context.Cause(lease.Context()) != distlock.ErrLost {
 		t.Errorf("cause %v", context.Cause(lease.Context()))
 	}
+	server.Do("CLIENT", "UNPAUSE")
 }
 
 // onEnd is an Observer that is told of ends.
@@ -336,10 +334,9 @@ func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context {
 func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
 
 func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := testservers.SharedRedis(t)
 	// The client waits for a connection four times before it says so, which has to be well before the TTL has passed.
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: 20 * time.Millisecond})
-	defer client.Close()
+	client := newClient(t, server, redis.Options{PoolSize: 1, PoolTimeout: 20 * time.Millisecond})
 	const ttl = 600 * time.Millisecond
 	l := newLocker(t, client, distlock.Options{TTL: ttl})
 	lease, err := l.Acquire(t.Context(), key)

@@ -16,6 +16,7 @@ var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
 
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
 func TestConformance_withTheDocumentedRights(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
 	rights := testservers.DocumentedRights(t, "doc.go")
 	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told)...)

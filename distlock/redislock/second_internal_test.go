@@ -46,22 +46,20 @@ func (s *sent) count(cmds ...redis.Cmder) {
 func watched(t *testing.T, options redis.UniversalOptions, poolSize int) (*service, *sent) {
 	t.Helper()
 	options.PoolSize = poolSize
-	client := redis.NewUniversalClient(&options)
-	t.Cleanup(func() { _ = client.Close() })
-	first := &sent{}
-	client.AddHook(first)
-	d, err := NewDriver(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d.(*service), first
+	s, first := open(t, options), &sent{}
+	s.client.AddHook(first)
+	return s, first
 }
 
 var name = driver.Name{Namespace: "n", Key: "k"}
 
+// server is a Redis, or one database.
+type server interface {
+	Do(args ...string) (string, error)
+}
+
 // occupy keeps a connection of the service's first client busy until the test ends.
-func occupy(t *testing.T, s *service, server func(key string) *testservers.Redis) {
+func occupy(t *testing.T, s *service, server func(key string) server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var busy sync.WaitGroup
@@ -87,50 +85,50 @@ func occupy(t *testing.T, s *service, server func(key string) *testservers.Redis
 
 // A pool that the application has used up holds up neither extends nor releases; where it is not, releases go over it.
 func TestService_secondClient(t *testing.T) {
-	node := testservers.StartRedis(t)
-	cluster := testservers.StartCluster(t)
-	for topology, c := range map[string]struct {
-		options redis.UniversalOptions
-		server  func(key string) *testservers.Redis
-	}{
-		"node":    {redis.UniversalOptions{Addrs: []string{node.Addr()}}, func(string) *testservers.Redis { return node }},
-		"cluster": {redis.UniversalOptions{Addrs: cluster.Addrs()}, cluster.MasterOf},
-	} {
-		for situation, of := range map[string]struct {
-			pool     int
-			busy     bool
-			releases int32
-		}{"idle": {1, false, 1}, "with room": {2, true, 1}, "used up": {1, true, 0}} {
-			t.Run(topology+", "+situation, func(t *testing.T) {
-				s, first := watched(t, c.options, of.pool)
-				key := keysOf(name).lock()
-				if err := s.client.Exists(t.Context(), key).Err(); err != nil { // it has a connection
-					t.Fatal(err)
-				}
-				if of.busy {
-					occupy(t, s, c.server)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				s.extend(ctx, []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}, make([]driver.ExtendReply, 1), []int{0}, false)
-				if n := first.n.Load(); n != 0 {
-					t.Errorf("%d extends over the first client", n)
-				}
-				if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil || first.n.Load() != 0 {
-					t.Errorf("a clean-up: %v, %d times over the first client", err, first.n.Load())
-				}
-				if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o"}); err != nil || first.n.Load() != of.releases {
-					t.Errorf("a release: %v, %d times over the first client, want %d", err, first.n.Load(), of.releases)
-				}
-			})
-		}
+	db := testservers.SharedRedis(t)
+	secondClient(t, redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}, func(string) server { return db })
+}
+
+func TestService_secondClient_onCluster(t *testing.T) {
+	cluster := testservers.SharedTopology("cluster").Cluster
+	secondClient(t, redis.UniversalOptions{Addrs: cluster.Addrs()}, func(key string) server { return cluster.MasterOf(key) })
+}
+
+func secondClient(t *testing.T, options redis.UniversalOptions, server func(key string) server) {
+	for situation, of := range map[string]struct {
+		pool     int
+		busy     bool
+		releases int32
+	}{"idle": {1, false, 1}, "with room": {2, true, 1}, "used up": {1, true, 0}} {
+		t.Run(situation, func(t *testing.T) {
+			s, first := watched(t, options, of.pool)
+			key := keysOf(name).lock()
+			if err := s.client.Exists(t.Context(), key).Err(); err != nil { // it has a connection
+				t.Fatal(err)
+			}
+			if of.busy {
+				occupy(t, s, server)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			s.extend(ctx, []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}, make([]driver.ExtendReply, 1), []int{0}, false)
+			if n := first.n.Load(); n != 0 {
+				t.Errorf("%d extends over the first client", n)
+			}
+			if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil || first.n.Load() != 0 {
+				t.Errorf("a clean-up: %v, %d times over the first client", err, first.n.Load())
+			}
+			if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o"}); err != nil || first.n.Load() != of.releases {
+				t.Errorf("a release: %v, %d times over the first client, want %d", err, first.n.Load(), of.releases)
+			}
+		})
 	}
 }
 
 // Clean-ups leave connections of the second client to renewals.
 func TestService_cleanUpsLeaveRoomForRenewals(t *testing.T) {
-	proxy := faultnet.New(t, testservers.StartRedis(t).Addr())
-	s, first := watched(t, redis.UniversalOptions{Addrs: []string{proxy.Addr()}}, 10)
+	options, proxy := proxied(t)
+	s, first := watched(t, options, 10)
 	release := func() {
 		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil {
 			t.Errorf("Release: %v", err)
@@ -160,9 +158,7 @@ func TestService_cleanUpsLeaveRoomForRenewals(t *testing.T) {
 
 // Of a client of another type there is no second one.
 func TestService_withoutASecondClient(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
-	defer client.Close()
-	d, err := NewDriver(struct{ redis.UniversalClient }{client})
+	d, err := NewDriver(struct{ redis.UniversalClient }{open(t, onNode(t)).client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +175,7 @@ func TestService_withoutASecondClient(t *testing.T) {
 
 // The second client is the driver's, the first its caller's.
 func TestService_closesItsOwnClient(t *testing.T) {
-	s, _ := watched(t, redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}, 1)
+	s, _ := watched(t, onNode(t), 1)
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -223,10 +219,10 @@ func TestService_aClusterThatIsNotThereIsAnError(t *testing.T) {
 
 // Who has to wait for a connection, or to open one, does not promise to be back in time.
 func TestService_isReadyWithAConnectionAtHand(t *testing.T) {
-	server := testservers.StartRedis(t)
+	db := testservers.SharedRedis(t)
 	for _, keeps := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keeps deadlines %t", keeps), func(t *testing.T) {
-			s, _ := watched(t, redis.UniversalOptions{Addrs: []string{server.Addr()}, ContextTimeoutEnabled: keeps}, 1)
+			s, _ := watched(t, redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: keeps}, 1)
 			if s.Ready() {
 				t.Error("ready without a connection")
 			}
@@ -236,7 +232,7 @@ func TestService_isReadyWithAConnectionAtHand(t *testing.T) {
 			if s.Ready() != keeps {
 				t.Errorf("ready %t", s.Ready())
 			}
-			occupy(t, s, func(string) *testservers.Redis { return server })
+			occupy(t, s, func(string) server { return db })
 			if s.Ready() {
 				t.Error("ready though the connection is in use")
 			}

@@ -18,10 +18,8 @@ import (
 func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			server := testservers.StartRedis(t)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: punctual})
-			defer client.Close()
+			client := newClient(t, server, redis.Options{ContextTimeoutEnabled: punctual})
 			l := newLocker(t, client, distlock.Options{})
 			lease, err := l.Acquire(t.Context(), key)
 			if err != nil {

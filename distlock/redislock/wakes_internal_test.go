@@ -16,6 +16,7 @@ import (
 
 // Rights that are missing today may be granted tomorrow.
 func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
 		user := func(rights ...string) {
