@@ -3,6 +3,7 @@ package lockurl_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,14 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait, so more of them than processors can.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
 
 func TestOpen(t *testing.T) {
 	server := testservers.StartRedis(t, "--requirepass", "p@ss/word")
@@ -180,12 +188,9 @@ func TestOpen_noServerShowsAtTheFirstOperation(t *testing.T) {
 // Whoever waits stands in the service's line, also through a Locker that was opened by URL.
 func TestOpen_waitsInLine(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	one, other := open(t, server.URL()), open(t, server.URL())
-	lease, err := one.Acquire(t.Context(), "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := testservers.SharedRedis(t).URL()
+	one, other := open(t, url), open(t, url)
+	lease := acquire(t, one)
 	got := make(chan error)
 	go func() {
 		next, err := other.Acquire(t.Context(), "key")
@@ -194,19 +199,7 @@ func TestOpen_waitsInLine(t *testing.T) {
 		}
 		got <- err
 	}()
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
-		info, err := one.Inspect(t.Context(), "key")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Waiters == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("one waits, and the service shows %+v", info)
-			break
-		}
-	}
+	awaitWaiter(t, one)
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -16,7 +16,7 @@ import (
 // User and password of the nodes are not those of the Sentinels.
 func TestOpen_sentinel(t *testing.T) {
 	t.Parallel()
-	s := testservers.StartSentinel(t)
+	s := testservers.SharedTopology("sentinel")
 	for _, node := range s.Nodes() {
 		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
 	}
@@ -24,7 +24,7 @@ func TestOpen_sentinel(t *testing.T) {
 		do(t, sentinel, "ACL", "SETUSER", "watcher", "on", ">s&p", "&*", "+@all")
 	}
 	checkLocks(t, strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)+"&sentinel_username=watcher&sentinel_password=s%26p")
-	if !strings.Contains(do(t, s.Master(), "CLIENT", "LIST"), "user=agent") {
+	if !strings.Contains(do(t, s.Sentinel.Master(), "CLIENT", "LIST"), "user=agent") {
 		t.Error("nobody is at the master as agent")
 	}
 	watchers := 0
@@ -38,7 +38,7 @@ func TestOpen_sentinel(t *testing.T) {
 
 func TestOpen_cluster(t *testing.T) {
 	t.Parallel()
-	c := testservers.StartCluster(t)
+	c := testservers.SharedTopology("cluster").Cluster
 	for _, node := range c.Nodes() {
 		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
 	}
@@ -84,55 +84,44 @@ func checkLocks(t *testing.T, url string) {
 }
 
 // A lease that the replica knows outlives its master: clients find the new one in time to renew it, and to work under it.
-func TestOpen_leaseOutlivesTheMaster(t *testing.T) {
+func TestOpen_leaseOutlivesTheMaster_onSentinel(t *testing.T) { leaseOutlivesTheMaster(t, "sentinel") }
+
+func TestOpen_leaseOutlivesTheMaster_onCluster(t *testing.T) { leaseOutlivesTheMaster(t, "cluster") }
+
+func leaseOutlivesTheMaster(t *testing.T, topology string) {
 	t.Parallel()
 	const lock = "distlock:{key}:lock"
-	for name, start := range map[string]func(t *testing.T) (url string, master *testservers.Redis, replicas []*testservers.Redis, await func()){
-		"Sentinel": func(t *testing.T) (string, *testservers.Redis, []*testservers.Redis, func()) {
-			s := testservers.StartSentinel(t)
-			master := s.Master()
-			return s.URL(), master, s.Replicas(), func() { s.AwaitMaster(master) }
-		},
-		"Cluster": func(t *testing.T) (string, *testservers.Redis, []*testservers.Redis, func()) {
-			c := testservers.StartCluster(t)
-			master := c.MasterOf(lock)
-			return c.URL(), master, []*testservers.Redis{c.ReplicaOf(master)}, func() { c.AwaitMaster(lock, master) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url, master, replicas, await := start(t)
-			holder, other := open(t, url), open(t, url)
-			lease := acquire(t, holder)
-			if _, err := other.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrNotAcquired) {
-				t.Fatal(err)
-			}
-			if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
-				t.Fatal(err)
-			}
-			data, err := lockurl.NewRedisClient(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer data.Close()
-			if err := data.Set(t.Context(), "{key}", "history", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			for _, replica := range replicas {
-				within(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE") })
-			}
-			master.Kill()
-			await()
-			within(t, 10*time.Second, "the lease can be extended", func() bool { return lease.Extend(t.Context(), time.Minute) == nil })
-			within(t, 10*time.Second, "others are told who holds it", func() bool {
-				_, err := other.TryAcquire(t.Context(), "key")
-				return errors.Is(err, distlock.ErrNotAcquired)
-			})
-			within(t, 10*time.Second, "the data can be reached", func() bool { return data.Get(t.Context(), "{key}").Err() == nil })
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+	servers := testservers.StartTopology(t, topology)
+	master := servers.Master(lock)
+	holder, other := open(t, servers.URL()), open(t, servers.URL())
+	lease := acquire(t, holder)
+	if _, err := other.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
+		t.Fatal(err)
+	}
+	data, err := lockurl.NewRedisClient(servers.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	if err := data.Set(t.Context(), "{key}", "history", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, replica := range servers.Replicas(master) {
+		testservers.Await(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE") })
+	}
+	master.Kill()
+	servers.AwaitMaster(lock, master)
+	testservers.Await(t, 10*time.Second, "the lease can be extended", func() bool { return lease.Extend(t.Context(), time.Minute) == nil })
+	testservers.Await(t, 10*time.Second, "others are told who holds it", func() bool {
+		_, err := other.TryAcquire(t.Context(), "key")
+		return errors.Is(err, distlock.ErrNotAcquired)
+	})
+	testservers.Await(t, 10*time.Second, "the data can be reached", func() bool { return data.Get(t.Context(), "{key}").Err() == nil })
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -159,6 +148,15 @@ func acquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
 	return lease
 }
 
+// awaitWaiter waits until one waits for "key".
+func awaitWaiter(t *testing.T, l *distlock.Locker) {
+	t.Helper()
+	testservers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {
+		info, err := l.Inspect(t.Context(), "key")
+		return err == nil && info.Waiters == 1
+	})
+}
+
 func do(t *testing.T, server *testservers.Redis, args ...string) string {
 	t.Helper()
 	reply, err := server.Do(args...)
@@ -166,13 +164,4 @@ func do(t *testing.T, server *testservers.Redis, args ...string) string {
 		t.Fatalf("%s: %v", args[0], err)
 	}
 	return reply
-}
-
-func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -112,17 +112,13 @@ func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
 		"a server without TLS":             {plain, "time-outs of the client"},
 		"a client without TLS":             {s.url("redis", "127.0.0.1") + "?max_retries=-1", "EOF"},
 	} {
-		l, err := lockurl.Open(t.Context(), c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = l.Acquire(t.Context(), "key")
-		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), tlsPassword) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := l.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := open(t, c.url).Acquire(t.Context(), "key")
+			if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), tlsPassword) {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -178,15 +174,13 @@ func checkHandover(t *testing.T, one, other *distlock.Locker) {
 	}
 	got := make(chan error, 1)
 	go func() { got <- other.Do(t.Context(), "key", func(context.Context) error { return nil }) }()
-	within(t, 2*time.Second, "somebody waits", func() bool {
-		info, err := one.Inspect(t.Context(), "key")
-		return err == nil && info.Waiters == 1
-	})
-	start := time.Now()
+	awaitWaiter(t, one)
+	stop, start := leakcheck.Stalls(), time.Now()
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := <-got; err != nil || time.Since(start) > time.Second { // without notifications it asks after 3 s
-		t.Errorf("the waiter has it after %s: %v", time.Since(start), err)
+	err := <-got
+	if took := time.Since(start) - stop(); err != nil || took > time.Second { // without notifications it asks after 3 s
+		t.Errorf("the waiter has it after %s: %v", took, err)
 	}
 }
