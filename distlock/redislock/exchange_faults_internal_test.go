@@ -299,7 +299,7 @@ func TestExchange_hammer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	await(t, "all exchanges to end", func() bool {
+	testservers.Await(t, 10*time.Second, "all exchanges to end", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return x.underway == 0

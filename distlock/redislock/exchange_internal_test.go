@@ -132,19 +132,9 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*service, *exchang
 	return s, x, w
 }
 
-// await polls for what must become true soon.
-func await(t *testing.T, what string, true func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !true(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for: %s", what)
-		}
-	}
-}
-
 func (x *exchange) awaitPending(t *testing.T, n int) {
 	t.Helper()
-	await(t, fmt.Sprintf("%d pending", n), func() bool {
+	testservers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return len(x.pending) == n
@@ -167,7 +157,7 @@ func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
 			}
 		})
 	}
-	await(t, "exchanges under way", func() bool {
+	testservers.Await(t, 10*time.Second, "exchanges under way", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.commands == maxAbreast

@@ -13,6 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // told is a context that tells a deadline without ending at it.
@@ -99,7 +100,7 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
 				}
 			}
-			await(t, "what was sent", func() bool {
+			testservers.Await(t, 10*time.Second, "what was sent", func() bool {
 				state, err := s.Inspect(t.Context(), nameOf(3))
 				return err == nil && state.Held
 			})

@@ -1,7 +1,6 @@
 package redislock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -25,38 +23,22 @@ type queue struct {
 func newQueue(t *testing.T) *queue {
 	q := &queue{t: t, server: testservers.StartRedis(t)}
 	q.client = newClient(t, q.server)
-	var err error
-	if q.holder, err = q.locker().Acquire(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	q.holder = mustAcquire(t, q.locker())
 	q.next = wait(t, t.Context(), q.locker())
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if n, _ := q.server.Do("ZCARD", "distlock:"+redislock.HashTag(key)+"line"); n == "1" {
-			return q
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody stands in line")
-		}
-	}
+	lined(t, q.server, 1)
+	return q
 }
 
 // locker opens another one.
 func (q *queue) locker() *distlock.Locker {
 	q.t.Helper()
-	l, err := redislock.New(q.client, &distlock.Options{TTL: time.Second})
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	q.t.Cleanup(func() { _ = l.Close(context.Background()) })
-	return l
+	return newLocker(q.t, q.client, distlock.Options{TTL: time.Second})
 }
 
 // rights gives or takes one.
 func (q *queue) rights(rule string) {
 	q.t.Helper()
-	if _, err := q.server.Do("ACL", "SETUSER", "default", rule); err != nil {
-		q.t.Fatal(err)
-	}
+	do(q.t, q.server, "ACL", "SETUSER", "default", rule)
 }
 
 // Scripts do not roll back: where a right is missing in the middle of a hand-over, the counter is the next owner's already. To note the
@@ -78,7 +60,7 @@ func TestRelease_L_handOverThatFailsHalfWay(t *testing.T) {
 func TestAcquire_L_handsOverWithoutTheRightToNotify(t *testing.T) {
 	q := newQueue(t)
 	q.rights("-publish")
-	q.client.Del(t.Context(), "distlock:"+redislock.HashTag(key)+"lock")
+	q.client.Del(t.Context(), prefix+"lock")
 	if _, err := q.locker().TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Errorf("TryAcquire: %v", err)
 	}

@@ -127,7 +127,7 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 	}
 	start := time.Now()
 	mended.Store(true)
-	soon(t, "it has a subscription", func() bool {
+	testservers.Await(t, 10*time.Second, "it has a subscription", func() bool {
 		_, stop, err := queue.Listen(t.Context(), owner("b").Name, owner("b").Owner)
 		if err == nil {
 			stop()
@@ -187,7 +187,7 @@ func TestRelease_C_worksWhileItsSlotIsMoved_onCluster(t *testing.T) {
 				t.Errorf("Release: %+v, %v", reply, err)
 			}
 			finish()
-			soon(t, "the slot is where it belongs", func() bool {
+			testservers.Await(t, 10*time.Second, "the slot is where it belongs", func() bool {
 				state, err := d.Inspect(t.Context(), req.Name)
 				if err == nil && state.Held {
 					t.Fatalf("the lock stands: %+v", state)
@@ -209,7 +209,7 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 	}
 	inLine := func(n int) {
 		t.Helper()
-		soon(t, fmt.Sprintf("%d stand in line", n), func() bool {
+		testservers.Await(t, 10*time.Second, fmt.Sprintf("%d stand in line", n), func() bool {
 			info, err := holder.Inspect(t.Context(), key)
 			return err == nil && info.Waiters == n
 		})

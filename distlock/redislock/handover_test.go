@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 const lineKey = "n:{k}:line"
@@ -29,16 +30,6 @@ func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	return wakes
 }
 
-// soon waits for a condition.
-func soon(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) { // a poll
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10 s", what)
-		}
-	}
-}
-
 // A lock that nobody has given back is handed on by whoever finds it free: also by a release that is about something else, as
 // the clean-up of the lease that was lost.
 func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
@@ -48,7 +39,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 		"removed by hand": func() { client.Del(t.Context(), lockKey) },
 		"expired": func() {
 			client.PExpire(t.Context(), lockKey, time.Millisecond)
-			soon(t, "the lock expires", func() bool { return client.Exists(t.Context(), lockKey).Val() == 0 })
+			testservers.Await(t, 10*time.Second, "the lock expires", func() bool { return client.Exists(t.Context(), lockKey).Val() == 0 })
 		},
 	} {
 		for who, release := range map[string]driver.ReleaseRequest{
@@ -125,7 +116,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 				t.Errorf("somebody was told %+v", <-wakes)
 			}
 			client.Del(t.Context(), c.foreign...)
-			soon(t, "the lock is handed on when the data is gone", func() bool {
+			testservers.Await(t, 10*time.Second, "the lock is handed on when the data is gone", func() bool {
 				reply, err := d.Acquire(t.Context(), owner("b"))
 				return err == nil && reply.Outcome == driver.Granted
 			})

@@ -35,19 +35,9 @@ func do(t *testing.T, server server, args ...string) string {
 	return reply
 }
 
-// eventually polls until done reports true.
-func eventually(t *testing.T, what string, limit time.Duration, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: not %s", limit, what)
-		}
-	}
-}
-
 func lined(t *testing.T, server server, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprint(n, " in line"), 5*time.Second, func() bool { return do(t, server, "ZCARD", prefix+"line") == fmt.Sprint(n) })
+	testservers.Await(t, 5*time.Second, fmt.Sprint(n, " in line"), func() bool { return do(t, server, "ZCARD", prefix+"line") == fmt.Sprint(n) })
 }
 
 func listeners(t *testing.T, server server) int {
@@ -146,7 +136,7 @@ func TestLine_oneSubscriptionPerLocker(t *testing.T) {
 		}
 	}
 	for i := range held {
-		eventually(t, "in line", 5*time.Second, func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:line", i)) == "1" })
+		testservers.Await(t, 5*time.Second, "in line", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:line", i)) == "1" })
 	}
 	if n := listeners(t, server); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
@@ -158,7 +148,7 @@ func TestLine_oneSubscriptionPerLocker(t *testing.T) {
 	if err := waiters.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "without subscriptions", 5*time.Second, func() bool { return listeners(t, server) == 0 })
+	testservers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
 }
 
 // When nobody waits any more, the line's keys are gone: at once if all have left, and soon if they have died.
@@ -173,7 +163,7 @@ func TestLine_leavesNothingBehind(t *testing.T) {
 		lined(t, server, n+1)
 	}
 	cancel()
-	eventually(t, "gone", 5*time.Second, left)
+	testservers.Await(t, 5*time.Second, "gone", left)
 
 	d := driverOver(t, newClient(t, server))
 	const alive = 300 * time.Millisecond
@@ -190,7 +180,7 @@ func TestLine_leavesNothingBehind(t *testing.T) {
 	if left() {
 		t.Fatal("the dead do not stand in line, so this shows nothing")
 	}
-	eventually(t, "gone", alive+2*time.Second, left)
+	testservers.Await(t, alive+2*time.Second, "gone", left)
 	if took := time.Since(start); took < alive {
 		t.Errorf("the line was gone after %s, they had promised to live for %s", took, alive)
 	}
@@ -237,7 +227,7 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 	lined(t, server, 1)
 	start, before := time.Now(), commands.Load()
 	sent := func() int64 { return commands.Load() - before }
-	eventually(t, "asking", 20*time.Second, func() bool { return time.Since(start) > time.Second && sent() >= 10 })
+	testservers.Await(t, 20*time.Second, "asking", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
 	if n, took := sent(), time.Since(start); float64(n) > 100*took.Seconds() { // 40 each second on average
 		t.Errorf("a waiter that polls every 25 ms on average has sent %d commands in %s", n, took)
 	}

@@ -70,17 +70,10 @@ func occupy(t *testing.T, s *service, server func(key string) server) {
 		busy.Wait()
 		cancel()
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		clients, err := server(list).Do("CLIENT", "LIST")
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case strings.Contains(clients, "cmd=blpop"):
-			return
-		case time.Now().After(deadline):
-			t.Fatal("the connection is not busy")
-		}
-	}
+	testservers.Await(t, 10*time.Second, "a busy connection", func() bool {
+		clients, _ := server(list).Do("CLIENT", "LIST")
+		return strings.Contains(clients, "cmd=blpop")
+	})
 }
 
 // A pool that the application has used up holds up neither extends nor releases; where it is not, releases go over it.

@@ -49,18 +49,11 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 				}
 			}
 			server.Resume()
-			deadline := time.Now().Add(5 * time.Second)
 			for _, name := range []string{key, "another"} {
-				for {
+				testservers.Await(t, 5*time.Second, "nobody holds "+name, func() bool {
 					info, err := l.Inspect(t.Context(), name)
-					if err == nil && !info.Held {
-						break
-					}
-					if time.Now().After(deadline) {
-						t.Fatalf("a lock was left behind: %+v, %v", info, err)
-					}
-					time.Sleep(5 * time.Millisecond) // a poll
-				}
+					return err == nil && !info.Held
+				})
 			}
 		})
 	}

@@ -47,11 +47,7 @@ func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
 		if err := listen(); err == nil && time.Since(start) < w.refusedFor {
 			t.Errorf("%s: the server was asked again after %s", missing, time.Since(start))
 		}
-		for deadline := time.Now().Add(5 * time.Second); listen() != nil; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: the right was granted, and nobody has tried again", missing)
-			}
-		}
+		testservers.Await(t, 5*time.Second, "another try, now that "+missing+" is over", func() bool { return listen() == nil })
 		w.close()
 		if err := listen(); err == nil {
 			t.Error("one can listen to a driver that was closed")
