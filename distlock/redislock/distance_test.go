@@ -23,16 +23,11 @@ func TestLocker_atADistanceMarksNothing(t *testing.T) {
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
 	l := newLocker(t, client, distlock.Options{})
 	for range 5 {
-		lease, err := l.Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := mustAcquire(t, l)
 		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("TryAcquire: %v", err)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		mustRelease(t, lease)
 	}
 	if marks, err := server.Do("KEYS", "*:void:*"); marks != "" || err != nil {
 		t.Errorf("marked are %q, %v", marks, err)
@@ -59,9 +54,7 @@ func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
 			t.Errorf("Acquire: %v", err)
 			continue
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		mustRelease(t, lease)
 	}
 }
 

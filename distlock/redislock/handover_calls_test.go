@@ -203,10 +203,7 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testservers.SharedRedis(t))
 	holder := newLocker(t, client, distlock.Options{})
-	lease, err := holder.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustAcquire(t, holder)
 	inLine := func(n int) {
 		t.Helper()
 		testservers.Await(t, 10*time.Second, fmt.Sprintf("%d stand in line", n), func() bool {
@@ -236,7 +233,5 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	mustRelease(t, lease)
 }

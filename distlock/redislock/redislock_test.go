@@ -54,10 +54,7 @@ func TestLocker_onARealServer(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{Holder: "test", TTL: 5 * time.Second})
-	lease, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustAcquire(t, l)
 	info, err := l.Inspect(t.Context(), key)
 	if err != nil || !info.Held || info.Holder != "test" || info.Fence != lease.Fence() || info.TTL <= 0 || info.TTL > 5*time.Second {
 		t.Errorf("Inspect: %+v, %v", info, err)
@@ -66,16 +63,12 @@ func TestLocker_onARealServer(t *testing.T) {
 	if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Holder != "test" {
 		t.Errorf("TryAcquire: %v", err)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	mustRelease(t, lease)
 	again, err := l.Acquire(t.Context(), key) // over the counter of the first
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	mustRelease(t, again)
 	// What is left goes by itself: the counter, and where an answer was slow, the mark of its owner.
 	if client.Exists(t.Context(), "distlock:{"+key+"}:fence").Val() != 1 {
 		t.Error("the counter is gone")
@@ -193,10 +186,7 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 	}
 	for range 3 {
 		flush()
-		lease, err := l.Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatalf("Acquire: %v", err)
-		}
+		lease := mustAcquire(t, l)
 		flush()
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("Extend: %v", err)
@@ -206,9 +196,7 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 			t.Errorf("Inspect: %+v, %v", info, err)
 		}
 		flush()
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		mustRelease(t, lease)
 	}
 }
 
@@ -219,10 +207,7 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
 	client := newClient(t, server, redis.Options{Username: "locker", Password: testservers.UserPassword})
 	l := newLocker(t, client, distlock.Options{})
-	lease, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatalf("Acquire: %v", err)
-	}
+	lease := mustAcquire(t, l)
 	if err := lease.Extend(t.Context(), time.Minute); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
@@ -232,11 +217,9 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	if _, err := l.Inspect(t.Context(), key); err != nil {
 		t.Errorf("Inspect: %v", err)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	mustRelease(t, lease)
 	other := newLocker(t, client, distlock.Options{Namespace: "forbidden"})
-	_, err = other.Acquire(t.Context(), key)
+	_, err := other.Acquire(t.Context(), key)
 	wantUnavailable(t, err, "lacks a right")
 }
 
@@ -275,25 +258,17 @@ func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	l := newLocker(t, newClient(t, server), distlock.Options{})
-	first, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := mustAcquire(t, l)
 	server.Kill()
 	server.Restart()
-	second, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := mustAcquire(t, l)
 	if second.Fence() <= first.Fence() {
 		t.Errorf("fence %d after %d", second.Fence(), first.Fence())
 	}
 	if err := first.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
 		t.Errorf("Release of the forgotten lease: %v, want ErrLost", err)
 	}
-	if err := second.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	mustRelease(t, second)
 }
 
 func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
@@ -306,10 +281,7 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 			renewed <- struct{}{}
 		}
 	})})
-	lease, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustAcquire(t, l)
 	<-renewed // the deadline is that of a renewal now
 	watcher := newClient(t, server)
 	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
@@ -339,16 +311,13 @@ func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 	client := newClient(t, server, redis.Options{PoolSize: 1, PoolTimeout: 20 * time.Millisecond})
 	const ttl = 600 * time.Millisecond
 	l := newLocker(t, client, distlock.Options{TTL: ttl})
-	lease, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := mustAcquire(t, l)
 	blocking := make(chan error)
 	go func() { blocking <- client.BLPop(context.Background(), 4*ttl, "nothing").Err() }()
 	for client.PoolStats().IdleConns > 0 {
 		time.Sleep(time.Millisecond) // a poll
 	}
-	_, err = l.TryAcquire(t.Context(), "another")
+	_, err := l.TryAcquire(t.Context(), "another")
 	wantUnavailable(t, err, "pool timeout")
 	if err := <-blocking; !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
@@ -356,7 +325,5 @@ func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 	if err := lease.Err(); err != nil {
 		t.Errorf("lost after %s: %v", 4*ttl, err)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	mustRelease(t, lease)
 }

@@ -21,10 +21,7 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 			server := testservers.StartRedis(t)
 			client := newClient(t, server, redis.Options{ContextTimeoutEnabled: punctual})
 			l := newLocker(t, client, distlock.Options{})
-			lease, err := l.Acquire(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := mustAcquire(t, l)
 			for range 5 { // the service is known to be quick
 				if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 					t.Fatal(err)
