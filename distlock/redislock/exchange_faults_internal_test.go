@@ -254,15 +254,6 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// Of a client of another type nothing is known about its nodes.
-func TestExchange_otherClientsDoNotShare(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer client.Close()
-	if x := newSharing(struct{ redis.UniversalClient }{client}).exchange(t.Context(), "k"); x != nil {
-		t.Error("shared")
-	}
-}
-
 // Many callers, some of whom leave at any moment: all get an answer or leave, and whoever is granted a lock is its holder.
 func TestExchange_hammer(t *testing.T) {
 	options := onNode(t)

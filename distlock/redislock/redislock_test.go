@@ -84,17 +84,6 @@ func TestLocker_onARealServer(t *testing.T) {
 	}
 }
 
-func TestLocker_C_noServerIsUnavailable(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer client.Close()
-	l := newLocker(t, client, distlock.Options{})
-	_, err := l.Acquire(t.Context(), key)
-	wantUnavailable(t, err, "connection refused", "is Redis running")
-	_, err = l.Inspect(t.Context(), key)
-	wantUnavailable(t, err, "connection refused")
-}
-
 func TestLocker_C_wrongPasswordIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t, "--requirepass", "right")
@@ -318,7 +307,7 @@ func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 		time.Sleep(time.Millisecond) // a poll
 	}
 	_, err := l.TryAcquire(t.Context(), "another")
-	wantUnavailable(t, err, "pool timeout")
+	wantUnavailable(t, err)
 	if err := <-blocking; !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
