@@ -31,6 +31,7 @@ func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 		count(t, url)
 		return
 	}
+	t.Parallel()
 	server := testservers.SharedRedis(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
