@@ -22,7 +22,8 @@ func (s Sharing) Run() int {
 	return s.M.Run()
 }
 
-// databases is how many the shared Redis has. After the last one the first is used again.
+// databases is the number of databases of the shared Redis. SharedRedis uses all but number 0, in
+// turn.
 const databases = 256
 
 var (
@@ -36,6 +37,11 @@ var (
 	}
 )
 
+// SharedServer returns the Redis that the tests of a package share, which the first call starts.
+// Tests in its database 0 use names of their own. They do not kill, stop or configure the server.
+// The package needs Sharing in its TestMain.
+func SharedServer() *Redis { return sharedRedis() }
+
 // Database is one database of the Redis that the tests of a package share. What it has in common
 // with the others, like users, channels and scripts, tests must not change.
 type Database struct {
@@ -47,7 +53,7 @@ type Database struct {
 // package needs Sharing in its TestMain.
 func SharedRedis(tb testing.TB) *Database {
 	tb.Helper()
-	d := &Database{sharedRedis(), int(lastDB.Add(1) % databases)}
+	d := &Database{sharedRedis(), int(1 + lastDB.Add(1)%(databases-1))}
 	if _, err := d.Do("FLUSHDB"); err != nil {
 		tb.Fatalf("empty a database: %v", err)
 	}
