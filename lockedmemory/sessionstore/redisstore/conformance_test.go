@@ -8,14 +8,11 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
-
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // service is the store of a Redis; locks tells which one keeps the locks, nil: the same, over the same client.
 func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(tb testing.TB) storetest.Service {
@@ -50,34 +47,43 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 	}
 }
 
+func onShared(t *testing.T) redis.UniversalOptions {
+	return redis.UniversalOptions{Addrs: []string{testservers.SharedServer().Addr()}}
+}
+
 func TestConformance_redis(t *testing.T) {
-	addrs := []string{testservers.StartRedis(t).Addr()}
-	storetest.Run(t, service(redis.UniversalOptions{Addrs: addrs}, nil))
+	t.Parallel()
+	storetest.Run(t, service(onShared(t), nil))
 }
 
 // With this option of the client, the store makes its calls in the caller's goroutine.
 func TestConformance_redisWithContextTimeout(t *testing.T) {
-	addrs := []string{testservers.StartRedis(t).Addr()}
-	storetest.Run(t, service(redis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true}, nil))
+	t.Parallel()
+	options := onShared(t)
+	options.ContextTimeoutEnabled = true
+	storetest.Run(t, service(options, nil))
 }
 
 func TestConformance_locksElsewhere(t *testing.T) {
-	options := redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}
+	t.Parallel()
 	locks := redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}
-	storetest.Run(t, service(options, &locks))
+	storetest.Run(t, service(onShared(t), &locks))
 }
 
 func TestConformance_sentinel(t *testing.T) {
+	t.Parallel()
 	s := testservers.StartSentinel(t)
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}, nil))
 }
 
 func TestConformance_cluster(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}, nil))
 }
 
 // miniredis is what the examples embed; it is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}}, nil))

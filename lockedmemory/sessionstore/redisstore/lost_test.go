@@ -16,66 +16,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
-
-type rig struct {
-	client *redis.Client
-	locker *distlock.Locker
-	store  *sessionstore.Store[string, string]
-	memory *lockedmemory.LockedMemory[string, string]
-}
-
-func newRig(t *testing.T, key string, o redis.Options, lo distlock.Options, so *sessionstore.Options) *rig {
-	t.Helper()
-	client := redis.NewClient(&o)
-	t.Cleanup(func() { _ = client.Close() })
-	locker, err := redislock.New(client, &lo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	})
-	store, err := redisstore.New(client, lockedmemory.FixedKey(key), sessionstore.JSON[string]{}, so)
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey(key), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rig{client, locker, store, memory}
-}
-
-func (r *rig) history(t *testing.T) []string {
-	t.Helper()
-	m, err := r.store.Load(context.Background(), "")
-	if err != nil {
-		t.Errorf("Load: %v", err)
-	}
-	return m
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A Save that was never sent has not happened, and nobody has to be in doubt.
 func TestSave_C_toARedisThatIsGoneHasNotHappened(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
-	r := newRig(t, "s", redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, distlock.Options{Wait: 3 * time.Second}, nil)
+	r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, &distlock.Options{Wait: 3 * time.Second}, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	server.Kill()
 	_ = r.client.Ping(t.Context()).Err() // which finds that the connection has ended
@@ -101,7 +52,7 @@ func TestStore_C_aRedisThatHangsIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testservers.StartRedis(t)
-			r := newRig(t, "s", redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: with.ctxOn}, distlock.Options{Wait: with.wait}, nil)
+			r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: with.ctxOn}, &distlock.Options{Wait: with.wait}, nil)
 			must(t, r.memory.Save(t.Context(), "q", "a"))
 			server.Pause()
 			defer server.Resume()
@@ -112,7 +63,7 @@ func TestStore_C_aRedisThatHangsIsUnavailable(t *testing.T) {
 				return context.WithCancel(t.Context())
 			}
 			ctx, cancel := limited()
-			err := r.locker.Do(ctx, "s", func(context.Context) error { return nil })
+			err := r.locker.Do(ctx, r.key, idle)
 			cancel()
 			if !errors.Is(err, distlock.ErrUnavailable) {
 				t.Errorf("Do: %v", err)
@@ -139,9 +90,8 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 	for _, clear := range []bool{false, true} {
 		t.Run(fmt.Sprint("clear=", clear), func(t *testing.T) {
 			t.Parallel()
-			server := testservers.StartRedis(t)
-			proxy := faultnet.New(t, server.Addr())
-			r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ReadTimeout: 300 * time.Millisecond}, distlock.Options{TTL: time.Second}, nil)
+			proxy := faultnet.New(t, testservers.SharedServer().Addr())
+			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: 300 * time.Millisecond}, &distlock.Options{TTL: time.Second}, nil)
 			must(t, r.memory.Save(t.Context(), "before", "re: before"))
 			held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
 			if err := r.memory.Save(t.Context(), "late", "re: late"); err != nil {
@@ -168,10 +118,9 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 // A Save of which nobody could say what became of it is kept from coming late as soon as Redis answers again.
 func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	proxy := faultnet.New(t, server.Addr())
-	r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1}, distlock.Options{}, nil)
-	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1}, nil, nil)
+	other := newRig(t, redis.Options{}, nil, nil)
 	must(t, r.memory.Save(t.Context(), "before", "re: before"))
 	void := proxy.HoldRequests(faultnet.First(1, func(b []byte) bool {
 		return bytes.Contains(b, []byte("void:")) && !bytes.Contains(b, []byte("re: late"))
@@ -183,9 +132,11 @@ func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	void.Wait(1)
-	time.Sleep(2 * time.Second) // the network is well again but for the late packet
-	keys, _ := server.Do("KEYS", "*void*")
-	t.Logf("void marks after 2s: %q", keys)
+	// The network is well again but for the late packet.
+	testservers.Await(t, 10*time.Second, "the Save is kept from coming late", func() bool {
+		keys, err := other.client.Keys(t.Context(), "distlock:{"+r.key+"}:*void*").Result()
+		return err == nil && len(keys) > 0
+	})
 	must(t, other.memory.Clear(t.Context()))
 	late.Release()
 	time.Sleep(100 * time.Millisecond)
@@ -205,11 +156,8 @@ func (r redacting) Save(ctx context.Context, in, out string) error {
 // A memory that embeds a store has a Save of its own, outside turns too.
 func TestStore_anEmbeddedOneKeepsTheSaveOfTheOther(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
-	memory, err := lockedmemory.New(redacting{r.store}, r.locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
-	must(t, memory.Save(t.Context(), "secret", "secret"))
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.around(t, redacting{r.store}).Save(t.Context(), "secret", "secret"))
 	if got := r.history(t); !slices.Equal(got, []string{"***", "***"}) {
 		t.Errorf("stored was %q: Save of the wrapper was not called", got)
 	}
@@ -219,13 +167,12 @@ func TestStore_anEmbeddedOneKeepsTheSaveOfTheOther(t *testing.T) {
 func TestStore_S2_aKnownTurnShowsNothingIfRedisIsFull(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
-	old := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
-	next := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	old, next := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil), newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
 	must(t, old.memory.Save(named(t.Context()), "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
 		stale := context.WithoutCancel(ctx)
-		old.client.Del(ctx, "distlock:{s}:lock") // its lease is over, it does not know yet
+		old.client.Del(ctx, old.lock()) // its lease is over, it does not know yet
 		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error {
 			must(t, next.client.ConfigSet(ctx, "maxmemory", "1").Err())
 			if err := next.memory.Save(named(ctx), "q", "a"); err != nil {
@@ -271,13 +218,12 @@ func (s splitting) Write(b []byte) (int, error) {
 // What a Clear removes while a Load reads is not shown together with what was saved after it.
 func TestLoad_O_showsOneMoment(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
 	var between atomic.Pointer[func()]
-	r := newRig(t, "s", redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return splitting{c, &between}, err
-	}}, distlock.Options{}, nil)
-	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	}}, nil, nil)
+	other := newRig(t, redis.Options{}, nil, nil)
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		for i := range 2100 {
 			if err := r.memory.Save(ctx, fmt.Sprint(i), ""); err != nil {
@@ -304,9 +250,8 @@ func TestLoad_O_showsOneMoment(t *testing.T) {
 // Where tokens are used up, nothing is written that nobody can read.
 func TestSave_doesNotPass2To53(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
-	must(t, r.client.Set(t.Context(), "distlock:{s}:fence", "9007199254:740991:0::"+strings.Repeat("a", 32)+"!", time.Hour).Err())
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.client.Set(t.Context(), "distlock:{"+r.key+"}:fence", "9007199254:740991:0::"+strings.Repeat("a", 32)+"!", time.Hour).Err())
 	if err := r.memory.Save(t.Context(), "q", "a"); err != nil {
 		t.Log("refused, as Turn would be: ", err)
 		return
@@ -323,7 +268,7 @@ func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
 	if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, &sessionstore.Options{IdleTTL: time.Hour})
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Options{IdleTTL: time.Hour})
 	err := r.memory.Save(t.Context(), "q", "a")
 	t.Log("Save:", err)
 	if got := r.history(t); len(got) > 2 {
@@ -334,15 +279,13 @@ func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
 // A stale lease to which a known turn was confirmed is refused with whatever comes next.
 func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	old := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
-	next := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	old, next := newRig(t, redis.Options{}, nil, nil), newRig(t, redis.Options{}, nil, nil)
 	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
 	must(t, old.memory.Save(named(t.Context()), "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
-		old.client.Del(ctx, "distlock:{s}:lock")
+		old.client.Del(ctx, old.lock())
 		must(t, next.memory.Save(t.Context(), "q2", "a2"))
-		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error { _, err := next.memory.Load(ctx, ""); return err }))
+		must(t, next.memory.Turn(t.Context(), next.opens))
 		if err := old.memory.Save(named(ctx), "q", "a"); err != nil {
 			t.Log("Save:", err)
 		}
@@ -357,17 +300,16 @@ func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
 // Three clients save in all ways at once, give up at any time, and lose answers: what was acknowledged is there once, and nothing twice.
 func TestStore_O_underAStorm(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	proxy := faultnet.New(t, server.Addr())
+	proxy := faultnet.New(t, testservers.SharedServer().Addr())
 	var n atomic.Int64
-	proxy.DropReplies(func(b []byte) bool { return bytes.Contains(b, []byte("{s}:")) && n.Add(1)%13 == 0 })
+	proxy.DropReplies(func(b []byte) bool { return bytes.Contains(b, []byte("{"+t.Name()+"}:")) && n.Add(1)%13 == 0 })
 	var mu sync.Mutex
 	acked, unknown := map[string]int{}, map[string]bool{}
 	var wg sync.WaitGroup
 	end := time.Now().Add(5 * time.Second)
 	for p := range 3 {
-		r := newRig(t, "s", redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: p == 0, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 3 * time.Millisecond},
-			distlock.Options{Wait: -1, TTL: time.Second}, nil)
+		r := newRig(t, redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: p == 0, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 3 * time.Millisecond},
+			&distlock.Options{Wait: -1, TTL: time.Second}, nil)
 		for g := range 3 {
 			wg.Add(1)
 			go func() {
@@ -414,7 +356,7 @@ func TestStore_O_underAStorm(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	other := newRig(t, "s", redis.Options{Addr: server.Addr()}, distlock.Options{}, nil)
+	other := newRig(t, redis.Options{}, nil, nil)
 	count := map[string]int{}
 	for i, m := range other.history(t) {
 		if i%2 == 0 {
@@ -435,26 +377,19 @@ func TestStore_O_underAStorm(t *testing.T) {
 }
 
 // While a slot of a Cluster is on the move, its master turns scripts away. A turn whose lock is held waits for the end of that.
-func TestStore_sitsOutASlotOnTheMove(t *testing.T) {
+func TestStore_sitsOutASlotOnTheMove_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.StartCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	locker, err := redislock.New(client, nil)
-	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
-	must(t, err)
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	r := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true}), nil, nil)
+	memory := r.memory
 	must(t, memory.Save(t.Context(), "before", ""))
 	for name, do := range map[string]func(ctx context.Context) error{
 		"Save with a turn ID": func(ctx context.Context) error { return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a") },
-		"Load":                func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err },
+		"Load":                r.opens,
 		"Save":                func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
 	} {
 		err := memory.Turn(t.Context(), func(ctx context.Context) error {
-			finish := cluster.BeginMove("session:{s}:log", "session:{s}:log")
+			finish := cluster.BeginMove(r.log(), r.log())
 			defer finish()
 			timer := time.AfterFunc(time.Second, finish)
 			defer timer.Stop()

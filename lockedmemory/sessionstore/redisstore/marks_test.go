@@ -15,46 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
-
-type exchange = lockedmemory.LockedMemory[string, string]
-
-// session is one over a Redis of its own.
-type session struct {
-	server *testservers.Redis
-	client *redis.Client
-	locker *distlock.Locker
-	store  *sessionstore.Store[string, string]
-	memory *exchange
-}
-
-func newSession(t *testing.T, opts *sessionstore.Options, lockOpts *distlock.Options) *session {
-	s := &session{server: testservers.StartRedis(t)}
-	s.client = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
-	t.Cleanup(func() { _ = s.client.Close() })
-	var err error
-	if s.locker, err = redislock.New(s.client, lockOpts); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
-	key := lockedmemory.FixedKey("s")
-	if s.store, err = redisstore.New(s.client, key, sessionstore.JSON[string]{}, opts); err != nil {
-		t.Fatal(err)
-	}
-	if s.memory, err = lockedmemory.New(s.store, s.locker, key, nil); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // However turns and Saves follow each other, a log keeps a mark or two and no more, and its mark's key is there as long as itself.
 func TestMarks_doNotGather(t *testing.T) {
-	s := newSession(t, &sessionstore.Options{MaxTurns: 150}, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxTurns: 150})
 	ctx := t.Context()
 	for n := range 300 {
 		err := s.memory.Turn(ctx, func(ctx context.Context) error {
@@ -70,7 +39,7 @@ func TestMarks_doNotGather(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries, err := s.client.XRange(ctx, "session:{s}:log", "-", "+").Result()
+	entries, err := s.client.XRange(ctx, s.log(), "-", "+").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,33 +55,26 @@ func TestMarks_doNotGather(t *testing.T) {
 	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 300 {
 		t.Errorf("%d messages, %v; want the 150 exchanges that are kept", len(messages), err)
 	}
-	if ttl := s.client.TTL(ctx, "session:{s}:mark").Val(); ttl != -1 {
+	if ttl := s.client.TTL(ctx, s.mark()).Val(); ttl != -1 {
 		t.Errorf("the key of the mark goes after %s, the log never", ttl)
 	}
 }
 
 // A session that was removed by hand has not forgotten who was there last.
 func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
-	s := newSession(t, nil, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
-	var old context.Context
-	turn := func(fn func(ctx context.Context) error) {
-		t.Helper()
-		if err := s.memory.Turn(ctx, fn); err != nil {
-			t.Fatal(err)
-		}
-	}
-	turn(func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil })
-	turn(func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") })
-	s.client.Del(ctx, "session:{s}:log")
+	saves := func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") }
+	old := s.stale(t, idle)
+	must(t, s.memory.Turn(ctx, saves))
+	s.client.Del(ctx, s.log())
 	var stale *sessionstore.StaleError
 	if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark <= stale.Fence {
 		t.Errorf("a stale Save: %v", err)
 	}
-	if err := s.memory.Save(ctx, "q", "a"); err != nil {
-		t.Error(err)
-	}
-	turn(func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") })
+	must(t, saves(ctx))
+	must(t, s.memory.Turn(ctx, saves))
 	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 4 {
 		t.Errorf("%q, %v", messages, err)
 	}
@@ -120,17 +82,15 @@ func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
 
 // Where the mark is gone as well, the lock tells who may begin a session anew.
 func TestMarks_S2_theLockIsTheGuardWhereTheyAreGone(t *testing.T) {
-	s := newSession(t, nil, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
-	var old context.Context
-	if err := s.memory.Turn(ctx, func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	old := s.stale(t, idle)
 	err := s.memory.Turn(ctx, func(ctx context.Context) error {
 		if err := s.memory.Save(ctx, "q", "a"); err != nil {
 			return err
 		}
-		s.client.Del(ctx, "session:{s}:log", "session:{s}:mark")
+		s.client.Del(ctx, s.log(), s.mark())
 		var stale *sessionstore.StaleError
 		if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark != 0 {
 			t.Errorf("a stale Save: %v", err)
@@ -144,48 +104,38 @@ func TestMarks_S2_theLockIsTheGuardWhereTheyAreGone(t *testing.T) {
 
 // A holder that was overtaken while it worked does not bring a session back that is gone.
 func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
-	s := newSession(t, nil, nil)
-	other, err := redislock.New(s.client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close(context.Background())
-	theirs, err := lockedmemory.New(s.store, other, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.memory.Turn(t.Context(), func(ctx context.Context) error {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	theirs := newRig(t, redis.Options{}, nil, nil)
+	err := s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		if _, err := s.memory.Load(ctx, ""); err != nil {
 			return err
 		}
-		s.client.Del(ctx, "distlock:{s}:lock")
-		if err := theirs.Turn(t.Context(), func(ctx context.Context) error { return theirs.Save(ctx, "q", "a") }); err != nil {
+		s.client.Del(ctx, s.lock())
+		if err := theirs.memory.Turn(t.Context(), func(ctx context.Context) error { return theirs.memory.Save(ctx, "q", "a") }); err != nil {
 			t.Error(err)
 		}
-		s.client.Del(ctx, "session:{s}:log")
+		s.client.Del(ctx, s.log())
 		if err := s.memory.Save(ctx, "stale", "stale"); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Save: %v", err)
 		}
 		return nil
 	})
-	if n := s.client.Exists(t.Context(), "session:{s}:log").Val(); n != 0 || !errors.Is(err, distlock.ErrLost) {
+	if n := s.client.Exists(t.Context(), s.log()).Val(); n != 0 || !errors.Is(err, distlock.ErrLost) {
 		t.Errorf("Turn: %v; %d sessions", err, n)
 	}
 }
 
 // A Save outside a turn comes after all that the log has, also after tokens that the lock does not know of.
 func TestSave_S2_isAboveTheLog(t *testing.T) {
+	t.Parallel()
 	var locked acquisitions
-	s := newSession(t, nil, &distlock.Options{Observer: &locked})
+	s := newRig(t, redis.Options{}, &distlock.Options{Observer: &locked}, nil)
 	ctx := t.Context()
 	top := time.Now().Add(time.Hour).UnixMicro()
-	entry := entryUnder(top)
-	if err := s.client.XAdd(ctx, &entry).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.memory.Save(ctx, "next", "a"); err != nil {
-		t.Fatal(err)
-	}
+	entry := entryUnder(s.log(), top)
+	must(t, s.client.XAdd(ctx, &entry).Err())
+	must(t, s.memory.Save(ctx, "next", "a"))
 	for turn, err := range s.store.Turns(ctx) {
 		if err != nil || turn.Input == "next" && turn.Place.Fence != top+1 {
 			t.Errorf("%+v, %v; want it at %d", turn, err, top+1)
@@ -198,28 +148,28 @@ func TestSave_S2_isAboveTheLog(t *testing.T) {
 
 // Where the turn ID cannot be noted, for want of a right, the Save has not happened: the next one under this ID would be a second entry.
 func TestSave_O_ofATurnThatCannotBeNotedLeavesNoEntry(t *testing.T) {
-	s := newSession(t, nil, &distlock.Options{Wait: time.Second})
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	s := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Wait: time.Second}, nil)
 	ctx := lockedmemory.WithTurnID(t.Context(), "id")
-	if err := s.memory.Save(t.Context(), "q", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.memory.Save(t.Context(), "q", "a"))
 	for _, rule := range []string{"-set", "+set"} {
-		if _, err := s.server.Do("ACL", "SETUSER", "default", rule); err != nil {
+		if _, err := server.Do("ACL", "SETUSER", "default", rule); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.memory.Save(ctx, "q2", "a2"); (err != nil) != (rule == "-set") {
 			t.Errorf("with %s: %v", rule, err)
 		}
 	}
-	if n := s.client.XLen(t.Context(), "session:{s}:log").Val(); n != 2 {
+	if n := s.client.XLen(t.Context(), s.log()).Val(); n != 2 {
 		t.Errorf("there are %d entries", n)
 	}
 }
 
 // entryUnder is an entry of a store's, under a token that the lock has not given out.
-func entryUnder(fence int64) redis.XAddArgs {
+func entryUnder(log string, fence int64) redis.XAddArgs {
 	return redis.XAddArgs{
-		Stream: "session:{s}:log", ID: fmt.Sprintf("%d-1", fence),
+		Stream: log, ID: fmt.Sprintf("%d-1", fence),
 		Values: []string{"op", strings.Repeat("0", 32), "in", `"q"`, "out", `"a"`},
 	}
 }
@@ -238,12 +188,11 @@ func (*acquisitions) End(context.Context, *distlock.Operation) {}
 
 // Behind the highest token that there can be, nothing is written: a float cannot tell it from the next.
 func TestSave_S2_isNotAboveTheHighestToken(t *testing.T) {
-	s := newSession(t, nil, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
-	entry := entryUnder(1<<53 - 1)
-	if err := s.client.XAdd(ctx, &entry).Err(); err != nil {
-		t.Fatal(err)
-	}
+	entry := entryUnder(s.log(), 1<<53-1)
+	must(t, s.client.XAdd(ctx, &entry).Err())
 	if err := s.memory.Save(ctx, "next", "a"); err == nil {
 		t.Error("it was acknowledged")
 	}
@@ -254,20 +203,16 @@ func TestSave_S2_isNotAboveTheHighestToken(t *testing.T) {
 
 // A mark that is not there any more is no reason to remove what another program has put in its place.
 func TestMarks_leaveDataOfOthersAlone(t *testing.T) {
-	s := newSession(t, nil, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
-	opens := func(ctx context.Context) error { _, err := s.memory.Load(ctx, ""); return err }
-	if err := s.memory.Turn(ctx, opens); err != nil {
-		t.Fatal(err)
-	}
-	place := s.client.Get(ctx, "session:{s}:mark").Val()
-	s.client.Del(ctx, "session:{s}:log")
-	foreign := redis.XAddArgs{Stream: "session:{s}:log", ID: place, Values: []string{"another", "program"}}
-	if err := s.client.XAdd(ctx, &foreign).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.memory.Turn(ctx, s.opens))
+	place := s.client.Get(ctx, s.mark()).Val()
+	s.client.Del(ctx, s.log())
+	foreign := redis.XAddArgs{Stream: s.log(), ID: place, Values: []string{"another", "program"}}
+	must(t, s.client.XAdd(ctx, &foreign).Err())
 	var broken sessionstore.EntryErrors
-	if err := s.memory.Turn(ctx, opens); !errors.As(err, &broken) || len(broken) != 1 || broken[0].Place.String() != place {
+	if err := s.memory.Turn(ctx, s.opens); !errors.As(err, &broken) || len(broken) != 1 || broken[0].Place.String() != place {
 		t.Errorf("Load: %v, want the entry at %s to be reported", err, place)
 	}
 	if entries := s.client.XRange(ctx, foreign.Stream, place, place).Val(); len(entries) != 1 {
@@ -300,16 +245,14 @@ func (h halving) Write(b []byte) (int, error) {
 // An older holder that writes while a new one loads for the first time is refused, or its write is in what is loaded: an answer to a
 // history that is no more would be the other way.
 func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
-	server := testservers.StartRedis(t)
+	t.Parallel()
 	var between atomic.Pointer[func()]
-	r := newRig(t, "s", redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return halving{c, &between}, err
-	}}, distlock.Options{}, nil)
-	opens := func(ctx context.Context) error { _, err := r.memory.Load(ctx, ""); return err }
-	must(t, r.memory.Turn(t.Context(), opens)) // the scripts are there
-	var old context.Context
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error { old = context.WithoutCancel(ctx); return opens(ctx) }))
+	}}, nil, nil)
+	must(t, r.memory.Turn(t.Context(), r.opens)) // the scripts are there
+	old := r.stale(t, r.opens)
 	called, wrote := false, error(nil)
 	writes := func() {
 		time.Sleep(20 * time.Millisecond) // the first command has been carried out
@@ -327,22 +270,18 @@ func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
 
 // A turn ID that is known shows the token only if Redis took it.
 func TestSave_S2_ofAKnownTurnShowsTheTokenAgainIfThatHasFailed(t *testing.T) {
-	s := newSession(t, nil, nil)
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
 	id := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
-	if err := s.memory.Save(id(ctx), "q", "a"); err != nil {
-		t.Fatal(err)
-	}
-	var old context.Context
-	if err := s.memory.Turn(ctx, func(ctx context.Context) error { old = context.WithoutCancel(ctx); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.memory.Save(id(ctx), "q", "a"))
+	old := s.stale(t, idle)
 	err := s.memory.Turn(ctx, func(ctx context.Context) error {
 		// The key of the log has another type for a moment: the token cannot be shown.
-		s.client.Rename(ctx, "session:{s}:log", "session:{s}:away")
-		s.client.Set(ctx, "session:{s}:log", "foreign", 0)
+		s.client.Rename(ctx, s.log(), "session:{s}:away")
+		s.client.Set(ctx, s.log(), "foreign", 0)
 		_ = s.memory.Save(id(ctx), "q", "a")
-		s.client.Rename(ctx, "session:{s}:away", "session:{s}:log")
+		s.client.Rename(ctx, "session:{s}:away", s.log())
 		if _, err := s.memory.Load(ctx, ""); err != nil {
 			return err
 		}

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -29,42 +30,23 @@ func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
 		"not encodable":  {"", "bad", sessionstore.ErrCodec},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			noticed := new(noticing)
-			s := newSession(t, nil, &distlock.Options{Observer: noticed})
+			s, theirs := newRig(t, redis.Options{}, &distlock.Options{Observer: noticed}, nil), newRig(t, redis.Options{}, nil, nil)
 			ctx := t.Context()
-			if err := s.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a"); err != nil {
-				t.Fatal(err)
-			}
-			other, err := redislock.New(s.client, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close(context.Background())
-			theirs, err := lockedmemory.New(s.store, other, lockedmemory.FixedKey("s"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			store, err := redisstore.New(s.client, lockedmemory.FixedKey("s"), picky{}, &sessionstore.Options{MaxMessage: 1000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			overtaken := &overtaken{store, func(ctx context.Context) {
+			must(t, s.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a"))
+			store, err := redisstore.New(s.client, lockedmemory.FixedKey(s.key), picky{}, &sessionstore.Options{MaxMessage: 1000})
+			must(t, err)
+			ours := s.around(t, &overtaken{store, func(ctx context.Context) {
 				noticed.by = ctx
-				s.client.Del(ctx, "distlock:{s}:lock")
+				s.client.Del(ctx, s.lock())
 				if c.as != nil { // what is refused without looking at the token
 					return
 				}
-				if err := theirs.Turn(context.WithoutCancel(ctx), func(ctx context.Context) error {
-					_, err := theirs.Load(ctx, "")
-					return err
-				}); err != nil {
+				if err := theirs.memory.Turn(context.WithoutCancel(ctx), theirs.opens); err != nil {
 					t.Error(err)
 				}
-			}}
-			ours, err := lockedmemory.New(overtaken, s.locker, lockedmemory.FixedKey("s"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			}})
 			err = ours.Turn(ctx, func(ctx context.Context) error {
 				if c.id != "" {
 					ctx = lockedmemory.WithTurnID(ctx, c.id)
@@ -131,18 +113,15 @@ func (d *double) Save(ctx context.Context, input, output string) error {
 
 // The second of its Saves is not begun, and the first has happened.
 func TestSave_N_ofAMemoryThatIsMadeOfTwoIsInDoubt(t *testing.T) {
-	s := newSession(t, nil, nil)
-	two := &double{s.store, func(lease *distlock.Lease) {
-		s.client.Del(t.Context(), "distlock:{s}:lock")
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	memory := s.around(t, &double{s.store, func(lease *distlock.Lease) {
+		s.client.Del(t.Context(), s.lock())
 		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Extend: %v", err)
 		}
-	}}
-	memory, err := lockedmemory.New(two, s.locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = memory.Turn(t.Context(), func(ctx context.Context) error {
+	}})
+	err := memory.Turn(t.Context(), func(ctx context.Context) error {
 		if err := memory.Save(ctx, "q", "a"); !errors.Is(err, distlock.ErrLost) || !strings.Contains(err.Error(), "may or may not have happened") {
 			t.Errorf("Save: %v", err)
 		}

@@ -26,6 +26,7 @@ const docOfLock = "../../../distlock/redislock/doc.go"
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a store: with the lock's rights besides,
 // where one client is for both, and without, where the lock has its own.
 func TestConformance_withTheDocumentedRights(t *testing.T) {
+	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	as := func(t *testing.T, server *testservers.Redis, user string) redis.UniversalOptions {
 		t.Cleanup(func() {
@@ -57,6 +58,7 @@ var besideTheLock = []string{"+time", "+exists"}
 // Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
 // open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
 func TestStore_C_withoutARight(t *testing.T) {
+	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	server := testservers.StartRedis(t)
 	newClient := func(user string) *redis.Client {
