@@ -57,8 +57,8 @@ var besideTheLock = []string{"+time", "+exists"}
 
 // Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
 // open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
+// Its leases are short, so it does not run beside other tests.
 func TestStore_C_withoutARight(t *testing.T) {
-	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	server := testservers.StartRedis(t)
 	newClient := func(user string) *redis.Client {
