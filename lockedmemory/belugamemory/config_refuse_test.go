@@ -173,8 +173,8 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 }
 
 func TestNew_aServerThatDoesNotAnswerIsDown(t *testing.T) {
-	dead, hung, well := testservers.StartRedis(t), testservers.StartRedis(t), testservers.StartRedis(t)
-	other := open(t, well.URL(), nil)
+	dead, hung := testservers.StartRedis(t), testservers.StartRedis(t)
+	other := open(t, sharedURL(t), nil)
 	dead.Kill()
 	hung.Pause()
 	defer hung.Resume()

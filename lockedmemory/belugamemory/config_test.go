@@ -113,7 +113,7 @@ func TestNew_windowAndMaxTurns(t *testing.T) {
 			t.Errorf("what is outside of the window is not found any more: %v, %v", all, err)
 		}
 	})
-	each(t, testservers.StartRedis(t).URL(), map[string]any{"max_turns": 2}, map[string]any{"max_turns": 2.0}, func(t *testing.T, m *Memory) {
+	each(t, sharedURL(t), map[string]any{"max_turns": 2}, map[string]any{"max_turns": 2.0}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, t.Name())
 		save(t, ctx, m, "1", "2", "3")
 		if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {
@@ -123,23 +123,25 @@ func TestNew_windowAndMaxTurns(t *testing.T) {
 }
 
 func TestNew_idleTTL(t *testing.T) {
-	server := testservers.StartRedis(t)
-	each(t, server.URL(), map[string]any{"idle_ttl": time.Hour}, map[string]any{"idle_ttl": "1h"}, func(t *testing.T, m *Memory) {
+	url := sharedURL(t)
+	server := testservers.SharedServer()
+	each(t, url, map[string]any{"idle_ttl": time.Hour}, map[string]any{"idle_ttl": "1h"}, func(t *testing.T, m *Memory) {
 		save(t, inSession(t, "s"), m, "1")
 		ttl, err := server.Do("TTL", "session:{s}:log")
 		if err != nil || !regexp.MustCompile(`^(3600|359\d)$`).MatchString(ttl) {
 			t.Errorf("TTL %q, %v", ttl, err)
 		}
 	})
-	save(t, inSession(t, "ever"), open(t, server.URL(), nil), "1")
+	save(t, inSession(t, "ever"), open(t, url, nil), "1")
 	if ttl, err := server.Do("TTL", "session:{ever}:log"); err != nil || ttl != "-1" {
 		t.Errorf("without idle_ttl: %q, %v", ttl, err)
 	}
 }
 
 func TestNew_namespaceBeginsEveryKey(t *testing.T) {
-	server := testservers.StartRedis(t)
-	each(t, server.URL(), map[string]any{"namespace": "app"}, map[string]any{"namespace": "app"}, func(t *testing.T, m *Memory) {
+	url := sharedURL(t)
+	server := testservers.SharedServer()
+	each(t, url, map[string]any{"namespace": "app"}, map[string]any{"namespace": "app"}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, "s")
 		save(t, ctx, m, "1")
 		if err := m.Turn(ctx, func(ctx context.Context) error { save(t, ctx, m, "2"); return nil }); err != nil {
@@ -158,7 +160,7 @@ func TestNew_namespaceBeginsEveryKey(t *testing.T) {
 			t.Errorf("keys %q, %v", keys, err)
 		}
 	})
-	plain := open(t, server.URL(), nil)
+	plain := open(t, url, nil)
 	if got := history(t, inSession(t, "s"), plain); got != "" {
 		t.Errorf("another namespace sees %q", got)
 	}

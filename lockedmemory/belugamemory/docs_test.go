@@ -59,7 +59,7 @@ func TestDocs_codeCompiles(t *testing.T) { docsCode.Compiles(t, docs.Pages(t)...
 // Two processes at once: every answer has seen all that is before it, and the longer output begins with the shorter one.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	program, _ := belugaPage(t).Program(t)
-	binary := docs.Build(t, program, testservers.StartRedis(t).Addr())
+	binary := docs.Build(t, program, testservers.SharedServer().Addr())
 	var outputs [2]string
 	var both sync.WaitGroup
 	for i := range outputs {

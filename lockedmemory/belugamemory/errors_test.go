@@ -226,7 +226,7 @@ func TestErrors_aTurnThatFailsAndLosesItsLeaseSaysBoth(t *testing.T) {
 }
 
 func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
-	m := open(t, testservers.StartRedis(t).URL(), nil)
+	m := open(t, sharedURL(t), nil)
 	ctx := inSession(t, "s")
 	hold(t, ctx, m)
 	cancelled, cancel := context.WithCancel(ctx)
@@ -249,8 +249,8 @@ func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
 }
 
 func TestErrors_aBusySessionIsATimeout(t *testing.T) {
-	server := testservers.StartRedis(t)
-	holder, m := open(t, server.URL()+"?client_name=other", nil), open(t, server.URL(), map[string]any{"wait": "200ms"})
+	url := sharedURL(t)
+	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "200ms"})
 	ctx := inSession(t, "s")
 	hold(t, ctx, holder)
 	if _, err := m.Load(ctx, ""); err != nil { // and so it is connected, which the wait need not cover
@@ -279,7 +279,7 @@ func TestErrors_aBusySessionIsATimeout(t *testing.T) {
 // With nobody to take the request, nothing can have been written: it may be repeated.
 func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
 	server := testservers.StartRedis(t)
-	m := open(t, server.URL(), map[string]any{"wait": "3s"}) // longer than go-redis takes to find that nobody is there
+	m := open(t, server.URL()+"?max_retries=-1", map[string]any{"wait": "3s"})
 	ctx := inSession(t, "s")
 	save(t, ctx, m, "1")
 	server.Kill()
@@ -302,7 +302,7 @@ func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
 		t.Error("the Turn's function ran")
 	}
 	server.Restart()
-	await(t, "the server is there again", func() bool {
+	testservers.Await(t, 10*time.Second, "the server is there again", func() bool {
 		_, err := m.Load(ctx, "")
 		return err == nil
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -161,7 +162,7 @@ func TestLockRun_L_garbageCollectionFreesTheSession(t *testing.T) {
 	}
 	close(slow.goOn)
 	a.workers.Wait()
-	soon(t, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
+	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
 }
 
 // Contexts that the run has made of its own, and never cancelled, do not keep it.
@@ -180,7 +181,7 @@ func TestLockRun_L_garbageCollectionFreesTheSessionOfARunWithLeaks(t *testing.T)
 	p.say(within, a, "q")
 	close(slow.goOn)
 	a.workers.Wait()
-	soon(t, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
+	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
 	runtime.KeepAlive(within)
 }
 
@@ -203,7 +204,7 @@ func TestLockRun_leavesNothingBehind(t *testing.T) {
 	}
 	close(slow.goOn)
 	a.workers.Wait()
-	soon(t, "the context of the caller is garbage", func() bool { runtime.GC(); return mark.Value() == nil })
+	testservers.Await(t, 20*time.Second, "the context of the caller is garbage", func() bool { runtime.GC(); return mark.Value() == nil })
 }
 
 func TestWithMaxHold_L_freesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
@@ -333,7 +334,7 @@ func TestLockRun_N_lossEndsTheLingering(t *testing.T) {
 		a := p.with(t, slow.agent)
 		p.cancelled(t, a, slow, "late")
 		p.lose(t)
-		soon(t, "the lock is free", func() bool { return p.free(t, a) })
+		testservers.Await(t, 20*time.Second, "the lock is free", func() bool { return p.free(t, a) })
 		time.Sleep(leaseTTL)
 		session, err := p.sessions.Get(t.Context(), p.session)
 		if err != nil {

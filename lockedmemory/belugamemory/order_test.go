@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // counted is a memory.MessageStore that orders as the Redis store of Beluga v2.13.2 does: a sorted set, by a counter of the process.
@@ -42,9 +41,9 @@ func (c *counted) Search(context.Context, string, int) ([]schema.Message, error)
 func (c *counted) Clear(ctx context.Context) error                               { return c.client.Del(ctx, "counted").Err() }
 
 // instances are two that share nothing but the server.
-func instances(t testing.TB, server *testservers.Redis) (a, b *Memory) {
+func instances(t testing.TB, url string) (a, b *Memory) {
 	t.Helper()
-	a, b = open(t, server.URL()+"?client_name=a", nil), open(t, server.URL()+"?client_name=b", nil)
+	a, b = open(t, url+"?client_name=a", nil), open(t, url+"?client_name=b", nil)
 	if a.Locker() == b.Locker() {
 		t.Fatal("they share a Locker")
 	}
@@ -52,14 +51,14 @@ func instances(t testing.TB, server *testservers.Redis) (a, b *Memory) {
 }
 
 // countedInstances are two with a perfect lock, and a store that orders by a counter of its own.
-func countedInstances(t testing.TB, server *testservers.Redis) (a, b *Memory) {
+func countedInstances(t testing.TB, url string) (a, b *Memory) {
 	t.Helper()
 	instance := func() *Memory {
-		locker, err := lockurl.Open(t.Context(), server.URL(), nil)
+		locker, err := lockurl.Open(t.Context(), url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := lockurl.NewRedisClient(server.URL())
+		client, err := lockurl.NewRedisClient(url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +84,7 @@ func oneAfterTheOther(t testing.TB, ctx context.Context, a, b *Memory) (got, wan
 }
 
 func TestOrder_O_oneInstanceAfterTheOther(t *testing.T) {
-	a, b := instances(t, testservers.StartRedis(t))
+	a, b := instances(t, sharedURL(t))
 	if got, want := oneAfterTheOther(t, inSession(t, "s"), a, b); got != want {
 		t.Errorf("the history is %s, want %s", got, want)
 	}
@@ -93,7 +92,7 @@ func TestOrder_O_oneInstanceAfterTheOther(t *testing.T) {
 
 // The same that the store above passes is too much for one that counts in the process, under the same lock.
 func TestOrder_aCounterOfTheProcessMisordersUnderAPerfectLock(t *testing.T) {
-	a, b := countedInstances(t, testservers.StartRedis(t))
+	a, b := countedInstances(t, sharedURL(t))
 	got, want := oneAfterTheOther(t, inSession(t, "s"), a, b)
 	if !strings.HasPrefix(got, "q A0|q B0|a A0|a B0") || got == want {
 		t.Errorf("the history is %s: then the test of the order shows nothing", got)
@@ -101,7 +100,7 @@ func TestOrder_aCounterOfTheProcessMisordersUnderAPerfectLock(t *testing.T) {
 }
 
 func TestOrder_O_turnByTurn(t *testing.T) {
-	a, b := instances(t, testservers.StartRedis(t))
+	a, b := instances(t, sharedURL(t))
 	ctx := inSession(t, "s")
 	var want []string
 	for i := range 10 {
@@ -124,7 +123,7 @@ func TestOrder_O_turnByTurn(t *testing.T) {
 
 // Each turn writes down how many it has found, so that a lost or a late one shows.
 func TestOrder_O_concurrentTurnsStandInTheOrderOfTheirLeases(t *testing.T) {
-	a, b := instances(t, testservers.StartRedis(t))
+	a, b := instances(t, sharedURL(t))
 	ctx := inSession(t, "s")
 	const workers, turns = 4, 10
 	var wg sync.WaitGroup
@@ -158,7 +157,7 @@ func TestOrder_O_concurrentTurnsStandInTheOrderOfTheirLeases(t *testing.T) {
 
 // Without turns, pairs stay together, and each instance's own come in its order.
 func TestOrder_O_concurrentSavesKeepTheirPairs(t *testing.T) {
-	a, b := instances(t, testservers.StartRedis(t))
+	a, b := instances(t, sharedURL(t))
 	ctx := inSession(t, "s")
 	var wg sync.WaitGroup
 	const n = 40

@@ -19,7 +19,7 @@ import (
 )
 
 func TestNew_memoryWorksByName(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			closeAll(t)
 			mem, err := memory.New("locked", config.ProviderConfig{BaseURL: url})
@@ -107,7 +107,7 @@ func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
 
 // Memories with settings of their own still stand in one line for a session.
 func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "50ms"})
 			ctx := inSession(t, "s")
@@ -173,7 +173,7 @@ func TestClose_releasesLeasesAndEndsConnections(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the Turn whose lease Close has released has no error")
 	}
-	await(t, "the closed memory's connections are gone", func() bool {
+	testservers.Await(t, 10*time.Second, "the closed memory's connections are gone", func() bool {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
 		// The one that asks, and those of the other.
 		return err == nil && strings.Count(list, "\n") == 1+strings.Count(list, "name=other")
@@ -181,7 +181,7 @@ func TestClose_releasesLeasesAndEndsConnections(t *testing.T) {
 }
 
 func TestClose_memoriesFailFromThenOn(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := inSession(t, "s")
 			m := open(t, url, nil)
@@ -238,7 +238,7 @@ func TestClose_aServerThatHangsDoesNotKeepTheOthersLeases(t *testing.T) {
 				return nil
 			})
 		}()
-		await(t, "the session is locked", func() bool {
+		testservers.Await(t, 10*time.Second, "the session is locked", func() bool {
 			info, err := m.Locker().Inspect(ctx, "s")
 			return err == nil && info.Held
 		})
@@ -259,13 +259,13 @@ func TestClose_aServerThatHangsDoesNotKeepTheOthersLeases(t *testing.T) {
 }
 
 func TestClose_concurrentWithNewIsSafe(t *testing.T) {
-	server := testservers.StartRedis(t)
+	url := sharedURL(t)
 	closeAll(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for range 10 {
-				m, err := New(config.ProviderConfig{BaseURL: []string{server.URL(), "mem://"}[i%2]})
+				m, err := New(config.ProviderConfig{BaseURL: []string{url, "mem://"}[i%2]})
 				if err == nil {
 					err = m.Save(inSession(t, fmt.Sprint("s", i)), schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
 				}

@@ -22,6 +22,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -209,7 +210,7 @@ func TestRunner_L_garbageCollectionFreesTheSession(t *testing.T) {
 		t.Fatal("the lock is free while the worker has the context")
 	}
 	close(slow.goOn)
-	soon(t, "the lock is free", func() bool { goruntime.GC(); return p.free(t, a) })
+	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { goruntime.GC(); return p.free(t, a) })
 }
 
 func TestRunner_L_maxHoldFreesTheSessionAndRefusesTheLateUpdate(t *testing.T) {

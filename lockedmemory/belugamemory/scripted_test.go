@@ -201,8 +201,9 @@ func inProcess(t *testing.T) *place {
 func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	p := newPlace(t)
-	server := testservers.StartRedis(t)
+	server, namespace := testservers.SharedServer(), t.Name()
 	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
+		opts.Namespace = namespace
 		locker, err := lockurl.Open(t.Context(), server.URL(), &opts)
 		if err != nil {
 			t.Fatal(err)
@@ -211,15 +212,16 @@ func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 		return locker
 	}
 	p.lose = func(t *testing.T) {
-		if _, err := server.Do("FLUSHALL"); err != nil {
+		if _, err := server.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end", "0", namespace+":*"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	test(t, p)
 }
 
-// everywhere runs a test in both places.
+// everywhere runs a test in both places, and beside other tests.
 func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Parallel()
 	t.Run("in process", func(t *testing.T) { onFakeTime(t, test) })
 	t.Run("on Redis", func(t *testing.T) { onRedis(t, test) })
 }
@@ -241,16 +243,6 @@ func (p *place) free(t *testing.T, i *instance) bool {
 		t.Fatal(err)
 	}
 	return !info.Held
-}
-
-// soon waits until something is so.
-func soon(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after 20 s: %s", what)
-		}
-	}
 }
 
 // refusedWith checks that an error has a code of Beluga and a sentinel of ours.

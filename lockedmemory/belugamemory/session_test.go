@@ -14,7 +14,6 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func sessionKey(t testing.TB, tenant, session string) string {
@@ -93,7 +92,7 @@ func FuzzSessionKey(f *testing.F) {
 }
 
 func TestSessionKey_withoutASessionThereIsNoLock(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": testservers.StartRedis(t).URL()} {
+	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		for who, ctx := range map[string]context.Context{
 			"no session":    t.Context(),
 			"empty session": core.WithSessionID(t.Context(), ""),
@@ -150,10 +149,10 @@ func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 }
 
 func TestSessionKey_tenantsStayApart(t *testing.T) {
-	server := testservers.StartRedis(t)
+	url := sharedURL(t)
 	for name, opts := range map[string]map[string]any{"session of the context": nil, "session_id": {"session_id": "s", "namespace": "n"}} {
 		t.Run(name, func(t *testing.T) {
-			m := open(t, server.URL(), opts)
+			m := open(t, url, opts)
 			contexts := map[string]context.Context{"": inSession(t, "s")}
 			for _, tenant := range []string{"a", "b"} {
 				contexts[tenant] = core.WithTenant(inSession(t, "s"), core.TenantID(tenant))

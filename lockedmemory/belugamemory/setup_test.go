@@ -14,6 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // closeAll ends what the tests before have left, at the end of the test. Tests that use the registry cannot be parallel.
@@ -92,14 +93,14 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 	}
 }
 
-// await asks until something holds.
-func await(t testing.TB, what string, holds func() bool) {
+// sharedURL is that of the shared server, which has no data. Only for tests that are not parallel.
+func sharedURL(t testing.TB) string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10s: %s", what)
-		}
+	server := testservers.SharedServer()
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
 	}
+	return server.URL()
 }
 
 // hold has m's session locked until the function that it returns is called.
