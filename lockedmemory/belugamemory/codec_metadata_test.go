@@ -162,7 +162,7 @@ func TestCodec_givesNoTimeTheMachinesZone(t *testing.T) {
 	const alone = "BELUGAMEMORY_TEST_ALONE"
 	if os.Getenv(alone) == "" {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-		child.Env = append(os.Environ(), alone+"=1")
+		child.Env = append(os.Environ(), alone+"=1", "GORACE=atexit_sleep_ms=0")
 		if output, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, output)
 		}

@@ -54,10 +54,14 @@ var docsCode = docs.Code{
 
 func belugaPage(t *testing.T) docs.Page { return docs.ReadPage(t, "docs/beluga.md") }
 
-func TestDocs_codeCompiles(t *testing.T) { docsCode.Compiles(t, docs.Pages(t)...) }
+func TestDocs_codeCompiles(t *testing.T) {
+	t.Parallel()
+	docsCode.Compiles(t, docs.Pages(t)...)
+}
 
 // Two processes at once: every answer has seen all that is before it, and the longer output begins with the shorter one.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	program, _ := belugaPage(t).Program(t)
 	binary := docs.Build(t, program, testservers.SharedServer().Addr())
 	var outputs [2]string
