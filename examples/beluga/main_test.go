@@ -217,6 +217,7 @@ func pair(t *testing.T, args ...string) [2]*instance {
 }
 
 func TestService_twoInstancesShareConversations(t *testing.T) {
+	t.Parallel()
 	both := pair(t)
 	converse(func(session, client, n int) {
 		path := fmt.Sprintf("/sessions/%d/messages", session)
@@ -229,6 +230,7 @@ func TestService_twoInstancesShareConversations(t *testing.T) {
 }
 
 func TestService_messageSentAgainIsStoredOnceAndAnsweredAlike(t *testing.T) {
+	t.Parallel()
 	both := pair(t)
 	const path, key = "/sessions/1/messages", "Idempotency-Key"
 
@@ -277,6 +279,7 @@ func TestService_messageSentAgainIsStoredOnceAndAnsweredAlike(t *testing.T) {
 }
 
 func TestService_instanceThatIsTerminatedFinishesWhatItHasBegun(t *testing.T) {
+	t.Parallel()
 	both := pair(t)
 	var answered, elsewhere atomic.Int32
 	var code atomic.Int32
@@ -316,6 +319,7 @@ func TestService_instanceThatIsTerminatedFinishesWhatItHasBegun(t *testing.T) {
 }
 
 func TestService_instanceThatIsOutOfTimeGivesItsSessionBack(t *testing.T) {
+	t.Parallel()
 	redis := testservers.StartRedis(t).URL()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	slow := start(t, "-memory", redis, "-model-delay", "1h", "-grace", "50ms")
@@ -331,15 +335,10 @@ func TestService_instanceThatIsOutOfTimeGivesItsSessionBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	busy := func() bool {
+	testservers.Await(t, 10*time.Second, "the turn begins", func() bool {
 		info, err := locker.Inspect(t.Context(), "1")
 		return err == nil && info.Held
-	}
-	for end := time.Now().Add(10 * time.Second); !busy(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the turn does not begin")
-		}
-	}
+	})
 	if code := slow.terminate(t); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}
@@ -356,6 +355,7 @@ func TestService_instanceThatIsOutOfTimeGivesItsSessionBack(t *testing.T) {
 }
 
 func TestService_tenantsDoNotMeet(t *testing.T) {
+	t.Parallel()
 	both := pair(t)
 	for i, tenant := range []string{"a", "b"} {
 		if status, b := both[i].do(t, http.MethodPost, "/sessions/1/messages", "Hello", "X-Tenant-ID", tenant); b.Answer != `Answer 1: you said "Hello".` {
@@ -365,6 +365,7 @@ func TestService_tenantsDoNotMeet(t *testing.T) {
 }
 
 func TestService_configurationFromJSON(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("config.json")
 	if err != nil {
 		t.Fatal(err)
@@ -424,6 +425,7 @@ func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
 }
 
 func TestService_redisIsDown(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartRedis(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	p := start(t, "-memory", server.URL()+"?max_retries=-1", "-model-delay", "0s")
