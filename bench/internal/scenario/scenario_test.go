@@ -37,7 +37,7 @@ func newBench(t *testing.T) *Bench {
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
 func TestRun_measuresEverySubject(t *testing.T) {
-	b := newBench(t)
+	t.Parallel()
 	ratios := map[string][]string{
 		"serial":   {"serial_vs_raw", "serial_vs_redislock"},
 		"parallel": {"parallel_vs_best_peer"},
@@ -50,34 +50,37 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			"turn_append_100k_vs_10"},
 	}
 	for _, name := range Names() {
-		outcome, err := b.Run(t.Context(), name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		subjects := subject.Contended()
-		if name == "store" {
-			subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
-		}
-		for _, s := range subjects {
-			if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
-				t.Errorf("%s: nothing was measured of %s", name, s)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outcome, err := newBench(t).Run(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		var keys []string
-		for _, r := range outcome.Ratios {
-			keys = append(keys, r.Key)
-			if !(r.Median >= 0) || r.Min > r.Median || r.Median > r.Max {
-				t.Errorf("%s is %v", r.Key, r.Spread)
+			subjects := subject.Contended()
+			if name == "store" {
+				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
 			}
-		}
-		if !slices.Equal(keys, ratios[name]) {
-			t.Errorf("%s: ratios %q, want %q", name, keys, ratios[name])
-		}
+			for _, s := range subjects {
+				if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
+					t.Errorf("%s: nothing was measured of %s", name, s)
+				}
+			}
+			var keys []string
+			for _, r := range outcome.Ratios {
+				keys = append(keys, r.Key)
+				if !(r.Median >= 0) || r.Min > r.Median || r.Median > r.Max {
+					t.Errorf("%s is %v", r.Key, r.Spread)
+				}
+			}
+			if !slices.Equal(keys, ratios[name]) {
+				t.Errorf("%s: ratios %q, want %q", name, keys, ratios[name])
+			}
+		})
 	}
 }
 
 func TestRun_endsWithItsContext(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	why := errors.New("interrupted")
 	for _, name := range Names() {
