@@ -43,13 +43,13 @@ type question struct {
 	any  bool     // the next reply counts as the answer, also if it is a message
 }
 
-func newLink(p *Proxy, client, server *net.TCPConn, latency time.Duration) *link {
+func newLink(p *Proxy, client, server *net.TCPConn) *link {
 	l := &link{
 		proxy:    p,
 		client:   client,
 		server:   server,
-		requests: newStage(latency),
-		replies:  newStage(latency),
+		requests: newStage(p),
+		replies:  newStage(p),
 		gone:     make(chan struct{}),
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
@@ -59,8 +59,6 @@ func newLink(p *Proxy, client, server *net.TCPConn, latency time.Duration) *link
 // run forwards until both sides have closed, or end is called.
 func (l *link) run() {
 	var tasks, forwards sync.WaitGroup
-	tasks.Go(l.requests.run)
-	tasks.Go(l.replies.run)
 	tasks.Go(func() {
 		defer close(l.gone)
 		l.requests.fill(l.client, requestKinds)

@@ -2,9 +2,7 @@ package faultnet
 
 import (
 	"context"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -110,10 +108,9 @@ func (n *Net) HoldRequests(match Match) *Held {
 // Latency is that of Proxy, for all servers.
 func (n *Net) Latency(d time.Duration) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.latency = d
-	proxies := slices.Collect(maps.Values(n.proxies))
-	n.mu.Unlock()
-	for _, p := range proxies {
+	for _, p := range n.proxies {
 		p.Latency(d)
 	}
 }

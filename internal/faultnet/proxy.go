@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -37,7 +35,8 @@ type Proxy struct {
 	// so that nothing passes any more once Cut has returned.
 	gate    sync.RWMutex
 	mode    mode
-	changed chan struct{} // closed and replaced when mode changes
+	latency time.Duration
+	changed chan struct{} // closed and replaced when mode or latency changes
 	drops   []*Dropped
 	holds   []*Held
 
@@ -45,7 +44,6 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener // nil while refusing, and once closed
 	links    map[*link]struct{}
-	latency  time.Duration
 	closed   bool
 	running  sync.WaitGroup // all goroutines
 }
@@ -123,11 +121,7 @@ func (p *Proxy) set(m mode) {
 		}
 		p.listen(l)
 	}
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	p.mode = m
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.change(func() { p.mode = m })
 }
 
 // DropReplies loses replies: a request that matches is forwarded and executed, its
@@ -180,17 +174,37 @@ func (p *Proxy) hold(h *Held) {
 	p.holds = append(p.holds, h)
 }
 
-// Latency delays each request and each reply by d, in whole milliseconds, so that
-// a round trip takes 2d longer. It applies to existing connections as well; what is
-// on its way when the latency is changed arrives at once.
+// Latency delays each request and each reply by d, so that a round trip takes 2d
+// longer. It applies to existing connections as well, and to what is on its way.
 func (p *Proxy) Latency(d time.Duration) {
-	p.mu.Lock()
-	p.latency = d
-	links := slices.Collect(maps.Keys(p.links))
-	p.mu.Unlock()
-	for _, l := range links { // a link that is full changes when it is healed
-		l.requests.delay(d)
-		l.replies.delay(d)
+	p.change(func() { p.latency = d })
+}
+
+// change makes a change of which those who wait learn.
+func (p *Proxy) change(fn func()) {
+	p.gate.Lock()
+	defer p.gate.Unlock()
+	fn()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// delay returns when the latency since a moment has passed, or false when ctx is done.
+func (p *Proxy) delay(ctx context.Context, since time.Time) bool {
+	for {
+		p.gate.RLock()
+		latency, changed := p.latency, p.changed
+		p.gate.RUnlock()
+		left := time.Until(since.Add(latency))
+		if left <= 0 {
+			return true
+		}
+		select {
+		case <-time.After(left):
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 
@@ -281,7 +295,7 @@ func (p *Proxy) listen(l net.Listener) {
 func (p *Proxy) serve(client, server *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := newLink(p, client, server, p.latency)
+	l := newLink(p, client, server)
 	if p.listener == nil {
 		l.end(true)
 		return

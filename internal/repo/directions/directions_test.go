@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                   {},
-	"internal/faultnet":                    {"internal/testservers", "github.com/Shopify/toxiproxy/v2/..."},
+	"internal/faultnet":                    {"internal/testservers"},
 	"internal/history":                     {"distlock", "lockedmemory", "lockedmemory/sessionstore", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
 	"internal/integrity":                   {},
 	"internal/leakcheck":                   {"go.uber.org/goleak"},
@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 // forTests are the packages that only tests and these packages may reach. Those of this module import anything,
 // unless a rule above says what.
 var forTests = []string{
-	"testing", "go.uber.org/goleak", "github.com/Shopify/toxiproxy/v2/...", "github.com/anishathalye/porcupine",
+	"testing", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
 	module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest", module + "internal/...",
 }
 
