@@ -7,12 +7,9 @@
 //	h.Check()                                        // now and then, while work goes on
 //	err = h.Release(ctx)
 //	…
-//	m := history.Memory{Memory: lockedMemory, Recorder: rec, Key: session}
-//	err = rec.Do(ctx, session, leaseOf, lockedMemory.Turn, func(ctx context.Context, h *history.Held) error {
-//		seen, err := m.Load(ctx)
-//		…
-//		return m.Save(ctx, entry)
-//	})
+//	save := rec.Begin(history.Op{Kind: history.Save, Key: session, Fence: lease.Fence(), Entry: entry})
+//	err = memory.Save(ctx, input, output)            // what is saved says which entry it is
+//	save.End(func(o *history.Op) { o.Outcome = history.OK }) // if err is nil; otherwise its outcome is unknown
 //	…
 //	ops, err := history.ReadFiles(paths...)          // after all have ended
 //	err = history.CheckLeases(ops, history.Options{}).Err()
@@ -37,7 +34,7 @@
 // Times are those of [Now]. Call is read before anything of the operation can happen, and written to the file before it is sent;
 // Return after the answer is there. An interval that is too long hides something; one that is too short blames a right history.
 // When in doubt whether something has happened, its outcome is unknown. An Entry is the identity of one Save, or of all those with
-// one Turn. [Recorder.Acquire], [Recorder.Do] and [Memory] do all this.
+// one Turn. [Recorder.Acquire] and [Recorder.Do] do all this for leases.
 //
 // Alive is when [distlock.Lease.Err] was last nil, by a clock that was read before it was asked. It bounds what is known about N: a
 // notice that is late by less than the time between the last [Held.Check] and the notice is not found.

@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                   {},
 	"internal/faultnet":                    {"internal/testservers"},
-	"internal/history":                     {"distlock", "lockedmemory", "lockedmemory/sessionstore", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
+	"internal/history":                     {"distlock", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
 	"internal/integrity":                   {},
 	"internal/leakcheck":                   {"go.uber.org/goleak"},
 	"internal/testservers":                 {"internal/childproc"},
