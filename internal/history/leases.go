@@ -192,20 +192,6 @@ func leaseModel(without promise) porcupine.Model {
 			return ok, s
 		},
 		Hash: func(state any) uint64 { s := state.(leaseState); return uint64(s.highest)*31 + uint64(s.live) },
-		DescribeOperation: func(input, _ any) string {
-			in := input.(leaseStep)
-			if in.end == nil {
-				return in.grant.String()
-			}
-			return in.end.op.String()
-		},
-		DescribeState: func(state any) string {
-			s := state.(leaseState)
-			if s.live == 0 {
-				return fmt.Sprintf("free, highest token %d", s.highest)
-			}
-			return fmt.Sprintf("held, highest token %d", s.highest)
-		},
 	}
 }
 

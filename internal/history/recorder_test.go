@@ -61,16 +61,12 @@ func TestRecorder_isQuick(t *testing.T) {
 }
 
 func TestVerdict_sayWhatIsWrong(t *testing.T) {
-	dir := t.TempDir()
-	v := CheckSessions([]Op{load(5, 0, 1), save(4, 2, 3, "A", OK)}, Options{Directory: dir})
+	v := CheckSessions([]Op{load(5, 0, 1), save(4, 2, 3, "A", OK)}, Options{})
 	text := v.Err().Error()
-	for _, part := range []string{"key k: S2", "p save under 4", "p load under 5", filepath.Join(dir, "k.html")} {
+	for _, part := range []string{"key k: S2", "p save under 4", "p load under 5"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in:\n%s", part, text)
 		}
-	}
-	if page, err := os.ReadFile(filepath.Join(dir, "k.html")); err != nil || !bytes.Contains(page, []byte("under 4")) {
-		t.Errorf("the picture is not there: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -106,14 +105,8 @@ func (s *session) model(without promise) porcupine.Model {
 			}
 			return true, after
 		},
-		Equal:             func(a, b any) bool { return a.(sessionState).equal(b.(sessionState)) },
-		Hash:              func(state any) uint64 { return state.(sessionState).hash() },
-		DescribeOperation: func(input, _ any) string { return input.(*step).String() },
-		DescribeState: func(state any) string {
-			st := state.(sessionState)
-			_, size := st.log.sum()
-			return fmt.Sprintf("%d entries, mark %d", size, st.mark)
-		},
+		Equal: func(a, b any) bool { return a.(sessionState).equal(b.(sessionState)) },
+		Hash:  func(state any) uint64 { return state.(sessionState).hash() },
 	}
 }
 

@@ -113,10 +113,3 @@ var rightSessions = map[string][]Op{
 func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions, CheckSessions) }
 
 func TestCheckSessions_right(t *testing.T) { accepted(t, rightSessions, CheckSessions) }
-
-func TestCheckSessions_unfoundedRefusalsCanBeAllowed(t *testing.T) {
-	ops := []Op{load(4, 0, 1), staleLoad(4, 2, 3, 4)}
-	if err := CheckSessions(ops, Options{UnfoundedRefusals: true}).Err(); err != nil {
-		t.Error(err)
-	}
-}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,11 +16,6 @@ import (
 type Options struct {
 	// Timeout bounds the whole check; default one minute.
 	Timeout time.Duration
-	// Directory is where porcupine's picture of each violation is written, as <key>.html. Default: none is.
-	Directory string
-	// UnfoundedRefusals lets the store refuse a token although no higher one was shown, as it may where the lock service has lost data and
-	// its tokens have fallen behind the store's mark.
-	UnfoundedRefusals bool
 
 	without promise // what the model leaves out, for tests
 }
@@ -44,7 +37,6 @@ type Violation struct {
 	Text   string // of the promise
 	Op     Op     // the first operation for which the model has no place
 	Around []Op   // that one, and those that came before and after it
-	Page   string // porcupine's picture, if Options.Directory was given
 
 	promise promise
 }
@@ -54,9 +46,6 @@ func (v Violation) String() string {
 	fmt.Fprintf(&b, "key %s: %s is broken: %s\n  there is no place for\n    %s\n  around it:\n", v.Key, v.Letter, v.Text, v.Op)
 	for _, o := range v.Around {
 		fmt.Fprintf(&b, "    %s\n", o)
-	}
-	if v.Page != "" {
-		fmt.Fprintf(&b, "  picture: %s\n", v.Page)
 	}
 	return b.String()
 }
@@ -87,9 +76,6 @@ type prepared struct {
 // check checks one key after the other, in this goroutine: callers decide how much of the machine they spend.
 func check(histories []prepared, opts Options) (v Verdict) {
 	deadline := time.Now().Add(cmp.Or(opts.Timeout, time.Minute))
-	if opts.UnfoundedRefusals {
-		opts.without |= unfoundedRefusals
-	}
 	for _, h := range histories {
 		v.Keys++
 		v.Ops += h.size
@@ -127,20 +113,9 @@ func (h prepared) explain(opts Options) Violation {
 		h.explainBySeveral(opts, &v)
 	}
 	model, ops := h.build(opts.without)
-	lanes(ops)
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
 	v.Op, v.Around = stuck(ops, info)
-	if opts.Directory != "" {
-		page := filepath.Join(opts.Directory, h.key+".html")
-		if f, err := os.Create(page); err != nil {
-			v.Page = err.Error()
-		} else {
-			v.Page = page
-			if err := errors.Join(porcupine.Visualize(model, info, f), f.Close()); err != nil {
-				v.Page = err.Error()
-			}
-		}
-	}
 	return v
 }
 
@@ -169,20 +144,6 @@ func (h prepared) explainBySeveral(opts Options, v *Violation) {
 		}
 	}
 	v.Letter, v.Text = strings.Join(letters, ", "), strings.Join(texts, "; and ")
-}
-
-// lanes gives each operation a line of the picture on which no other is drawn at the same time.
-func lanes(ops []porcupine.Operation) {
-	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	var busy []int64
-	for i := range ops {
-		lane := slices.IndexFunc(busy, func(until int64) bool { return until < ops[i].Call })
-		if lane < 0 {
-			lane = len(busy)
-			busy = append(busy, 0)
-		}
-		ops[i].ClientId, busy[lane] = lane, ops[i].Return
-	}
 }
 
 // stuck is the operation that returned first of those that the longest legal beginning leaves out, and what stands around it.
