@@ -2,15 +2,20 @@ package history
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
+
+	"pgregory.net/rapid"
 )
+
+// random draws numbers as a rand.Rand does.
+type random struct{ *rapid.T }
+
+func (r random) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(r.T, "n") }
 
 // simulated is a session and its lock as they might run: a legal history, made by doing each operation at one moment between its call
 // and its return.
 type simulated struct {
-	*rand.Rand
-	key    string
+	random
 	now    int64
 	fence  int64 // last granted
 	mark   int64
@@ -22,19 +27,22 @@ type simulated struct {
 	old    []int64 // tokens of leases that are over
 }
 
-func simulate(r *rand.Rand, key string, size int) []Op {
-	s := &simulated{Rand: r, key: key, turns: make(map[string]string)}
-	for len(s.ops) < size {
-		s.tenure()
-	}
-	return s.ops
+// legal makes legal histories of one key, with at least so many operations.
+func legal(least, most int) *rapid.Generator[[]Op] {
+	return rapid.Custom(func(t *rapid.T) []Op {
+		s := &simulated{random: random{t}, turns: make(map[string]string)}
+		for size := least + s.IntN(most-least+1); len(s.ops) < size; {
+			s.tenure()
+		}
+		return s.ops
+	})
 }
 
 // moment is when an operation takes effect, and an interval around it. The clocks of others may have gone on by its return.
 func (s *simulated) moment(o Op) Op {
 	s.now += 10
-	o.Key, o.Process = s.key, fmt.Sprintf("%s-%d", s.key, o.Fence)
-	o.Call, o.Return = s.now-s.Int64N(12), s.now+s.Int64N(12)
+	o.Key, o.Process = "k", fmt.Sprint("p", o.Fence)
+	o.Call, o.Return = s.now-int64(s.IntN(12)), s.now+int64(s.IntN(12))
 	o.Call = max(0, o.Call)
 	return o
 }
@@ -43,7 +51,7 @@ func (s *simulated) add(o Op) { s.ops = append(s.ops, o) }
 
 // tenure is a lease from its grant to its end, and what is done under it, and besides.
 func (s *simulated) tenure() {
-	s.fence += 1 + s.Int64N(5)
+	s.fence += 1 + int64(s.IntN(5))
 	f := s.fence
 	grant := s.moment(Op{Kind: Acquire, Fence: f, Outcome: OK})
 	s.add(grant)
@@ -64,7 +72,7 @@ func (s *simulated) tenure() {
 	o := s.moment(Op{Kind: Release, Fence: f, Outcome: OK})
 	switch s.IntN(6) {
 	case 0:
-		o = Op{Kind: Lost, Process: o.Process, Key: s.key, Fence: f, Alive: o.Call, Call: o.Return, Return: o.Return}
+		o = Op{Kind: Lost, Process: o.Process, Key: "k", Fence: f, Alive: o.Call, Call: o.Return, Return: o.Return}
 		o.Alive = max(o.Alive, grant.Call)
 	case 1:
 		o.Outcome, o.Return = Unknown, 0

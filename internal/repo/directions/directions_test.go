@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 // forTests are the packages that only tests and these packages may reach. Those of this module import anything,
 // unless a rule above says what.
 var forTests = []string{
-	"testing", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
+	"testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest", module + "internal/...",
 }
 
