@@ -4,22 +4,26 @@ import (
 	"encoding/json"
 	"flag"
 	"math"
-	"math/rand/v2"
+	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
+	"pgregory.net/rapid"
 )
 
-var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random messages")
+func init() {
+	_ = flag.Set("rapid.checks", "2000")
+	_ = flag.Set("rapid.nofailfile", "true") // seeds are printed, and files would be left in the source
+}
 
 // Whatever a message is made of, it comes back.
 func TestCodec_keepsRandomMessages(t *testing.T) {
-	t.Logf("repeat with -args -seed %d", *seed)
-	r := random{rand.New(rand.NewPCG(*seed, 0))}
-	for range 5000 {
-		message := r.message()
+	messages := messages()
+	rapid.Check(t, func(t *rapid.T) {
+		message := messages.Draw(t, "message")
 		text := encode(t, message)
 		decoded := decode(t, text)
 		if !same(decoded, message) || !json.Valid(text) {
@@ -28,149 +32,64 @@ func TestCodec_keepsRandomMessages(t *testing.T) {
 		if again := encode(t, decoded); string(again) != string(text) {
 			t.Fatalf("%s is encoded again as %s", text, again)
 		}
-	}
+	})
 }
 
-type random struct{ *rand.Rand }
+func messages() *rapid.Generator[schema.Message] {
+	// What is hard to write, or looks like something else.
+	text := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "text ", "$", "$int", "$map", `"`, `\`, "\n", "\t", "\x00", "\x1f",
+		"\x7f", "\xff", "\xe2\x82", "é", "\ufffd", "\u2028", "😀", "<&>", "null", "{", "]", `{"$int":"1"}`, "\ufeff"}), 0, 3),
+		func(pieces []string) string { return strings.Join(pieces, "") })
 
-func (r random) message() schema.Message {
-	switch r.IntN(4) {
-	case 0:
-		return &schema.SystemMessage{Parts: list(r, r.part), Metadata: r.anyMap(4)}
-	case 1:
-		return &schema.HumanMessage{Parts: list(r, r.part), Metadata: r.anyMap(4)}
-	case 2:
-		return &schema.ToolMessage{ToolCallID: r.string(), Parts: list(r, r.part), Metadata: r.anyMap(4)}
-	}
-	return &schema.AIMessage{
-		Parts: list(r, r.part),
-		ToolCalls: list(r, func() schema.ToolCall {
-			return schema.ToolCall{ID: r.string(), Name: r.string(), Arguments: r.string()}
-		}),
-		Usage: schema.Usage{InputTokens: r.int(), OutputTokens: r.int(), TotalTokens: r.int(), CachedTokens: r.int(),
-			ReasoningTokens: r.int()},
-		ModelID:  r.string(),
-		Metadata: r.anyMap(4),
-	}
+	var value *rapid.Generator[any]
+	values := rapid.Deferred(func() *rapid.Generator[any] { return value })
+	anyMap, texts, bytes := table(text, values), list(text), list(rapid.Byte())
+	value = rapid.OneOf(rapid.Just[any](nil), text.AsAny(), rapid.Bool().AsAny(),
+		rapid.Int().AsAny(), rapid.Int8().AsAny(), rapid.Int16().AsAny(), rapid.Int32().AsAny(), rapid.Int64().AsAny(),
+		rapid.Uint().AsAny(), rapid.Uint8().AsAny(), rapid.Uint16().AsAny(), rapid.Uint32().AsAny(), rapid.Uint64().AsAny(),
+		rapid.Float32().AsAny(), rapid.Map(rapid.Uint32(), math.Float32frombits).AsAny(),
+		rapid.Float64().AsAny(), rapid.Map(rapid.Uint64(), math.Float64frombits).AsAny(),
+		rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0.01}).AsAny(),
+		rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) }).AsAny(),
+		rapid.Custom(func(t *rapid.T) time.Time {
+			// time.Parse takes an offset of -1 s for none, and so that one does not come back.
+			offset := rapid.IntRange(-86399, 86399).Filter(func(s int) bool { return s != -1 }).Draw(t, "offset")
+			at := time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "seconds"), rapid.Int64Range(0, 1e9-1).Draw(t, "nanoseconds"))
+			return at.In(time.FixedZone("zone", offset))
+		}).AsAny(),
+		rapid.Map(rapid.Uint64(), func(n uint64) json.Number { return json.Number(strconv.FormatUint(n, 10)) }).AsAny(),
+		bytes.AsAny(), texts.AsAny(), table(text, text).AsAny(), list(values).AsAny(), anyMap.AsAny())
+
+	config := rapid.MakeConfig{Types: map[reflect.Type]*rapid.Generator[any]{
+		reflect.TypeFor[string]():         text.AsAny(),
+		reflect.TypeFor[[]byte]():         bytes.AsAny(),
+		reflect.TypeFor[map[string]any](): anyMap.AsAny(),
+	}}
+	config.Types[reflect.TypeFor[[]schema.ToolCall]()] = list(rapid.MakeCustom[schema.ToolCall](config)).AsAny()
+	config.Types[reflect.TypeFor[[]schema.ContentPart]()] = list(rapid.OneOf(
+		part[schema.TextPart](config), part[schema.ImagePart](config), part[schema.AudioPart](config),
+		part[schema.VideoPart](config), part[schema.FilePart](config), part[schema.ThinkingPart](config))).AsAny()
+	return rapid.OneOf(message[schema.SystemMessage](config), message[schema.HumanMessage](config),
+		message[schema.AIMessage](config), message[schema.ToolMessage](config))
 }
 
-func (r random) part() schema.ContentPart {
-	switch r.IntN(6) {
-	case 0:
-		return schema.TextPart{Text: r.string()}
-	case 1:
-		return schema.ImagePart{Data: r.bytes(), MimeType: r.string(), URL: r.string()}
-	case 2:
-		return schema.AudioPart{Data: r.bytes(), Format: r.string(), SampleRate: r.int()}
-	case 3:
-		return schema.VideoPart{Data: r.bytes(), MimeType: r.string(), URL: r.string()}
-	case 4:
-		return schema.FilePart{Data: r.bytes(), Name: r.string(), MimeType: r.string()}
-	}
-	return schema.ThinkingPart{Text: r.string(), Signature: r.string()}
+func message[M any, P interface {
+	*M
+	schema.Message
+}](config rapid.MakeConfig) *rapid.Generator[schema.Message] {
+	return rapid.Map(rapid.MakeCustom[M](config), func(m M) schema.Message { return P(&m) })
+}
+
+func part[P schema.ContentPart](config rapid.MakeConfig) *rapid.Generator[schema.ContentPart] {
+	return rapid.Map(rapid.MakeCustom[P](config), func(p P) schema.ContentPart { return p })
 }
 
 // list is nil, empty, or has a few elements.
-func list[E any](r random, element func() E) []E {
-	n := r.IntN(5) - 1
-	if n < 0 {
-		return nil
-	}
-	elements := make([]E, n)
-	for i := range elements {
-		elements[i] = element()
-	}
-	return elements
+func list[E any](element *rapid.Generator[E]) *rapid.Generator[[]E] {
+	return rapid.OneOf(rapid.Just([]E(nil)), rapid.SliceOfN(element, 0, 4))
 }
 
-func (r random) bytes() []byte { return list(r, func() byte { return byte(r.Uint32()) }) }
-
-// string is built of what is hard to write, or looks like something else.
-func (r random) string() string {
-	pieces := []string{"", "a", "text ", "$", "$int", "$map", `"`, `\`, "\n", "\t", "\x00", "\x1f", "\x7f", "\xff", "\xe2\x82", "é", "\ufffd",
-		"\u2028", "😀", "<&>", "null", "{", "]", `{"$int":"1"}`, "\ufeff"}
-	s := ""
-	for range r.IntN(4) {
-		s += pieces[r.IntN(len(pieces))]
-	}
-	return s
-}
-
-func (r random) int() int {
-	return []int{0, 1, -1, r.IntN(1000), int(r.Uint64()), math.MaxInt, math.MinInt}[r.IntN(7)]
-}
-
-func (r random) anyMap(depth int) map[string]any {
-	var m map[string]any
-	for i := range r.IntN(5) {
-		if i == 0 {
-			m = map[string]any{}
-			continue
-		}
-		m[r.string()] = r.value(depth - 1)
-	}
-	return m
-}
-
-func (r random) value(depth int) any {
-	n := 23
-	if depth > 0 {
-		n += 4 // so that some nest
-	}
-	bits := r.Uint64() >> r.IntN(64)
-	switch r.IntN(n) {
-	case 0:
-		return nil
-	case 1:
-		return bits&1 == 0
-	case 2:
-		return r.string()
-	case 3:
-		return int(bits)
-	case 4:
-		return int8(bits)
-	case 5:
-		return int16(bits)
-	case 6:
-		return int32(bits)
-	case 7:
-		return int64(bits)
-	case 8:
-		return uint(bits)
-	case 9:
-		return uint8(bits)
-	case 10:
-		return uint16(bits)
-	case 11:
-		return uint32(bits)
-	case 12:
-		return bits
-	case 13:
-		return math.Float32frombits(r.Uint32())
-	case 14:
-		return math.Float64frombits(r.Uint64())
-	case 15:
-		return float64(int32(bits)) / 100
-	case 16:
-		return time.Duration(bits)
-	case 17:
-		return time.Unix(r.Int64N(1<<32), r.Int64N(1e9)).In(time.FixedZone("zone", r.IntN(2*86399)-86399))
-	case 18:
-		return json.Number(strconv.FormatUint(bits, 10))
-	case 19:
-		return r.bytes()
-	case 20:
-		return list(r, r.string)
-	case 21:
-		m := map[string]string{}
-		for range r.IntN(4) {
-			m[r.string()] = r.string()
-		}
-		return m
-	case 22:
-		return []any{map[string]any(nil), []any(nil), map[string]string(nil)}[r.IntN(3)]
-	case 23, 24:
-		return list(r, func() any { return r.value(depth - 1) })
-	}
-	return r.anyMap(depth)
+// table is a map that is nil, empty, or has a few entries.
+func table[V any](keys *rapid.Generator[string], values *rapid.Generator[V]) *rapid.Generator[map[string]V] {
+	return rapid.OneOf(rapid.Just(map[string]V(nil)), rapid.MapOfN(keys, values, 0, 4))
 }

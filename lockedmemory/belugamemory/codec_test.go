@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
+	"pgregory.net/rapid"
 
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
@@ -255,7 +256,7 @@ func (foreign) GetRole() schema.Role             { return schema.RoleHuman }
 func (foreign) GetContent() []schema.ContentPart { return nil }
 func (foreign) GetMetadata() map[string]any      { return nil }
 
-func encode(t testing.TB, message schema.Message) []byte {
+func encode(t rapid.TB, message schema.Message) []byte {
 	t.Helper()
 	text, err := codec.Encode(message)
 	if err != nil {
@@ -264,7 +265,7 @@ func encode(t testing.TB, message schema.Message) []byte {
 	return text
 }
 
-func decode(t testing.TB, text []byte) schema.Message {
+func decode(t rapid.TB, text []byte) schema.Message {
 	t.Helper()
 	message, err := codec.Decode(text)
 	if err != nil {
