@@ -2,6 +2,7 @@ package sweeps
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,33 +21,30 @@ const most = 300
 
 // Every call of the drivers of a lock service and a session store fails in turn, in every way.
 func TestSweep_drivers(t *testing.T) {
-	for _, rows := range [][]row{lockRows, storeRows} {
-		for _, r := range rows {
-			t.Run(r.name, func(t *testing.T) {
-				failed := 0
-				for _, k := range kinds() {
-					n := 0
-					for ; n < most; n++ {
-						p := &point{kind: k, n: n}
-						synctest.Test(t, func(t *testing.T) { r.run(newScene(t, p)) })
-						if t.Failed() {
-							t.Fatalf("%s, operation %d", k.name, n)
-						}
-						if !p.wasReached() {
-							break
-						}
-						failed++
+	for _, r := range slices.Concat(lockRows, storeRows) {
+		t.Run(r.name, func(t *testing.T) {
+			failed := 0
+			for _, k := range kinds() {
+				n := 0
+				for ; n < most; n++ {
+					p := &point{kind: k, n: n}
+					synctest.Test(t, func(t *testing.T) { r.run(newScene(t, p)) })
+					if t.Failed() {
+						t.Fatalf("%s, operation %d", k.name, n)
 					}
-					if n == most {
-						t.Errorf("%s: there is no end of operations", k.name)
+					if !p.wasReached() {
+						break
 					}
+					failed++
 				}
-				if (failed == 0) != r.silent {
-					t.Errorf("%d operations failed", failed)
+				if n == most {
+					t.Errorf("%s: there is no end of operations", k.name)
 				}
-				t.Logf("%d operations failed", failed)
-			})
-		}
+			}
+			if (failed == 0) != r.silent {
+				t.Errorf("%d operations failed", failed)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package sweeps
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,7 +16,13 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests mostly wait, so more of them than processors can.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(m)
+}
 
 const (
 	ttl  = 30 * time.Second
