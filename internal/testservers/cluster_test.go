@@ -29,31 +29,6 @@ func TestStartCluster_isComplete(t *testing.T) {
 	}
 }
 
-func TestCluster_aDeadMasterIsReplacedAndComesBackAsAReplica(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t)
-	old := c.MasterOf("key")
-	old.Kill()
-	if c.MasterOf("key") != old {
-		t.Error("the dead master is not named any more")
-	}
-	master := c.AwaitMaster("key", old)
-	mustDo(t, master, "OK", "SET", "key", "value")
-
-	old.Restart()
-	if replica := c.ReplicaOf(master); replica != old {
-		t.Errorf("replica %s, want the old master %s", replica.Addr(), old.Addr())
-	}
-	if c.AwaitMaster("key", nil) != master {
-		t.Errorf("the old master took over again")
-	}
-	master.Restart() // too fast to be missed
-	if c.AwaitMaster("key", nil) != master {
-		t.Errorf("a master that was not missed has been replaced")
-	}
-	mustDo(t, master, "0", "EXISTS", "key")
-}
-
 func TestCluster_aMovedSlotTakesItsKeysAlong(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestStartSentinel_isComplete(t *testing.T) {
@@ -36,23 +35,6 @@ func TestStartSentinel_passesArgumentsToTheNodes(t *testing.T) {
 	}
 }
 
-func TestSentinel_aDeadMasterIsReplaced(t *testing.T) {
-	t.Parallel()
-	s := StartSentinel(t)
-	old := s.Master()
-	old.Kill()
-	master := s.AwaitMaster(old)
-	mustDo(t, master, "OK", "SET", "key", "value")
-
-	old.Restart()
-	eventuallyDo(t, old, "value", "GET", "key")
-	if s.Master() != master {
-		t.Errorf("the old master took over again: %s", s.Master().Addr())
-	}
-	master.Restart() // too fast to be missed
-	mustDo(t, master, "0", "EXISTS", "key")
-}
-
 func TestSentinel_twoSentinelsAreEnough(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
@@ -61,24 +43,5 @@ func TestSentinel_twoSentinelsAreEnough(t *testing.T) {
 	old.Kill()
 	if s.AwaitMaster(old) != s.Master() {
 		t.Error("the sentinels that are left name another master")
-	}
-}
-
-func TestDownAfter_aMasterThatIsSilentForAMomentStays(t *testing.T) {
-	t.Parallel()
-	s, c := StartSentinel(t), StartCluster(t)
-	s.DownAfter(time.Minute)
-	c.DownAfter(time.Minute)
-	of, in := s.Master(), c.MasterOf("key")
-	of.Pause()
-	in.Pause()
-	time.Sleep(3 * time.Second) // within which either would have been replaced
-	of.Resume()
-	in.Resume()
-	if s.Master() != of {
-		t.Error("the Sentinels have replaced the master")
-	}
-	if c.MasterOf("key") != in {
-		t.Error("the Cluster has replaced the master")
 	}
 }
