@@ -3,7 +3,6 @@ package faultmatrix
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -213,63 +212,5 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 		if text := logs[i].String(); strings.Count(text, "cannot notify") != want || strings.Count(text, "\n") != want {
 			t.Errorf("%s: Locker %d says %q, want %d warnings", key, i, text, want)
 		}
-	}
-}
-
-// Where the lock should be, stands something of another program: it is left as it is.
-func foreignData(t *testing.T, s *service) {
-	l := locker(t, s.client(t), distlock.Options{Wait: 5 * time.Second})
-	for name, put := range map[string][]string{
-		"text": {"SET", "", "locked by another library"}, "list": {"RPUSH", "", "x"}, "hash": {"HSET", "", "owner", "x"},
-	} {
-		key := "foreignData-" + name
-		node, at := s.master(key), lockKey(key)
-		put[1] = at
-		mustDo(t, node, put...)
-		before, err := node.Do("DUMP", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		_, err = l.Acquire(t.Context(), key)
-		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "Namespace") || time.Since(start) > 2*time.Second {
-			t.Errorf("%s: %v after %s; want an error that names the cause, at once", name, err, time.Since(start))
-		}
-		if after, err := node.Do("DUMP", at); err != nil || after != before {
-			t.Errorf("%s: the data has changed (%v)", name, err)
-		}
-	}
-}
-
-// Every name that is allowed has a lock of its own; every other one is refused before anything is sent.
-func hostileNames(t *testing.T, s *service) {
-	l := locker(t, s.client(t), distlock.Options{Wait: time.Second})
-	for i, key := range []string{"", "a\x00b", "a\r\nb", "\xff\xfe", "\x7f", strings.Repeat("x", 1025), strings.Repeat("x", 64<<10)} {
-		_, err := l.Acquire(t.Context(), key)
-		wants(t, fmt.Sprint("bad name ", i), err, distlock.ErrInvalidKey)
-	}
-	seen := make(map[int64]string)
-	var leases []*distlock.Lease
-	for _, key := range []string{
-		"a", "a:lock", "a:fence", "{a}", "{a", "a}", "}a{", "{}", "{}a", "a:{b}", "a%7D", "a%257D", "%", "a b", "a*", "a?", "[a]", "a\\",
-		"ä", "a\u0308", "日本語", "\u202ea", "💬", strings.Repeat("}", 1024),
-	} {
-		lease, err := l.TryAcquire(t.Context(), key)
-		if err != nil {
-			t.Errorf("%q: %v; held are %q", key, err, seen)
-			continue
-		}
-		info, err := l.Inspect(t.Context(), key)
-		if err != nil || info.Fence != lease.Fence() {
-			t.Errorf("%q: %+v, %v; want the fence %d", key, info, err, lease.Fence())
-		}
-		seen[lease.Fence()] = key
-		leases = append(leases, lease)
-	}
-	for _, lease := range leases {
-		if err := lease.Err(); err != nil {
-			t.Errorf("%q: %v", lease.Key(), err)
-		}
-		mustRelease(t, lease)
 	}
 }

@@ -54,8 +54,6 @@ var rows = []row{
 	{name: "slotMoved", run: slotMoved, on: []string{"cluster"}, own: true},
 	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
 	{name: "rightsMissing", run: rightsMissing, alone: true},
-	{name: "foreignData", run: foreignData},
-	{name: "hostileNames", run: hostileNames},
 	{name: "hostileMessages", run: hostileMessages},
 	{name: "brokenEntries", run: brokenEntries},
 	{name: "foreignSessionData", run: foreignSessionData},
