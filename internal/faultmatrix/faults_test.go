@@ -16,7 +16,7 @@ type row struct {
 	own   bool     // it breaks its servers for good, and has them to itself
 	on    []string // topologies; nil: all
 	args  []string // for its own servers
-	alone bool     // on shared servers: it measures how soon something happens, or changes what they do for everybody
+	alone bool     // it measures how soon something happens, or changes the shared server for all
 }
 
 var rows = []row{
@@ -59,7 +59,7 @@ var rows = []row{
 	{name: "foreignSessionData", run: foreignSessionData},
 }
 
-// stalls are the times in which this process was not let run. How soon something happens is judged without them.
+// stalls are the times in which this process was not let run. Limits of time allow for them.
 var stalls *leakcheck.Watch
 
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
@@ -75,7 +75,8 @@ func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, row
 	}
 }
 
-// TestFaults has the rows that share the servers of their topology: first those that are alone, then the others side by side.
+// TestFaults runs the rows that share the servers of their topology.
+// The rows that run alone come first, then the others run side by side.
 func TestFaults(t *testing.T) {
 	eachRow(t, false, func(t *testing.T, topology string, rows []row) {
 		s := startService(t, topology)
@@ -100,7 +101,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestFaults_ownServers has the rows that have servers of their own, two at a time.
+// TestFaults_ownServers runs the rows that have servers of their own, two at a time.
 func TestFaults_ownServers(t *testing.T) {
 	places := make(chan struct{}, 2)
 	eachRow(t, true, func(t *testing.T, topology string, rows []row) {

@@ -20,7 +20,8 @@ import (
 // prompt is how late a call may return after its context has ended.
 const prompt = 50 * time.Millisecond
 
-// soon reports whether what was due a time after start has come at once, on a machine that let this process run.
+// soon reports whether a call returns at once when it is due, a time after its start.
+// Stalls of this process do not count.
 func soon(start time.Time, due time.Duration) bool {
 	return time.Since(start) <= due+prompt+stalls.Stalled(start, time.Now())
 }

@@ -12,8 +12,8 @@
 //		srv.Restart()
 //	}
 //
-// A fail-over follows a Kill or Pause and is waited for with AwaitMaster. It loses
-// what the master acknowledged after its Detach:
+// A failover follows a Kill or Pause, and AwaitMaster waits for it. It loses what the
+// master acknowledged after its Detach:
 //
 //	s := testservers.StartSentinel(t)
 //	old := s.Master()

@@ -221,7 +221,8 @@ func (s *Sentinel) named() (*Redis, error) {
 	return nil, errors.Join(append(errs, fmt.Errorf("no majority of the sentinels names one master: %v", votes))...)
 }
 
-// epoch returns the number of the last fail-over that any running sentinel knows to have ended.
+// epoch returns the number of the last completed failover, as the newest of the running sentinels
+// has it.
 func (s *Sentinel) epoch() (newest string) {
 	for _, sentinel := range running(s.sentinels) {
 		text, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "MASTER", masterName)

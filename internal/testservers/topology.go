@@ -163,8 +163,8 @@ func (t *Topology) Patient(silence time.Duration) {
 	}
 }
 
-// State identifies who is master of what: it is another text after each fail-over, and the same
-// after a slot has moved. It is empty for a "node", and while no server answers.
+// State identifies the masters: the text changes with each failover, but not when a slot moves.
+// It is empty for a "node", and while no server answers.
 func (t *Topology) State() string {
 	if t.Sentinel != nil {
 		return t.Sentinel.epoch()
