@@ -189,6 +189,12 @@ func (r *Redis) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port))
 }
 
+// Addrs returns Addr, as a Topology does.
+func (r *Redis) Addrs() []string { return []string{r.Addr()} }
+
+// Nodes returns the server itself, as a Topology does.
+func (r *Redis) Nodes() []*Redis { return []*Redis{r} }
+
 // URL returns the server's address as a redis:// URL of database 0.
 func (r *Redis) URL() string {
 	return "redis://" + r.Addr() + "/0"

@@ -17,6 +17,13 @@ type Topology struct {
 	Node     *Redis    // of a "node"; nil for the others
 	Sentinel *Sentinel // of a "sentinel"; nil for the others
 	Cluster  *Cluster  // of a "cluster"; nil for the others
+	servers            // the one of the three that there is
+}
+
+type servers interface {
+	URL() string     // for lockurl
+	Addrs() []string // for a client: the node's, the sentinels' or those of all nodes of the Cluster
+	Nodes() []*Redis // all that keep data, replicas included; their order stays the same
 }
 
 // StartTopology is StartRedis, StartSentinel or StartCluster.
@@ -26,37 +33,17 @@ func StartTopology(tb testing.TB, name string, args ...string) *Topology {
 	switch name {
 	case "node":
 		t.Node = StartRedis(tb, args...)
+		t.servers = t.Node
 	case "sentinel":
 		t.Sentinel = StartSentinel(tb, args...)
+		t.servers = t.Sentinel
 	case "cluster":
 		t.Cluster = StartCluster(tb, args...)
+		t.servers = t.Cluster
 	default:
 		tb.Fatalf("topology %q: there are %q", name, Topologies)
 	}
 	return t
-}
-
-// URL returns the address for lockurl.
-func (t *Topology) URL() string {
-	switch {
-	case t.Sentinel != nil:
-		return t.Sentinel.URL()
-	case t.Cluster != nil:
-		return t.Cluster.URL()
-	}
-	return t.Node.URL()
-}
-
-// Addrs returns the hosts and ports for a client: the node's, the sentinels' or all nodes' of the
-// Cluster.
-func (t *Topology) Addrs() []string {
-	switch {
-	case t.Sentinel != nil:
-		return t.Sentinel.Addrs()
-	case t.Cluster != nil:
-		return t.Cluster.Addrs()
-	}
-	return []string{t.Node.Addr()}
 }
 
 // MasterName returns the name that a client asks the sentinels for; empty without sentinels.
@@ -73,17 +60,6 @@ func (t *Topology) Sentinels() []*Redis {
 		return t.Sentinel.Sentinels()
 	}
 	return nil
-}
-
-// Nodes returns all servers that keep data, replicas included. Their order stays the same.
-func (t *Topology) Nodes() []*Redis {
-	switch {
-	case t.Sentinel != nil:
-		return t.Sentinel.Nodes()
-	case t.Cluster != nil:
-		return t.Cluster.Nodes()
-	}
-	return []*Redis{t.Node}
 }
 
 // Master returns the node that serves a Redis key now. The node may just have died.
