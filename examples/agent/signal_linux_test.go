@@ -49,13 +49,13 @@ func living(t *testing.T, group int) []process {
 
 func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, "-chaos", "-turns", "50")
+	cmd := program(t, "-chaos", "-turns", "10")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that who inherits the instances does not look after their process groups
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var instances []process
-	within(t, 40*time.Second, "an instance is paused", func() bool {
+	testservers.Await(t, 40*time.Second, "an instance is paused", func() bool {
 		instances = slices.DeleteFunc(processes(t), func(p process) bool { return p.parent != cmd.Process.Pid })
 		return slices.ContainsFunc(instances, func(p process) bool { return p.state == "T" })
 	})
@@ -63,7 +63,7 @@ func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	within(t, 3*time.Second, "every instance has ended", func() bool {
+	testservers.Await(t, 3*time.Second, "every instance has ended", func() bool {
 		return !slices.ContainsFunc(processes(t), func(p process) bool {
 			return slices.ContainsFunc(instances, func(i process) bool { return i.pid == p.pid && i.group == p.group })
 		})
@@ -95,9 +95,8 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 			}
 			group := cmd.Process.Pid
 			t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
-			within(t, 20*time.Second, "four instances work", func() bool {
-				keys, _ := server.Do("KEYS", "agent-*")
-				return len(living(t, group)) == 5 && keys != ""
+			testservers.Await(t, 20*time.Second, "four instances work", func() bool {
+				return len(living(t, group)) == 5 && works(server)
 			})
 
 			target := group
@@ -109,7 +108,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			within(t, 3*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
+			testservers.Await(t, 3*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
 			if took := time.Since(start); took > 3*time.Second {
 				t.Errorf("the end took %s", took)
 			}
