@@ -41,7 +41,7 @@ func checkChaos(t *testing.T, got outcome, messages int) {
 	}
 }
 
-// chaos are flags of a run in which the conversations are enough to go on where an instance is killed or paused.
+// chaos are flags of a short run. With so many conversations, some go on beside a paused instance.
 var chaos = []string{"-chaos", "-instances", "6", "-sessions", "6", "-turns", "12"}
 
 func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {

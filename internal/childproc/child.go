@@ -72,19 +72,6 @@ func StartRole(ctx context.Context, role string, config any, stderr io.Writer) (
 	return c, nil
 }
 
-// ReceiveWithin is Receive, but a child that does not answer within d is killed. The error is then os.ErrDeadlineExceeded.
-func (c *Child) ReceiveWithin(d time.Duration, v any) error {
-	if err := c.stdout.SetReadDeadline(time.Now().Add(d)); err != nil {
-		return err
-	}
-	err := c.Receive(v)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Kill()
-	}
-	_ = c.stdout.SetReadDeadline(time.Time{})
-	return err
-}
-
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
@@ -93,9 +80,6 @@ func (c *Child) Err() error { return c.err }
 
 // Stderr returns the last 64 KiB that the child has written to stderr.
 func (c *Child) Stderr() string { return c.stderr.String() }
-
-// Pid returns the child's process ID.
-func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
 // Signal sends a signal. A child that has ended is an error.
 func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
@@ -115,8 +99,8 @@ func (c *Child) Continue() error { return Continue(c.cmd.Process) }
 // Stop asks the child to end: the ctx of its work ends, once the work has received all that was sent.
 func (c *Child) Stop() { _ = c.stdin.Close() }
 
-// Close stops the child, kills it 3 s later, and returns when it has ended. The error says how the child ended: nil for exit
-// code 0, or if ctx, Kill or ReceiveWithin ended the child.
+// Close stops the child, kills it 3 s later, and returns when it has ended. The error says how the
+// child ended: nil for exit code 0, or if ctx or Kill ended the child.
 func (c *Child) Close() error {
 	c.unwatch()
 	drained := make(chan struct{})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tester.Send(child.Pid()), idle(ctx, tester))
+			var pid int
+			return errors.Join(child.Receive(&pid), tester.Send(pid), idle(ctx, tester))
 		},
 		"idle":    idle,
 		"upper":   childproc.Role(upper),
@@ -37,7 +39,9 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(m)
 }
 
-func idle(ctx context.Context, _ *childproc.Line) error {
+// idle sends its process ID.
+func idle(ctx context.Context, tester *childproc.Line) error {
+	_ = tester.Send(os.Getpid())
 	<-ctx.Done()
 	return nil
 }
@@ -131,17 +135,6 @@ func TestChild_failure_reported(t *testing.T) {
 	}
 }
 
-func TestChild_lateAnswer_killed(t *testing.T) {
-	c := start(t, "idle", nil)
-	var never string
-	if err := c.ReceiveWithin(10*time.Millisecond, &never); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("received %q, %v", never, err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestChild_pause(t *testing.T) {
 	c := start(t, "upper", "")
 	if err := errors.Join(c.Pause(), c.Send("a")); err != nil {
@@ -177,7 +170,7 @@ func TestStart_diesWithItsParent(t *testing.T) {
 				}
 			}
 			parent.Kill()
-			eventually(t, "the process of a killed parent is gone", func() bool { return gone(pid) })
+			testservers.Await(t, 10*time.Second, "the process of a killed parent is gone", func() bool { return gone(pid) })
 		})
 	}
 }
@@ -245,13 +238,4 @@ func gone(id int) bool {
 	var name, state string
 	_, _ = fmt.Sscan(string(text), &pid, &name, &state)
 	return state == "Z"
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
 }
