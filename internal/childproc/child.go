@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -40,10 +39,13 @@ func StartRole(ctx context.Context, role string, config any, stderr io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{role: role, cmd: exec.Command(program), stderr: tail{copy: stderr}, done: make(chan struct{})}
+	c := &Child{role: role, cmd: exec.Command(program), done: make(chan struct{})}
 	// The race detector lets a process sleep for a second at its end, unless told not to.
 	c.cmd.Env = append([]string{"GORACE=atexit_sleep_ms=0"}, append(os.Environ(), variable+"="+role)...)
 	c.cmd.Stderr = &c.stderr
+	if stderr != nil {
+		c.cmd.Stderr = io.MultiWriter(&c.stderr, stderr)
+	}
 	c.cmd.WaitDelay = grace
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -78,8 +80,8 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Err returns how the child ended: nil for exit code 0. Call it after Done.
 func (c *Child) Err() error { return c.err }
 
-// Stderr returns the last 64 KiB that the child has written to stderr.
-func (c *Child) Stderr() string { return c.stderr.String() }
+// Stderr returns the last 64 KiB that the child has written to stderr. Call it after Done.
+func (c *Child) Stderr() string { return string(c.stderr) }
 
 // Signal sends a signal. A child that has ended is an error.
 func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
@@ -126,26 +128,11 @@ func (c *Child) end() {
 	late.Stop()
 }
 
-// tail keeps the end of what is written, and copies all to another writer.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-	copy io.Writer // may be nil
-}
+// tail is the end of a text.
+type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-stderrBytes):]
-	if t.copy != nil {
-		return t.copy.Write(p)
-	}
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-stderrBytes):]
 	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }
