@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Users of the lock alone build it where Beluga cannot be downloaded. go mod tidy, which make check runs, requires what any
-// file imports, whatever its build tags.
+// Users of the lock alone build it where Beluga cannot be downloaded. make check runs go mod tidy, which
+// requires the imports of all files, whatever their build tags.
 func TestBeluga_isNotInTheRootsModuleGraph(t *testing.T) {
 	cmd := exec.Command("go", "mod", "graph")
 	cmd.Dir = "../../.."

@@ -39,8 +39,8 @@ var allowed = map[string][]string{
 	"internal/testservers":                 {"internal/childproc"},
 }
 
-// forTests are the packages that only tests and these packages may reach. Those of this module import anything,
-// unless a rule above says what.
+// forTests are the packages that only tests and these packages may reach. Those of this module
+// import anything, unless a rule above says what.
 var forTests = []string{
 	"testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	module + "distlock/drivertest", module + "lockedmemory/sessionstore/storetest", module + "internal/...",

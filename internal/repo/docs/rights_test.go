@@ -149,41 +149,21 @@ func grant(t *testing.T, server *testservers.Redis, heading string) {
 	}
 }
 
+// useRights sends each kind of request.
 func useRights(t *testing.T, url string) {
 	t.Helper()
 	locker := open(t, url, nil)
-	for range 2 { // the second time, the counter of the first is there
-		lease := acquire(t, locker)
-		if _, err := locker.TryAcquire(t.Context(), "session"); err == nil {
-			t.Error("two leases")
-		}
-		if info, err := locker.Inspect(t.Context(), "session"); err != nil || !info.Held {
-			t.Errorf("%+v, %v", info, err)
-		}
-		for _, ttl := range []time.Duration{time.Second, time.Minute} { // shorter, longer
-			if err := lease.Extend(t.Context(), ttl); err != nil {
-				t.Error(err)
-			}
-		}
-		got := inLine(t, open(t, url, &distlock.Options{Wait: time.Minute}))
-		for waiters := 0; waiters == 0; {
-			select {
-			case err := <-got:
-				t.Fatalf("the waiter ends with %v", err)
-			case <-time.After(time.Millisecond):
-			}
-			info, err := locker.Inspect(t.Context(), "session")
-			if err != nil {
-				t.Fatal(err)
-			}
-			waiters = info.Waiters
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
+	lease := acquire(t, locker)
+	if err := lease.Extend(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	got := inLine(t, open(t, url, &distlock.Options{Wait: time.Minute}))
+	testservers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {
+		info, err := locker.Inspect(t.Context(), "session")
+		return err == nil && info.Waiters == 1
+	})
+	if err := errors.Join(lease.Release(t.Context()), <-got); err != nil {
+		t.Error(err)
 	}
 }
 

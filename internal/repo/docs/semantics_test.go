@@ -3,14 +3,11 @@ package docs
 import (
 	"errors"
 	"fmt"
-	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,11 +46,7 @@ func TestSemantics_everyErrorIsExplained(t *testing.T) {
 		for _, row := range ReadPage(t, c.page).Table(t, c.heading) {
 			text += row[0] + "\n"
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(c.source)), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range slices.Sorted(maps.Keys(file.Scope.Objects)) {
+		for name := range Declared(t, filepath.Join(root, filepath.FromSlash(c.source))) {
 			isError := strings.HasPrefix(name, "Err") || strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Errors")
 			if isError && token.IsExported(name) && !strings.Contains(text, c.prefix+name) {
 				t.Errorf("%s is not in the table of %s", name, c.page)

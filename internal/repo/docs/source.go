@@ -4,40 +4,40 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
 )
 
-// Parse reads the Go files that a pattern names.
-func Parse(t testing.TB, pattern string) (files []*ast.File) {
+// Declared returns what the Go files declare that a pattern names.
+func Declared(t testing.TB, pattern string) map[string]*ast.Object {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) == 0 {
 		t.Fatalf("%s: no files: %v", pattern, err)
 	}
+	all := make(map[string]*ast.Object)
 	for _, name := range names {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
+		maps.Copy(all, file.Scope.Objects)
 	}
-	return files
+	return all
 }
 
 // Options returns the names of the exported functions of a package that return an Option, sorted.
 func Options(t testing.TB, dir string) (names []string) {
 	t.Helper()
-	for _, file := range Parse(t, filepath.Join(dir, "*.go")) {
-		for _, declaration := range file.Decls {
-			f, ok := declaration.(*ast.FuncDecl)
-			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
-				continue
-			}
-			if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); ok && result.Name == "Option" {
-				names = append(names, f.Name.Name)
-			}
+	for name, object := range Declared(t, filepath.Join(dir, "*.go")) {
+		f, ok := object.Decl.(*ast.FuncDecl)
+		if !ok || !token.IsExported(name) || f.Type.Results == nil {
+			continue
+		}
+		if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); ok && result.Name == "Option" {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)

@@ -58,7 +58,8 @@ func (c choice) choose(root string) ([]*mutant, error) {
 	return chosen, nil
 }
 
-// concerns says whether one of the files is the mutant's, that of its quotes, or one of the tests that have to notice.
+// concerns says whether one of the files is the mutant's, that of its quotes, or a test of a package that
+// has to notice.
 func (m *mutant) concerns(files []string) bool {
 	quotes, _, _ := strings.Cut(m.from, ":")
 	return slices.ContainsFunc(files, func(file string) bool {

@@ -5,38 +5,71 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 )
 
-// repository is one with a commit that is two days old, where each of the packages a to d has a mutant, and a commit of today.
-func repository(t *testing.T) (root string, git func(args ...string)) {
-	root = t.TempDir()
-	git = func(args ...string) {
+// The packages a to d of a repository have a mutant each. Its first commit is two days old.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	git := func(age time.Duration, args ...string) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@localhost"}, args...)...)
 		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE="+time.Now().Add(-48*time.Hour).Format(time.RFC3339))
-		if slices.Contains(args, "today") {
-			cmd.Env = os.Environ()
-		}
+		cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE="+time.Now().Add(-age).Format(time.RFC3339))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 	}
-	git("init", "-q")
-	for _, pkg := range []string{"a", "b", "c", "d"} {
-		write(t, root, pkg+"/"+pkg+".go", "old")
-		write(t, root, pkg+"/testdata/mutants/x.txt", "mutant: "+pkg+"\nguard: S1\nfile: "+pkg+".go\ncaught: tests/"+pkg+" TestX\n-old\n")
-		write(t, root, "tests/"+pkg+"/x_test.go", "old")
+	choose := func(dir, since string, minutes float64) (names string) {
+		mutants, err := choice{only: regexp.MustCompile(""), since: since, minutes: minutes, seed: 1}.choose(dir)
+		if err != nil {
+			return err.Error()
+		}
+		for _, m := range mutants {
+			names += m.name
+		}
+		return names
 	}
-	git("add", ".")
-	git("commit", "-qm", "two days ago")
+	check := func(since, want string) {
+		t.Helper()
+		if got := choose(root, since, 0); got != want {
+			t.Errorf("since %s: %q, want %q", since, got, want)
+		}
+	}
+	git(0, "init", "-q")
+	mutant := func(pkg, guard string) {
+		write(t, root, pkg+"/testdata/mutants/x.txt", "mutant: "+pkg+"\nguard: "+guard+"\nfile: "+pkg+".go\ncaught: tests/"+pkg+" TestX\n-old\n")
+	}
+	for _, pkg := range []string{"a", "b", "c", "d"} {
+		mutant(pkg, "S1")
+		write(t, root, pkg+"/"+pkg+".go", "old")
+	}
+	git(0, "add", ".")
+	git(48*time.Hour, "commit", "-qm", "old")
 	write(t, root, "a/a.go", "new")
-	git("commit", "-qam", "today")
-	return root, git
+	git(0, "commit", "-qam", "new")
+	check("", "abcd")
+	check("HEAD", "")
+	check("HEAD~", "a")
+	check("recent", "a") // since yesterday
+	write(t, root, "b/other.go", "")
+	write(t, root, "tests/c/new_test.go", "")
+	check("HEAD", "c")
+	mutant("b", "S2")
+	check("HEAD", "bc")
+	check("v1", `git does not know the revision "v1": fetch it, or name another, or recent`)
+	shallow := t.TempDir()
+	git(0, "clone", "-q", "--depth", "1", "file://"+root, shallow)
+	if got := choose(shallow, "recent", 0); got != "abcd" {
+		t.Errorf("a shallow clone: %s", got)
+	}
+	git(0, "tag", "v1", "HEAD~")
+	check("recent", "abc")
+	if once, again := choose(root, "", 1), choose(root, "", 1); once != again || once == "abcd" {
+		t.Errorf("in the order of one seed: %s, %s", once, again)
+	}
 }
 
 func write(t *testing.T, root, name, text string) {
@@ -47,79 +80,6 @@ func write(t *testing.T, root, name, text string) {
 	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func chosen(t *testing.T, root, since string) string {
-	t.Helper()
-	mutants, err := choice{only: regexp.MustCompile(""), since: since}.choose(root)
-	if err != nil {
-		return err.Error()
-	}
-	var names []string
-	for _, m := range mutants {
-		names = append(names, m.name)
-	}
-	return strings.Join(names, " ")
-}
-
-func TestChoose_whatHasChanged(t *testing.T) {
-	t.Parallel()
-	root, git := repository(t)
-	check := func(since, want string) {
-		t.Helper()
-		if got := chosen(t, root, since); got != want {
-			t.Errorf("since %s: %q, want %q", since, got, want)
-		}
-	}
-	check("", "a b c d")
-	check("HEAD", "")
-	check("HEAD~", "a")
-	check("recent", "a") // since yesterday
-	write(t, root, "b/testdata/mutants/y.txt", "")
-	write(t, root, "b/other.go", "")
-	write(t, root, "tests/c/y_test.go", "")
-	check("HEAD", "c")
-	write(t, root, "b/testdata/mutants/x.txt", "mutant: b\nguard: S2\nfile: b.go\ncaught: tests/b TestX\n-old\n")
-	check("HEAD", "b c")
-	git("add", ".")
-	git("commit", "-qm", "today")
-	git("tag", "v1")
-	check("recent", "")
-	write(t, root, "tests/d/x_test.go", "new")
-	check("recent", "d")
-	if got := chosen(t, root, "v2"); !strings.Contains(got, `does not know the revision "v2"`) {
-		t.Error(got)
-	}
-}
-
-func TestChoose_allWhereGitKnowsNoPast(t *testing.T) {
-	t.Parallel()
-	root, git := repository(t)
-	git("clone", "-q", "--depth", "1", "file://"+root, "clone")
-	if got := chosen(t, filepath.Join(root, "clone"), "recent"); got != "a b c d" {
-		t.Error(got)
-	}
-	bare := t.TempDir()
-	write(t, bare, "testdata/mutants/x.txt", "mutant: m\nguard: S1\nfile: b.go\ncaught: TestX\n-old\n")
-	if got := chosen(t, bare, "recent"); got != "m" {
-		t.Error(got)
-	}
-}
-
-func TestChoose_theSeedIsTheOrder(t *testing.T) {
-	order := func(seed uint64) (names string) {
-		mutants, err := choice{only: regexp.MustCompile(""), minutes: 1, seed: seed}.choose(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range mutants {
-			names += m.name + " "
-		}
-		return names
-	}
-	if order(1) != order(1) || order(1) == order(2) {
-		t.Error("a seed does not repeat an order, or all have the same")
 	}
 }
 

@@ -22,9 +22,9 @@
 // minus go, those with a plus come. The lines that are there have to be found once in the file, whatever their indentation;
 // "..." between them parts one place from another.
 //
-// A … at the start or the end of a line that is there stands for the rest of that line, so a rename elsewhere in the line does
-// not concern the mutant. The part has to be found once, too. A … in the plus line that follows keeps the rest, and a plus line
-// of … alone keeps all but the part:
+// A line that is there may be quoted in part: a … at its start or end stands for the rest. A rename in
+// the rest does not concern the mutant. The part has to be found once, too. A … in the next plus line
+// keeps the rest. A plus line of … alone removes the part:
 //
 //	-… && !le.suspectLocked(at)…
 //	+…
@@ -48,8 +48,8 @@ import (
 func main() {
 	var c choice
 	only := flag.String("only", "", "run the mutants whose name, file or guard matches this regular expression")
-	flag.StringVar(&c.since, "since", "", "run the mutants whose file, quotes or tests differ from this `revision` of git; recent is the last tag or, "+
-		"if there is none, the last commit older than a day")
+	flag.StringVar(&c.since, "since", "", "run the mutants whose file, quotes or tests differ from this `revision` of git; recent is the last tag, "+
+		"or without a tag the last commit older than a day")
 	flag.Float64Var(&c.minutes, "minutes", 0, "start mutants in random order for that long; 0 runs all of them")
 	flag.Uint64Var(&c.seed, "seed", rand.Uint64N(1e6), "the random order")
 	root := flag.String("root", ".", "where the module is")
