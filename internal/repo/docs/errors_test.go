@@ -164,10 +164,7 @@ var troubles = map[string]func(t *testing.T) error{
 		defer server.Resume()
 		return acquireError(t, locker)
 	},
-	"a replica": func(t *testing.T) error {
-		server := testservers.StartRedis(t, "--replicaof", "127.0.0.1", "1")
-		return tryAcquireError(t, open(t, server.URL(), nil))
-	},
+	"a replica": onRedis("", nil, "--replicaof", "127.0.0.1", "1"),
 	"a Cluster with slots missing": func(t *testing.T) error {
 		server := testservers.StartRedis(t, "--cluster-enabled", "yes")
 		slot, err := server.Do("CLUSTER", "KEYSLOT", "{session}")
@@ -179,32 +176,11 @@ var troubles = map[string]func(t *testing.T) error{
 		}
 		return tryAcquireError(t, open(t, "redis+cluster://"+server.Addr(), nil))
 	},
-	"a master without replicas": func(t *testing.T) error {
-		server := testservers.StartRedis(t, "--min-replicas-to-write", "1")
-		return tryAcquireError(t, open(t, server.URL(), nil))
-	},
-	"no password": func(t *testing.T) error {
-		server := testservers.StartRedis(t, "--requirepass", "secret")
-		return acquireError(t, open(t, server.URL(), nil))
-	},
-	"wrong password": func(t *testing.T) error {
-		server := testservers.StartRedis(t, "--requirepass", "secret")
-		return acquireError(t, open(t, "redis://:wrong@"+server.Addr(), nil))
-	},
-	"no rights": func(t *testing.T) error {
-		server := testservers.StartRedis(t)
-		if _, err := server.Do("ACL", "SETUSER", "agent", "on", ">secret", "~distlock:*", "+get"); err != nil {
-			t.Fatal(err)
-		}
-		return acquireError(t, open(t, "redis://agent:secret@"+server.Addr(), nil))
-	},
-	"data of another program": func(t *testing.T) error {
-		server := testservers.StartRedis(t)
-		if _, err := server.Do("SET", "distlock:{session}:lock", "mine"); err != nil {
-			t.Fatal(err)
-		}
-		return acquireError(t, open(t, server.URL(), nil))
-	},
+	"a master without replicas": onRedis("", nil, "--min-replicas-to-write", "1"),
+	"no password":               onRedis("", nil, "--requirepass", "secret"),
+	"wrong password":            onRedis(":wrong@", nil, "--requirepass", "secret"),
+	"no rights":                 onRedis("agent:secret@", []string{"ACL", "SETUSER", "agent", "on", ">secret", "~distlock:*", "+get"}),
+	"data of another program":   onRedis("", []string{"SET", "distlock:{session}:lock", "mine"}),
 	"no session": func(t *testing.T) error {
 		return locked(t, inProcess(t, nil), lockedmemory.FixedKey("")).Save(t.Context(), "question", "answer")
 	},
@@ -220,18 +196,9 @@ var troubles = map[string]func(t *testing.T) error{
 		_, err := memlock.New(&distlock.Options{TTL: 30})
 		return err
 	},
-	"a URL without scheme": func(t *testing.T) error {
-		_, err := lockurl.Open(t.Context(), "localhost:6379", nil)
-		return err
-	},
-	"a Sentinel without a master's name": func(t *testing.T) error {
-		_, err := lockurl.Open(t.Context(), "redis+sentinel://localhost", nil)
-		return err
-	},
-	"a password with a slash": func(t *testing.T) error {
-		_, err := lockurl.Open(t.Context(), "redis://:s3/cret@localhost", nil)
-		return err
-	},
+	"a URL without scheme":               opening("localhost:6379"),
+	"a Sentinel without a master's name": opening("redis+sentinel://localhost"),
+	"a password with a slash":            opening("redis://:s3/cret@localhost"),
 	"a Ring": func(t *testing.T) error {
 		ring := redis.NewRing(&redis.RingOptions{})
 		defer ring.Close()
@@ -303,6 +270,26 @@ func acquireError(t *testing.T, locker *distlock.Locker) error {
 func tryAcquireError(t *testing.T, locker *distlock.Locker) error {
 	_, err := locker.TryAcquire(t.Context(), "session")
 	return err
+}
+
+// onRedis is for the errors of a user on a Redis with these arguments, after a command.
+func onRedis(user string, setup []string, args ...string) func(t *testing.T) error {
+	return func(t *testing.T) error {
+		server := testservers.StartRedis(t, args...)
+		if setup != nil {
+			if _, err := server.Do(setup...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tryAcquireError(t, open(t, "redis://"+user+server.Addr(), nil))
+	}
+}
+
+func opening(url string) func(t *testing.T) error {
+	return func(t *testing.T) error {
+		_, err := lockurl.Open(t.Context(), url, nil)
+		return err
+	}
 }
 
 func heldBySomebody(t *testing.T) (*distlock.Locker, *distlock.Lease) {
