@@ -39,11 +39,7 @@ func (p *punctual) Acquire(ctx context.Context, req driver.AcquireRequest) (driv
 func newPunctual(t *testing.T) (*punctual, *distlock.Locker) {
 	t.Helper()
 	p := &punctual{spy: newService().spy}
-	l, err := distlock.New(p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { mustClose(t, l) })
+	l := open(t, p, distlock.Options{})
 	mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
 	return p, l
 }
@@ -138,11 +134,7 @@ func (u unready) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 func TestAcquire_aDriverThatIsNotReadyKeepsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		u := &unready{spy: newService().spy}
-		l, err := distlock.New(u, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, u, distlock.Options{})
 		mustRelease(t, mustAcquire(t, l))
 		u.sits = make(chan struct{})
 		time.AfterFunc(time.Minute, func() { close(u.sits) })

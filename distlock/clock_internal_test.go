@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,14 +33,8 @@ func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, err := New(granter{}, &Options{Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				lease, err := l.Acquire(t.Context(), "k")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := open(t, granter{}, Options{})
+				lease := take(t, l)
 				suspendFor(t, 31*time.Second)
 				if err := guarded(t, lease); !errors.Is(err, ErrLost) {
 					t.Errorf("%v, want ErrLost", err)
@@ -49,7 +42,6 @@ func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
 				if context.Cause(lease.Context()) != ErrLost {
 					t.Errorf("cause %v", context.Cause(lease.Context()))
 				}
-				_ = l.Close(t.Context())
 			})
 		})
 	}
@@ -59,11 +51,7 @@ func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
 func TestAcquire_N_aGrantFromBeforeASuspendIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspending{suspend: func() { suspendFor(t, 31*time.Second) }}
-		l, err := New(d, &Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
+		l := open(t, d, Options{})
 		if lease, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%v, %v, want ErrUnavailable", lease, err)
 		}
@@ -108,8 +96,7 @@ func TestLease_N_whatMovesTheDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, lease := granted(t)
-				defer l.Close(t.Context())
+				lease := granted(t)
 				real := wallAhead
 				wallAhead = func() time.Duration { return c.ahead }
 				defer func() { wallAhead = real }()
@@ -141,15 +128,8 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &asked{held: true}
-				l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close(t.Context())
-				lease, err := l.Acquire(t.Context(), "k")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := open(t, d, Options{RenewEvery: -1})
+				lease := take(t, l)
 				if err := lease.Extend(t.Context(), time.Hour); err != nil {
 					t.Fatal(err)
 				}
@@ -169,11 +149,7 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 // does not make it unknown.
 func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := New(&asked{held: true}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
+		l := open(t, &asked{held: true}, Options{RenewEvery: -1})
 		real := wallAhead
 		defer func() { wallAhead = real }()
 		var ahead time.Duration
@@ -181,10 +157,7 @@ func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
 		if err := l.Do(t.Context(), "k", func(context.Context) error { ahead += time.Hour; return nil }); err != nil {
 			t.Errorf("Do: %v", err)
 		}
-		lease, err := l.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := take(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := lease.Guard(ctx, func(context.Context) error { ahead += time.Hour; cancel(); return nil }); err != nil {
 			t.Errorf("Guard: %v", err)
@@ -196,11 +169,7 @@ func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
 func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &reserving{}
-		l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
+		l := open(t, d, Options{RenewEvery: -1})
 		real := wallAhead
 		defer func() { wallAhead = real }()
 		var ahead time.Duration
@@ -229,9 +198,7 @@ func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
 			if doubtful := ran > 0; (d.releases == 1) != doubtful {
 				t.Errorf("the wall clock ran ahead by %s: %d releases", ran, d.releases)
 			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			give(t, lease)
 		}
 	})
 }
@@ -301,15 +268,8 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 			t.Run(name+"/"+call, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := &asked{held: c.held || c.asks == 0}
-					l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer l.Close(t.Context())
-					lease, err := l.Acquire(t.Context(), "k")
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := open(t, d, Options{RenewEvery: -1})
+					lease := take(t, l)
 					time.Sleep(time.Second)
 					real := wallAhead
 					wallAhead = func() time.Duration { return c.ahead }

@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,11 +56,7 @@ func (r *replaying) Release(ctx context.Context, req driver.ReleaseRequest) (dri
 
 func (r *replaying) locker(t *testing.T) *distlock.Locker {
 	t.Helper()
-	l, err := distlock.New(r, &distlock.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { mustClose(t, l) })
+	l := open(t, r, distlock.Options{TTL: ttl})
 	return l
 }
 

@@ -34,15 +34,8 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 		"Refence": func(_ *Locker, le *Lease) error { return le.Refence(t.Context(), 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := New(granter{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close(t.Context())
-			lease, err := l.Acquire(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := open(t, granter{}, Options{RenewEvery: -1})
+			lease := take(t, l)
 			lapse(lease)
 			if err := guarded(l, lease); !errors.Is(err, ErrLost) {
 				t.Errorf("%v, want ErrLost", err)
@@ -63,7 +56,7 @@ func lapse(le *Lease) {
 }
 
 func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
-	l, lease := granted(t)
+	lease := granted(t)
 	err := lease.Guard(t.Context(), func(ctx context.Context) error {
 		lapse(lease)
 		if err := lease.Guard(ctx, ran(t)); !errors.Is(err, ErrLost) {
@@ -74,35 +67,51 @@ func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
 	if !errors.Is(err, ErrLost) {
 		t.Errorf("the outer step: %v, want ErrLost", err)
 	}
-	_ = l.Close(t.Context())
 }
 
-// granted is a lease that nobody renews.
-func granted(t *testing.T) (*Locker, *Lease) {
+// open makes a silent Locker that is closed at the end of the test.
+func open(t *testing.T, d driver.Driver, opts Options) *Locker {
 	t.Helper()
-	l, err := New(granter{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+	opts.Logger = slog.New(slog.DiscardHandler)
+	l, err := New(d, &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+func take(t *testing.T, l *Locker) *Lease {
+	t.Helper()
 	lease, err := l.Acquire(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l, lease
+	return lease
+}
+
+func give(t *testing.T, lease *Lease) {
+	t.Helper()
+	if err := lease.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// granted is a lease that nobody renews.
+func granted(t *testing.T) *Lease {
+	t.Helper()
+	return take(t, open(t, granter{}, Options{RenewEvery: -1}))
 }
 
 // A timer can fire in the moment in which the deadline moves, or the lease ends.
 func TestLease_timerThatFiresInTheWrongMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, lease := granted(t)
-		defer l.Close(t.Context())
+		lease := granted(t)
 		lease.expire()
 		if err := lease.Err(); err != nil {
 			t.Errorf("before the deadline: %v", err)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		give(t, lease)
 		lease.expire()
 		time.Sleep(2 * lease.ttl)
 		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != released {
@@ -113,8 +122,8 @@ func TestLease_timerThatFiresInTheWrongMoment(t *testing.T) {
 
 func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, lost := granted(t)
-		defer l.Close(t.Context())
+		l := open(t, granter{}, Options{RenewEvery: -1})
+		lost := take(t, l)
 		time.Sleep(lost.ttl)
 		returned, err := l.Acquire(t.Context(), "k")
 		if err != nil {
@@ -131,18 +140,9 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 
 // Close can come between the grant and the start of the renewal.
 func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
-	l, err := New(granter{}, &Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	lease, err := l.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	l := open(t, granter{}, Options{})
+	lease := take(t, l)
+	give(t, lease)
 	lease.start()
 	if lease.renewal.place != 0 {
 		t.Error("a released lease is on the schedule")
@@ -151,8 +151,7 @@ func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
 
 // A driver that does not know floors cannot help a store that has seen a higher token.
 func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
-	l, lease := granted(t)
-	defer l.Close(t.Context())
+	lease := granted(t)
 	if err := lease.Refence(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
@@ -174,15 +173,8 @@ func TestTrustedUntil_endsBeforeTheServiceDoes(t *testing.T) {
 
 // A renewal that was due when the lease was shortened, and is about to be sent, is not.
 func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
-	l, err := New(granter{}, &Options{Logger: slog.New(slog.DiscardHandler)}) // whose Extend would panic
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	lease, err := l.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := open(t, granter{}, Options{}) // whose Extend would panic
+	lease := take(t, l)
 	batch, _, _ := l.renewals.collect(time.Now().Add(lease.period()))
 	if len(batch) != 1 {
 		t.Fatalf("%d renewals", len(batch))

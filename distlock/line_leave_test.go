@@ -296,11 +296,7 @@ func (m mute) Capabilities() driver.Capabilities {
 func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
-		l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 		first := mustAcquire(t, l)
 		q := newQueue(t)
 		q.join(l, "a", 50*time.Millisecond)
@@ -326,11 +322,7 @@ func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
 func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
-		l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
 		other := s.twin().locker(t, patient)
 		theirs := mustAcquire(t, other)
 		q := newQueue(t)

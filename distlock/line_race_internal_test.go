@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -86,14 +85,8 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		var lease *Lease
 		observer := &afterOp{name: OpExtend}
 		d := &minter{last: 1000}
-		l, err := New(d, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler), Observer: observer})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
-		if lease, err = l.Acquire(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		l := open(t, d, Options{RenewEvery: -1, Wait: -1, Observer: observer})
+		lease = take(t, l)
 		next := behind(t, l)
 		time.Sleep(time.Millisecond) // tokens come with time
 		// Refence asks whether the lease is held, as the clock is in doubt; it is, and is released in the next moment.
@@ -101,9 +94,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		wallAhead = func() time.Duration { return time.Minute }
 		defer func() { wallAhead = real }()
 		observer.do = func() {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			give(t, lease)
 		}
 		first := lease.Fence()
 		if err := lease.Refence(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
@@ -128,22 +119,13 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &minter{last: 1000, hold: make(chan struct{})}
-		l, err := New(d, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
-		lease, err := l.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := open(t, d, Options{RenewEvery: -1})
+		lease := take(t, l)
 		first := lease.Fence()
 		refenced := make(chan error)
 		go func() { refenced <- lease.Refence(t.Context(), first) }()
 		synctest.Wait()
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		give(t, lease)
 		close(d.hold)
 		if err := <-refenced; !errors.Is(err, ErrNotHeld) {
 			t.Errorf("Refence: %v", err)
@@ -156,15 +138,8 @@ func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) 
 
 // The successor can be lost as soon as anybody can see it: a line that does not know it by then waits for its end for ever.
 func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
-	l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	lease, err := l.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+	lease := take(t, l)
 	next := behind(t, l)
 	lease.mu.Lock()
 	lease.tenure.won = time.Now().Add(-time.Millisecond) // however long ago that was
@@ -216,22 +191,13 @@ func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
 // The timer has just taken the lease out, to look at it, when it is handed on.
 func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := New(&minter{last: 1000}, &Options{RenewEvery: -1, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
-		lease, err := l.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		lease := take(t, l)
 		end := lease.deadline
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
 		l.expiries.forget(lease)
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		give(t, lease)
 		lease.expire() // the look
 		second := <-next
 		if second.Fence() != lease.Fence()+1 {

@@ -66,11 +66,7 @@ func TestLine_L_whoWaitsToBeCalledAsksWhenItsProcessLosesTheLock(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = grants
-		l, err := distlock.New(forgetful{s}, &distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, forgetful{s}, distlock.Options{TTL: 30 * time.Second, Wait: -1})
 		first := mustAcquire(t, l)
 		s.set(nil)
 		q := newQueue(t)
@@ -179,11 +175,7 @@ func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan dr
 func TestWaiter_warnsOfNoCallsThoughTheFirstToListenHasLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l, err := distlock.New(slowEar{newScripted(t)}, &distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, slowEar{newScripted(t)}, distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		q := newQueue(t)
 		q.join(l, "first", 0)
 		time.Sleep(500 * time.Millisecond)
@@ -226,12 +218,8 @@ func TestLine_L_whoWillNotBeCalledAnyMoreIsPoked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = grants
-		l, err := distlock.New(s, &distlock.Options{TTL: 30 * time.Second, Wait: -1, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler),
+		l := open(t, s, distlock.Options{TTL: 30 * time.Second, Wait: -1, RenewEvery: -1,
 			Retry: distlock.Retry{Min: 3 * time.Second, Max: 3 * time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
 		first := mustAcquire(t, l)
 		s.set(nil)
 		q := newQueue(t)
@@ -260,11 +248,7 @@ func TestLease_L_whatMayHaveBeenSentTwiceIsVoidWhenTheServiceDoesNotKnowIt(t *te
 					reply.Replayed = replayed
 					return reply
 				}
-				l, err := distlock.New(forgetful{s}, &distlock.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer mustClose(t, l)
+				l := open(t, forgetful{s}, distlock.Options{TTL: ttl})
 				lease := mustAcquire(t, l)
 				owner := s.requests()[0].Owner
 				if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
@@ -368,11 +352,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 	t.Run("where the service keeps no line", func(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			s := newService()
-			l, err := distlock.New(mute{s.Faults}, &distlock.Options{Wait: -1, TTL: ttl})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer mustClose(t, l)
+			l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
 			q := newQueue(t)
 			for i := range 3 {

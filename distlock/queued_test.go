@@ -313,11 +313,7 @@ func TestWaiter_L_asksAgainBeforeItsPlaceIsLost(t *testing.T) {
 func TestWaiter_L_promisesNoMoreThanATTL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		l, err := distlock.New(s, &distlock.Options{TTL: 500 * time.Millisecond, Wait: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, s, distlock.Options{TTL: 500 * time.Millisecond, Wait: 10 * time.Second})
 		_, _ = l.Acquire(t.Context(), key)
 		for i, req := range s.requests()[1:] {
 			if req.Alive > 450*time.Millisecond || i > 0 && s.at[i+1].Sub(s.at[i]) > req.Alive*3/4 {

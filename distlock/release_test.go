@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -279,11 +278,7 @@ func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
 		d := &losing{punctual: punctual{spy: s.spy}}
-		l, err := distlock.New(d, &distlock.Options{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, d, distlock.Options{TTL: time.Minute})
 		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
 		lease := mustAcquire(t, l)
 		d.lost.Store(true)
@@ -352,14 +347,10 @@ func TestRelease_madeAgainAmongOthersIsNoLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newService()
 		d := &losing{punctual: punctual{spy: s.spy}}
-		l, err := distlock.New(d, &distlock.Options{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer mustClose(t, l)
+		l := open(t, d, distlock.Options{TTL: time.Minute})
 		others := s.locker(t, distlock.Options{})
 		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
-		err = l.Do(t.Context(), key, func(context.Context) error {
+		err := l.Do(t.Context(), key, func(context.Context) error {
 			s.steal(t) // the first copy, of which the answer is lost
 			for range 2 {
 				mustRelease(t, mustAcquire(t, others))

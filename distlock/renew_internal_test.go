@@ -2,7 +2,6 @@ package distlock
 
 import (
 	"context"
-	"log/slog"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -25,11 +24,7 @@ func (renewer) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.E
 // Leases that are renewed together have the same deadline; one timer looks at them all, once in a TTL.
 func TestExpiries_lookOnceInATTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := New(renewer{}, &Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
+		l := open(t, renewer{}, Options{})
 		var leases []*Lease
 		for i := range 100 {
 			lease, err := l.Acquire(t.Context(), strconv.Itoa(i))
@@ -69,11 +64,7 @@ func TestExpiries_lookOnceInATTL(t *testing.T) {
 // An Extend that shortens a lease moves its end in front of others.
 func TestExpiries_N_aShortenedLeaseEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := New(renewer{}, &Options{RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(t.Context())
+		l := open(t, renewer{}, Options{RenewEvery: -1})
 		first, _ := l.Acquire(t.Context(), "first")
 		second, _ := l.Acquire(t.Context(), "second")
 		if err := second.Extend(t.Context(), time.Second); err != nil {

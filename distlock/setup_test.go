@@ -92,10 +92,16 @@ func (s *service) locker(t *testing.T, opts distlock.Options) *distlock.Locker {
 	if opts.TTL == 0 {
 		opts.TTL = ttl
 	}
+	return open(t, s.Faults, opts)
+}
+
+// open makes a Locker over a driver, silent unless opts say otherwise, that is closed at the end of the test.
+func open(t *testing.T, d driver.Driver, opts distlock.Options) *distlock.Locker {
+	t.Helper()
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	l, err := distlock.New(s.Faults, &opts)
+	l, err := distlock.New(d, &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
