@@ -232,12 +232,7 @@ func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		s := newService()
 		l := s.locker(t, distlock.Options{})
 		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire {
-				return drivertest.Fault{HoldAfter: answer}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		start := time.Now()
@@ -285,12 +280,7 @@ func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
 		s := newService()
 		l := s.locker(t, distlock.Options{Wait: -1})
 		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire {
-				return drivertest.Fault{HoldAfter: answer}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
 		time.AfterFunc(ttl-10*time.Millisecond, func() { close(answer) })
 		if lease, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("Acquire: %v, %v", lease, err)

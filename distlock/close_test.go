@@ -181,12 +181,7 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 		}
 		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
 		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire {
-				return drivertest.Fault{HoldAfter: answer}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
 		acquired := make(chan error)
 		go func() { acquired <- second(l.Acquire(t.Context(), key)) }()
 		synctest.Wait()
@@ -216,12 +211,7 @@ func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
 		}
 		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick, so the call is made in the caller's goroutine
 		lost := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire {
-				return drivertest.Fault{HoldAfter: lost, After: errBroken}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: lost, After: errBroken}))
 		acquired := make(chan error)
 		go func() { acquired <- second(l.Acquire(t.Context(), key)) }()
 		synctest.Wait()

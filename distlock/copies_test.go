@@ -186,12 +186,7 @@ func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
 		lease := mustAcquire(t, l)
 		<-entered
 		hold := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldBefore: hold}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
 		extended := make(chan error)
 		go func() { extended <- lease.Extend(t.Context(), 200*time.Millisecond) }()
 		synctest.Wait() // the deadline is lowered, the Extend is on its way
@@ -211,12 +206,7 @@ func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
 		s := newService()
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldBefore: hold}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {

@@ -98,12 +98,7 @@ func TestExtend_N_isSentWhenTheLastOneHasBeenAnswered(t *testing.T) {
 		s := newService()
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1, TTL: time.Minute}))
 		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldAfter: answer}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldAfter: answer}))
 		for i := range 2 { // the second only waits for its turn
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			start := time.Now()
@@ -197,12 +192,7 @@ func TestExtend_N_aRenewalSentBeforeAShorteningDoesNotCount(t *testing.T) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		renewed := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldAfter: renewed}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldAfter: renewed}))
 		time.Sleep(ttl/3 + time.Millisecond) // the first renewal has reached the service, its answer has not come
 		if err := lease.Extend(t.Context(), 500*time.Millisecond); err != nil {
 			t.Fatal(err)
@@ -260,12 +250,7 @@ func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
 		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second, MaxHold: 1100 * time.Millisecond})
 		lease := mustAcquire(t, l)
 		hold := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldBefore: hold}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
 		time.Sleep(500 * time.Millisecond)
 		time.AfterFunc(700*time.Millisecond, func() { close(hold) })
 		if err := lease.Extend(t.Context(), 2*time.Second); err != nil {

@@ -203,12 +203,7 @@ func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newService()
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
-				s.Inject(func(c drivertest.Call) drivertest.Fault {
-					if c.Op == drivertest.Extend && c.N == 0 {
-						return drivertest.Fault{Before: errBroken}
-					}
-					return drivertest.Fault{}
-				})
+				s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{Before: errBroken}))
 				if extends {
 					time.Sleep(4 * ttl / 5)
 					if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrUnavailable) {
@@ -230,12 +225,7 @@ func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 		s := newService()
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		never := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == 0 {
-				return drivertest.Fault{HoldBefore: never}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: never}))
 		time.Sleep(2 * ttl / 3)
 		if n := s.Calls(drivertest.Extend); n != 2 {
 			t.Errorf("%d renewals were sent, want the one that hangs and another, after half a period", n)

@@ -366,12 +366,7 @@ func TestLine_L_theNextContenderDoesNotWaitForTheRelease(t *testing.T) {
 					}
 				}
 				asked, answer := mine.Calls(drivertest.Acquire), make(chan struct{})
-				mine.Inject(func(c drivertest.Call) drivertest.Fault {
-					if c.Op == drivertest.Release {
-						return drivertest.Fault{HoldBefore: answer}
-					}
-					return drivertest.Fault{}
-				})
+				mine.Inject(on(drivertest.Release, drivertest.Fault{HoldBefore: answer}))
 				released := make(chan error, 1)
 				go func() { released <- first.Release(t.Context()) }()
 				q.granted()

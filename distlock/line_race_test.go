@@ -371,12 +371,7 @@ func TestWaiter_L_isCalledThoughTheHandoverOvertakesTheAnswer(t *testing.T) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		mine := s.twin()
 		answer := make(chan struct{})
-		mine.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire && c.N == 1 { // by which it lines up
-				return drivertest.Fault{HoldAfter: answer}
-			}
-			return drivertest.Fault{}
-		})
+		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // by which it lines up
 		l := mine.locker(t, patient)
 		q := newQueue(t)
 		q.join(l, "a", 0)

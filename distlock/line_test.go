@@ -419,12 +419,7 @@ func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
 func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.Context)) {
 	answer := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(answer) })
-	s.Inject(func(c drivertest.Call) drivertest.Fault {
-		if c.Op == op {
-			return drivertest.Fault{HoldBefore: answer}
-		}
-		return drivertest.Fault{}
-	})
+	s.Inject(on(op, drivertest.Fault{HoldBefore: answer}))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Microsecond, cancel)
 	call(ctx)

@@ -110,12 +110,7 @@ func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *tes
 		s := newService()
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire && c.N == 1 {
-				return drivertest.Fault{HoldAfter: hold}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: hold}))
 		done := make(chan error)
 		go func() { done <- lease.Refence(t.Context(), lease.Fence()) }()
 		synctest.Wait()

@@ -301,12 +301,7 @@ func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		stuck := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Release {
-				return drivertest.Fault{HoldBefore: stuck}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(on(drivertest.Release, drivertest.Fault{HoldBefore: stuck}))
 		released := make(chan error, 1)
 		go func() { released <- lease.Release(context.Background()) }()
 		time.Sleep(ttl - time.Millisecond) // a renewal is due every third of that

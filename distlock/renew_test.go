@@ -139,12 +139,7 @@ func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
 		never := make(chan struct{})
 		defer close(never)
 		first := s.Calls(drivertest.Extend)
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && c.N == first {
-				return drivertest.Fault{HoldBefore: never}
-			}
-			return drivertest.Fault{}
-		})
+		s.Inject(nth(drivertest.Extend, first, drivertest.Fault{HoldBefore: never}))
 		hold()
 	})
 }

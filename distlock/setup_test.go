@@ -140,24 +140,34 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// always makes the calls of op fail before they reach the service.
-func always(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+// on is a fault of all calls of op.
+func on(op drivertest.Op, fault drivertest.Fault) func(drivertest.Call) drivertest.Fault {
 	return func(c drivertest.Call) drivertest.Fault {
 		if c.Op == op {
-			return drivertest.Fault{Before: err}
+			return fault
 		}
 		return drivertest.Fault{}
 	}
 }
 
-// after makes the calls of op lose their answers.
-func after(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+// nth is a fault of one call of op. The first one has the number 0.
+func nth(op drivertest.Op, n int, fault drivertest.Fault) func(drivertest.Call) drivertest.Fault {
 	return func(c drivertest.Call) drivertest.Fault {
-		if c.Op == op {
-			return drivertest.Fault{After: err}
+		if c.Op == op && c.N == n {
+			return fault
 		}
 		return drivertest.Fault{}
 	}
+}
+
+// always makes the calls of op fail before they reach the service.
+func always(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+	return on(op, drivertest.Fault{Before: err})
+}
+
+// after makes the calls of op lose their answers.
+func after(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
+	return on(op, drivertest.Fault{After: err})
 }
 
 func cutOff(err error) func(drivertest.Call) drivertest.Fault {
