@@ -15,8 +15,7 @@ import (
 var errBroken = errors.New("the wire is broken")
 
 func TestAcquire_S1_waitsUntilTheHolderReleases(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
 		first := mustAcquire(t, a)
 		acquired := make(chan *distlock.Lease)
@@ -43,8 +42,7 @@ func TestAcquire_S1_waitsUntilTheHolderReleases(t *testing.T) {
 }
 
 func TestAcquire_L_takesOverFromADeadHolder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		dead := s.locker(t, distlock.Options{RenewEvery: -1})
 		mustAcquire(t, dead)
 		start := time.Now()
@@ -58,8 +56,7 @@ func TestAcquire_L_takesOverFromADeadHolder(t *testing.T) {
 
 // However seldom it asks: it knows when a holder that has died holds the lock no more.
 func TestAcquire_L_takesOverWhenTheTTLHasPassed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		start := time.Now()
 		l := s.locker(t, distlock.Options{Wait: -1, Retry: distlock.Retry{Min: time.Hour, Max: time.Hour}})
@@ -83,8 +80,7 @@ func TestAcquire_waitBoundsIt(t *testing.T) {
 		{"WithWait zero", distlock.Options{}, withWait(0), 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				mustAcquire(t, s.locker(t, distlock.Options{Holder: "the first"}))
 				l := s.locker(t, test.opts)
 				ctx, cancel := test.ctx(t.Context())
@@ -113,8 +109,7 @@ func withWait(d time.Duration) func(context.Context) (context.Context, context.C
 }
 
 func TestAcquire_negativeWaitLeavesItToCtx(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
@@ -130,8 +125,7 @@ func TestAcquire_negativeWaitLeavesItToCtx(t *testing.T) {
 }
 
 func TestAcquire_cancelEndsTheWaitAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(1234*time.Millisecond, cancel)
@@ -147,8 +141,7 @@ func TestAcquire_cancelEndsTheWaitAtOnce(t *testing.T) {
 }
 
 func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
 		mustAcquire(t, a)
 		err := b.Do(distlock.WithWait(t.Context(), time.Hour), "other", func(ctx context.Context) error {
@@ -181,8 +174,7 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 }
 
 func TestAcquire_C_aBrokenServiceIsUnavailableNotBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(cutOff(errBroken))
 		ran := false
@@ -211,8 +203,7 @@ func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {
 		"TryAcquire": func(l *distlock.Locker, ctx context.Context) error { _, err := l.TryAcquire(ctx, key); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				l := s.locker(t, distlock.Options{})
 				answer := make(chan struct{})
 				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
@@ -228,8 +219,7 @@ func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {
 }
 
 func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		answer := make(chan struct{})
 		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
@@ -252,8 +242,7 @@ func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
 }
 
 func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(after(drivertest.Acquire, errBroken))
 		if _, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
@@ -276,8 +265,7 @@ func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1})
 		answer := make(chan struct{})
 		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
@@ -293,8 +281,7 @@ func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
 }
 
 func TestAcquire_underItsOwnLeaseIsRefusedAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		_, err := l.Acquire(lease.Context(), key)
@@ -355,8 +342,7 @@ func TestAcquire_badKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestAcquire_anEndedContextSendsNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -373,8 +359,7 @@ func TestAcquire_anEndedContextSendsNothing(t *testing.T) {
 }
 
 func TestAcquire_aCauseDoesNotHideTheContextsError(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Observer: seen, Wait: -1})

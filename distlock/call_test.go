@@ -204,8 +204,7 @@ func TestLocker_C_noCallTakesLongerThanATTL(t *testing.T) {
 		"Release": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				e := &endless{Driver: s.spy}
 				s.Faults = drivertest.NewFaults(e)
 				l := s.locker(t, distlock.Options{Wait: -1})

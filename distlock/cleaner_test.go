@@ -19,8 +19,7 @@ import (
 
 // What may have been taken is given back as soon as the service can be reached again, not only when the TTL has passed.
 func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			switch {
@@ -38,9 +37,7 @@ func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 			t.Fatal("the service has no grant that could be left behind")
 		}
 		time.Sleep(time.Second)
-		if state := s.state(t); state.Held {
-			t.Errorf("after a second the lock still stands: %+v", state)
-		}
+		s.wantFree(t)
 		if reply, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil || reply.Outcome != driver.Void {
 			t.Errorf("a copy that arrives now is answered %+v, %v", reply, err)
 		}
@@ -49,8 +46,7 @@ func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 
 // Tries come less and less often, but never so seldom that a service that is back has to wait.
 func TestCleanUp_isTriedAgainWithinASecondOrSo(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: time.Minute})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			if c.Op == drivertest.Acquire {
@@ -65,9 +61,7 @@ func TestCleanUp_isTriedAgainWithinASecondOrSo(t *testing.T) {
 		}
 		s.Inject(nil)
 		time.Sleep(1600 * time.Millisecond)
-		if state := s.state(t); state.Held {
-			t.Errorf("the lock still stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
@@ -93,22 +87,18 @@ func (u *unhurried) Release(ctx context.Context, req driver.ReleaseRequest) (dri
 
 // A try that gets no answer is given up, and the next one has more time.
 func TestCleanUp_adaptsToASlowService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		s.Faults = drivertest.NewFaults(&unhurried{spy: s.spy, takes: 600 * time.Millisecond})
 		l := s.locker(t, distlock.Options{})
 		s.Inject(after(drivertest.Acquire, errSilence))
 		_, _ = l.Acquire(t.Context(), key)
 		time.Sleep(2 * time.Second)
-		if state := s.state(t); state.Held {
-			t.Errorf("the lock still stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
 func TestCleanUp_thatHangsDoesNotHoldUpAnother(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		never := make(chan struct{})
 		defer close(never)
@@ -125,16 +115,13 @@ func TestCleanUp_thatHangsDoesNotHoldUpAnother(t *testing.T) {
 		synctest.Wait()
 		_, _ = l.Acquire(t.Context(), key)
 		synctest.Wait()
-		if state := s.state(t); state.Held {
-			t.Errorf("the lock stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
 // Who was told clearly that nothing is held has nothing to give back.
 func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 		l := s.locker(t, distlock.Options{})
 		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
@@ -170,8 +157,7 @@ func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
 		"in time, with the answer too late": {time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				s.Faults = drivertest.NewFaults(deaf{s.spy})
 				l := s.locker(t, distlock.Options{})
 				hold := make(chan struct{})
@@ -226,8 +212,7 @@ func (c *crowded) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 // goroutine per lease.
 func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 	const leases = 1000
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		c := &crowded{spy: s.spy}
 		faults := drivertest.NewFaults(c)
 		l := (&service{Faults: faults, spy: s.spy}).locker(t, distlock.Options{})
@@ -258,8 +243,7 @@ func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 
 // A process that shuts down while the service is away does not wait until every TTL has passed.
 func TestClose_doesNotWaitLongForAServiceThatIsAway(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: time.Minute})
 		for i := range 10 {
 			if _, err := l.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
@@ -279,8 +263,7 @@ func TestClose_doesNotWaitLongForAServiceThatIsAway(t *testing.T) {
 
 // What waits for another try is tried at once when the Locker closes.
 func TestClose_hurriesCleanUps(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: time.Minute})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			if c.Op == drivertest.Acquire {
@@ -301,8 +284,7 @@ func TestClose_hurriesCleanUps(t *testing.T) {
 
 // But not the clean-up after a loss: the work that was told of it keeps its margin.
 func TestClose_N_leavesTheMarginOfALoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, other := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}), s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		<-lease.Context().Done()
@@ -393,17 +375,14 @@ func TestCleanUp_doesNotWaitForANodeThatHangs(t *testing.T) {
 			t.Fatalf("Acquire: %v; the last grant is %+v", err, s.granted())
 		}
 		time.Sleep(time.Second)
-		if state := s.state(t); state.Held {
-			t.Errorf("a second later the lock stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
 // A wave of requests is cancelled while the service, at some distance, works at them.
 func TestCleanUp_ofManyCancelledAcquiresTakesASecond(t *testing.T) {
 	const callers, roundTrip = 200, 50 * time.Millisecond
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: time.Minute})
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			answer := make(chan struct{})

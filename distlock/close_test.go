@@ -15,8 +15,7 @@ import (
 )
 
 func TestClose_endsWaitingCallsAndReleasesLeases(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, other := s.locker(t, distlock.Options{Wait: -1}), s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		for i := range 50 {
@@ -56,8 +55,7 @@ func TestClose_endsWaitingCallsAndReleasesLeases(t *testing.T) {
 }
 
 func TestClose_refusesNewCalls(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		mustClose(t, l)
 		for call, err := range map[string]error{
@@ -76,8 +74,7 @@ func TestClose_refusesNewCalls(t *testing.T) {
 }
 
 func TestClose_isBoundedByItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		mustAcquire(t, l)
 		answer := make(chan struct{})
@@ -112,8 +109,7 @@ func TestClose_duringDoIsReported(t *testing.T) {
 
 // Renewal goes on until the step under way has ended, and then Close does not wait for the next one to be due.
 func TestClose_waitsForTheStepUnderWay(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		begun, step := make(chan struct{}), make(chan error)
@@ -150,8 +146,7 @@ func TestClose_ofALockerThatHoldsNothingIsImmediate(t *testing.T) {
 }
 
 func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		s.Inject(cutOff(errBroken))
@@ -173,8 +168,7 @@ type readyService struct{ *drivertest.Faults }
 func (readyService) Ready() bool { return true }
 
 func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, err := distlock.New(readyService{s.Faults}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -203,8 +197,7 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 
 // Who waits for an answer that does not come any more is told the same as all who wait.
 func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, err := distlock.New(readyService{s.Faults}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -252,8 +245,7 @@ func (c *closing) Close() error {
 }
 
 func TestClose_waitsForAReleaseUnderWay(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		d := &closing{readyService: readyService{s.Faults}}
 		l, err := distlock.New(d, nil)
 		if err != nil {
@@ -295,8 +287,7 @@ func (h *hung) Close() error {
 
 // Nor does a connection that does not end keep the caller.
 func TestClose_returnsByItsContextThoughTheDriverDoesNotClose(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		d := &hung{Driver: mute{s.Faults}, ends: make(chan struct{})}
 		l, err := distlock.New(d, nil)
 		if err != nil {

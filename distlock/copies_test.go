@@ -17,8 +17,7 @@ import (
 // them. These tests deliver such copies.
 
 func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -62,8 +61,7 @@ func (r *replaying) locker(t *testing.T) *distlock.Locker {
 
 // The copy arrives when the lease, and others after it, are over.
 func TestAcquire_S1_aCopyOfAReplayedOneRaisesNoGhost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		r := &replaying{spy: s.spy}
 		l := r.locker(t)
 		mustRelease(t, mustAcquire(t, l))
@@ -78,8 +76,7 @@ func TestAcquire_S1_aCopyOfAReplayedOneRaisesNoGhost(t *testing.T) {
 }
 
 func TestAcquire_aLateCopyOfABusyOneRaisesNoGhost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.locker(t, distlock.Options{}))
 		r := &replaying{spy: s.spy}
 		if _, err := r.locker(t).TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
@@ -95,8 +92,7 @@ func TestAcquire_aLateCopyOfABusyOneRaisesNoGhost(t *testing.T) {
 
 // Without a copy under way there is nothing to clean up, however far away the service is.
 func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
@@ -124,8 +120,7 @@ func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
 // A release that was sent twice is answered "not held" when others have had the lock since. That is no loss: while the lease's
 // time is not over, the first copy has ended it; after that nobody can say.
 func TestRelease_sentTwiceAmongOthersIsNoLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		r := &replaying{spy: s.spy}
 		l, others := r.locker(t), s.locker(t, distlock.Options{})
 		err := l.Do(t.Context(), key, func(context.Context) error {
@@ -169,8 +164,7 @@ func (onStart) End(context.Context, *distlock.Operation) {}
 // The renewal is due, but has not been sent, when an Extend shortens the lease: whichever reaches the service first, the
 // deadline stays at the Extend's.
 func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		var (
 			once          sync.Once
 			entered, goOn = make(chan struct{}), make(chan struct{})
@@ -202,8 +196,7 @@ func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
 }
 
 func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
 		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
@@ -221,8 +214,7 @@ func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
 }
 
 func TestLease_N_marginIsLeftToTheWorkThatIsTold(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, other := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}), s.locker(t, distlock.Options{})
 		err := l.Do(t.Context(), key, func(ctx context.Context) error {
 			<-ctx.Done()

@@ -18,8 +18,7 @@ import (
 var errWork = errors.New("the work failed")
 
 func TestDo_S1_runsOneAtATime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lockers := []*distlock.Locker{s.locker(t, distlock.Options{Wait: -1}), s.locker(t, distlock.Options{Wait: -1})}
 		var (
 			wg     sync.WaitGroup
@@ -52,8 +51,7 @@ func TestDo_S1_runsOneAtATime(t *testing.T) {
 }
 
 func TestDo_returnsTheErrorOfTheWork(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		if err := l.Do(t.Context(), key, func(context.Context) error { return errWork }); err != errWork {
 			t.Errorf("Do: %v", err)
@@ -65,8 +63,7 @@ func TestDo_returnsTheErrorOfTheWork(t *testing.T) {
 }
 
 func TestDo_releasesWhenTheWorkPanics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		func() {
 			defer func() {
@@ -83,8 +80,7 @@ func TestDo_releasesWhenTheWorkPanics(t *testing.T) {
 }
 
 func TestDo_joinsTheLeaseInItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, other := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
 		err := l.Do(t.Context(), key, func(ctx context.Context) error {
 			outer, ok := l.FromContext(ctx, key)
@@ -114,8 +110,7 @@ func TestDo_joinsTheLeaseInItsContext(t *testing.T) {
 }
 
 func TestDo_underAnEndedLeaseDoesNotRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		var kept context.Context
 		if err := l.Do(t.Context(), key, func(ctx context.Context) error { kept = ctx; return nil }); err != nil {
@@ -142,8 +137,7 @@ func ranT(t *testing.T) func(context.Context) error {
 func TestDo_N_lossCancelsTheWorkAndIsReported(t *testing.T) {
 	for name, work := range map[string]error{"work succeeds": nil, "work fails": errWork} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				l := s.locker(t, distlock.Options{})
 				err := l.Do(t.Context(), key, func(ctx context.Context) error {
 					s.Inject(cutOff(errBroken))
@@ -163,8 +157,7 @@ func TestDo_N_lossCancelsTheWorkAndIsReported(t *testing.T) {
 
 // The deadline has not passed and no renewal was due, but the lock was gone: the release finds out.
 func TestDo_reportsALossThatOnlyTheReleaseSees(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		err := l.Do(t.Context(), key, func(context.Context) error {
 			s.steal(t)
@@ -178,8 +171,7 @@ func TestDo_reportsALossThatOnlyTheReleaseSees(t *testing.T) {
 }
 
 func TestDo_aFailedReleaseIsLoggedNotReturned(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		var log strings.Builder
 		l := s.locker(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s.Inject(always(drivertest.Release, errBroken))
@@ -193,8 +185,7 @@ func TestDo_aFailedReleaseIsLoggedNotReturned(t *testing.T) {
 }
 
 func TestDo_contextEndsWithTheCallers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := l.Do(ctx, key, func(ctx context.Context) error {
@@ -260,8 +251,7 @@ func TestGuard_beginsNothingForACallerThatHasLeft(t *testing.T) {
 }
 
 func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		hold, stuck, begun := make(chan struct{}), make(chan error), make(chan struct{})
 		go func() {
@@ -312,8 +302,7 @@ func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
 
 // Whoever works under the lease of another is told of its loss too.
 func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{RenewEvery: -1})
 		late := func(context.Context) error { time.Sleep(ttl); return errWork }
 		_ = l.Do(t.Context(), key, func(ctx context.Context) error {
@@ -333,8 +322,7 @@ func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
 }
 
 func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		begun, step, late := make(chan struct{}), make(chan error), make(chan error)
 		go func() {
@@ -364,8 +352,7 @@ func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
 }
 
 func TestRelease_doesNotWaitForAStuckStepForEver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		begun := make(chan struct{})
 		step := make(chan error)
@@ -414,8 +401,7 @@ func TestRelease_withACancelledContextTellsTheStepToEnd(t *testing.T) {
 
 // A lease whose release waits for a step can still be lost, and both are told in time.
 func TestRelease_N_theDeadlineHoldsWhileItWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(always(drivertest.Extend, errBroken))
 		begun, step := make(chan struct{}), make(chan error)

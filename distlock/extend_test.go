@@ -12,8 +12,7 @@ import (
 )
 
 func TestExtend_prolongsOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -35,8 +34,7 @@ func TestExtend_prolongsOnce(t *testing.T) {
 }
 
 func TestExtend_shortensInTheServiceToo(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		if err := lease.Extend(t.Context(), 500*time.Millisecond); err != nil {
 			t.Fatal(err)
@@ -49,8 +47,7 @@ func TestExtend_shortensInTheServiceToo(t *testing.T) {
 
 // The schedule keeps the Locker's TTL: it comes back before the shortened lease has ended.
 func TestExtend_aShortenedLeaseIsRenewedInTime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		for range 2 {
 			if err := lease.Extend(t.Context(), ttl/6); err != nil {
@@ -67,8 +64,7 @@ func TestExtend_aShortenedLeaseIsRenewedInTime(t *testing.T) {
 
 // An Extend to more than is left sets no end: a renewal may have reached the service before it.
 func TestExtend_N_oneThatArrivesLateShortensNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{TTL: 30 * time.Second}))
 		hold := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -94,8 +90,7 @@ func TestExtend_N_oneThatArrivesLateShortensNothing(t *testing.T) {
 
 // Two on their way at once would leave unknown which of them the service carries out last.
 func TestExtend_N_isSentWhenTheLastOneHasBeenAnswered(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1, TTL: time.Minute}))
 		answer := make(chan struct{})
 		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldAfter: answer}))
@@ -141,8 +136,7 @@ func TestExtend_answeredAsItsCallerLeaves(t *testing.T) {
 }
 
 func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		answer := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -165,8 +159,7 @@ func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
 
 // A shortening Extend whose answer was lost may take effect at any later moment, so nothing may prolong the lease.
 func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(always(drivertest.Extend, errBroken))
 		if err := lease.Extend(t.Context(), time.Second); !errors.Is(err, distlock.ErrUnavailable) {
@@ -187,8 +180,7 @@ func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 }
 
 func TestExtend_N_aRenewalSentBeforeAShorteningDoesNotCount(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		renewed := make(chan struct{})
@@ -209,8 +201,7 @@ func TestExtend_N_aRenewalSentBeforeAShorteningDoesNotCount(t *testing.T) {
 }
 
 func TestExtend_refusals(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		if err := lease.Extend(t.Context(), 99*time.Millisecond); !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("a short TTL: %v", err)
@@ -229,8 +220,7 @@ func TestExtend_refusals(t *testing.T) {
 
 // An Extend may be the first to learn that the lock is gone.
 func TestExtend_N_ofALockThatIsGoneIsALoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		s.steal(t)
 		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
@@ -244,8 +234,7 @@ func TestExtend_N_ofALockThatIsGoneIsALoss(t *testing.T) {
 
 // Nothing is renewed while a shortening Extend is under way: it could reach the service after the renewal.
 func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		// One renewal would fall into the time for which the Extend is on its way; none follows it.
 		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second, MaxHold: 1100 * time.Millisecond})
 		lease := mustAcquire(t, l)
@@ -267,8 +256,7 @@ func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
 func TestExtend_N_anOlderRenewalsAnswerLeavesTheSchedulePaused(t *testing.T) {
 	for name, lost := range map[string]error{"it is held": nil, "the answer is an error": errBroken} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: time.Second}))
 				renewed, hold := make(chan struct{}), make(chan struct{})
 				s.Inject(func(c drivertest.Call) drivertest.Fault {

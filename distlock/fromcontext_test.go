@@ -9,8 +9,7 @@ import (
 
 // A lease in a context is nobody's but its own Locker's, for its own key: two Lockers may be on two services, or have two namespaces.
 func TestFromContext_isOfItsLockerAndKey(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l, other := s.twin().locker(t, distlock.Options{}), s.twin().locker(t, distlock.Options{Namespace: "other"})
 		lease := mustAcquire(t, l)
 		check := func(what string, ctx context.Context) {

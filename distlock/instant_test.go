@@ -29,8 +29,7 @@ func neverInstantly(t *testing.T) func(context.Context) (bool, error) {
 
 // What is done instantly needs no lease and no call of the lock service.
 func TestDoInstantly_asksNobodyWhereNobodyIsInTheWay(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(cutOff(errors.New("asked")))
 		done := false
@@ -135,8 +134,7 @@ func TestDoInstantly_passesThroughTheLine(t *testing.T) {
 
 // The wait, ctx and Close end it, with what Acquire says then.
 func TestDoInstantly_isGivenUp(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: time.Second})
 		blocked := func(ctx context.Context) (bool, error) {
 			if ctx.Err() != nil {
@@ -217,8 +215,7 @@ func TestDoInstantly_panics(t *testing.T) {
 
 // What another process holds is waited for.
 func TestDoInstantly_waitsForAnotherProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		other, l := s.locker(t, distlock.Options{}), s.twin().locker(t, distlock.Options{Wait: -1})
 		holder := mustAcquire(t, other)
 		time.AfterFunc(2*time.Second, func() { mustRelease(t, holder) })
@@ -233,8 +230,7 @@ func TestDoInstantly_waitsForAnotherProcess(t *testing.T) {
 
 // Where nobody waits, a lock that is busy is an error at once, and leaves the line to others.
 func TestDoInstantly_withoutWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		other, l := s.locker(t, distlock.Options{}), s.twin().locker(t, distlock.Options{Wait: -1})
 		holder := mustAcquire(t, other)
 		err := l.DoInstantly(distlock.WithWait(t.Context(), 0), key, func(context.Context) (bool, error) { return false, nil }, notNeeded(t))

@@ -11,8 +11,7 @@ import (
 )
 
 func TestJoin_carriesTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		ctx, leave := lease.Join(distlock.WithWait(t.Context(), -1))
@@ -50,8 +49,7 @@ func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
 		"cancelled": {func(_ *testing.T, _ *service, _ *distlock.Lease, cancel context.CancelFunc) { cancel() }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 				outer, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -72,8 +70,7 @@ func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
 
 // Work that is begun under a lease that has ended does not begin: its context has ended from the start, not some time after.
 func TestJoin_N_ofALeaseThatHasEndedHasEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		mustRelease(t, lease)
 		ctx, leave := lease.Join(t.Context())

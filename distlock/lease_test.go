@@ -15,8 +15,7 @@ import (
 )
 
 func TestLease_S2_fencesRise(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
 		last := int64(0)
 		for range 100 {
@@ -33,8 +32,7 @@ func TestLease_S2_fencesRise(t *testing.T) {
 }
 
 func TestLease_renewalKeepsIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		other := s.locker(t, distlock.Options{})
 		for range 100 {
@@ -57,8 +55,7 @@ func TestLease_renewalKeepsIt(t *testing.T) {
 }
 
 func TestLease_noRenewalIfItIsOff(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		<-lease.Context().Done()
 		if n := s.Calls(drivertest.Extend); n != 0 {
@@ -68,8 +65,7 @@ func TestLease_noRenewalIfItIsOff(t *testing.T) {
 }
 
 func TestLease_MaxHoldEndsRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{MaxHold: 10 * ttl}))
 		start := time.Now()
 		<-lease.Context().Done()
@@ -83,8 +79,7 @@ func TestLease_MaxHoldEndsRenewal(t *testing.T) {
 }
 
 func TestLease_N_contextIsCancelledBeforeAnotherHolds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		other := s.twin().locker(t, distlock.Options{Wait: -1})
@@ -121,8 +116,7 @@ func TestLease_N_contextIsCancelledBeforeAnotherHolds(t *testing.T) {
 func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 	for name, extends := range map[string]bool{"of an acquire": false, "of an extend": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				s.Inject(func(c drivertest.Call) drivertest.Fault {
 					if c.Op == drivertest.Release {
 						return drivertest.Fault{Before: errBroken}
@@ -149,8 +143,7 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 func TestLease_N_renewalCountsFromTheSending(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"answered in time": ttl / 10, "answered late": ttl / 2} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				var sent time.Time
 				s.Inject(func(c drivertest.Call) drivertest.Fault {
 					switch {
@@ -175,8 +168,7 @@ func TestLease_N_renewalCountsFromTheSending(t *testing.T) {
 }
 
 func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		var failures atomic.Int32
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -200,8 +192,7 @@ func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
 func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
 	for name, extends := range map[string]bool{"of a renewal": false, "of an Extend": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
 				s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{Before: errBroken}))
 				if extends {
@@ -221,8 +212,7 @@ func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
 }
 
 func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		never := make(chan struct{})
 		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: never}))
@@ -241,8 +231,7 @@ func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 
 // The period counts from the sending too: answers that take their time do not stretch it.
 func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			answer := make(chan struct{})
@@ -258,8 +247,7 @@ func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
 }
 
 func TestLease_notMineIsFinal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.steal(t)
 		start := time.Now()
@@ -282,8 +270,7 @@ func TestLease_notMineIsFinal(t *testing.T) {
 
 // The answer counts also when the renewal had been given up, and was tried again without success.
 func TestLease_N_notMineIsFinalHoweverLate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
 		s.steal(t)
@@ -321,8 +308,7 @@ func TestLease_N_notMineIsFinalHoweverLate(t *testing.T) {
 }
 
 func TestLease_lossDoesNotTouchTheNextHolder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		s.steal(t)
 		next := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -358,8 +344,7 @@ func TestLease_contextKeepsValuesNotCancellation(t *testing.T) {
 }
 
 func TestRenewals_goOutInBatches(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		const n = 300
 		for i := range n {
@@ -390,8 +375,7 @@ func (b blocked) Handle(context.Context, slog.Record) error {
 }
 
 func TestLease_N_aBlockedLogDoesNotKeepTheHolderFromBeingTold(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		log := blocked{until: make(chan struct{})}
 		lease := mustAcquire(t, s.locker(t, distlock.Options{Logger: slog.New(log)}))
 		s.Inject(cutOff(errBroken))

@@ -17,8 +17,7 @@ func TestLine_leavingDoesNotDisturbTheOthers(t *testing.T) {
 	for _, who := range []string{"0", "1", "2", "3"} {
 		for where, holder := range map[string]bool{"behind this process": true, "behind another": false} {
 			t.Run(where+"/"+who, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					s := newService()
+				inService(t, func(t *testing.T, s *service) {
 					l := s.twin().locker(t, patient)
 					other := s.twin().locker(t, patient)
 					first := mustAcquire(t, map[bool]*distlock.Locker{true: l, false: other}[holder])
@@ -54,8 +53,7 @@ func TestLine_leavingDoesNotDisturbTheOthers(t *testing.T) {
 
 // The process keeps its place in the service's line when the one who has stood there for it leaves.
 func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		first := mustAcquire(t, s.twin().locker(t, patient))
 		q := newQueue(t)
@@ -72,8 +70,7 @@ func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
 
 // A place that nobody wanted any more is no place for those who come later.
 func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		first := mustAcquire(t, here)
 		q := newQueue(t)
@@ -91,8 +88,7 @@ func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
 
 // Who leaves the service's line does so at once: its place would be handed the lock, and keep it from the others for a second at least.
 func TestLine_L_whoLeavesGivesUpItsPlaceInTheServiceAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		q := newQueue(t)
 		q.join(s.twin().locker(t, patient), "leaves", 0)
@@ -151,8 +147,7 @@ func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
 }
 
 func TestLine_whatAWaiterIsToldWhenItsWaitIsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.twin().locker(t, distlock.Options{Holder: "me", Wait: time.Second})
 		other := s.twin().locker(t, distlock.Options{Holder: "another"})
 		first := mustAcquire(t, l)
@@ -186,8 +181,7 @@ func TestLine_whatAWaiterIsToldWhenItsWaitIsOver(t *testing.T) {
 func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
 	for where, own := range map[string]bool{"behind this process": true, "behind another": false} {
 		t.Run(where, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				l, other := s.twin().locker(t, patient), s.twin().locker(t, patient)
 				mustAcquire(t, map[bool]*distlock.Locker{true: l, false: other}[own])
 				q := newQueue(t)
@@ -217,8 +211,7 @@ func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
 
 // A service that fails one fails all who wait: they do not find out one after the other.
 func TestLine_C_aServiceThatFailsOneFailsAll(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		answer := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{HoldBefore: answer, Before: errBroken}
@@ -244,8 +237,7 @@ func TestLine_C_aServiceThatFailsOneFailsAll(t *testing.T) {
 
 // What fails one alone, because of its own ctx, is not the others' affair.
 func TestLine_anImpatientContenderFailsAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		answer := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
 		l := s.locker(t, patient)
@@ -264,8 +256,7 @@ func TestLine_anImpatientContenderFailsAlone(t *testing.T) {
 
 // When a lease is lost, those who wait for it ask the service at once.
 func TestLine_L_goesOnAfterALoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		q := newQueue(t)
@@ -294,8 +285,7 @@ func (m mute) Capabilities() driver.Capabilities {
 // Where the service keeps no line, those of one process still go one after the other, and do not poll for a lock that the process
 // holds itself.
 func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 		first := mustAcquire(t, l)
 		q := newQueue(t)
@@ -320,8 +310,7 @@ func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
 
 // A contender that polls is told when its process gives the lock back, even while it is asking.
 func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
 		other := s.twin().locker(t, patient)
 		theirs := mustAcquire(t, other)
@@ -346,8 +335,7 @@ func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
 func TestLine_L_theNextContenderDoesNotWaitForTheRelease(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"nobody waits elsewhere": false, "somebody waits elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				mine := s.twin()
 				l, other := mine.locker(t, patient), s.twin().locker(t, patient)
 				blocker := mustAcquire(t, s.locker(t, patient))

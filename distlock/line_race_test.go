@@ -19,8 +19,7 @@ import (
 // The answer to the request with which it lined up was lost, and so it was called and did not come in time. It has stood in
 // line, though it was never told.
 func TestWaiter_L_comesBackThoughItNeverKnewThatItStoodInLine(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		here := s.twin()
 		l := here.locker(t, patient)
 		theirs := mustAcquire(t, s.twin().locker(t, patient))
@@ -89,8 +88,7 @@ func TestLine_L_whoWaitsToBeCalledAsksWhenItsProcessLosesTheLock(t *testing.T) {
 
 // What the lost lease's work is promised is the margin of the TTL it had last.
 func TestLease_L_ofAShortenedLeaseTheLockIsFreeAtItsEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		first, err := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}).Acquire(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -128,8 +126,7 @@ func TestLine_handsOnNoLeaseThatIsShort(t *testing.T) {
 		"granted so late that it is nearly over": {answer: ttl * 3 / 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
 				if c.answer > 0 {
 					s.Inject(func(drivertest.Call) drivertest.Fault {
@@ -277,8 +274,7 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 		for where, apart := range map[string]bool{"in its process": false, "elsewhere": true} {
 			for holder, own := range map[string]bool{"its process": true, "another": false} {
 				t.Run(fmt.Sprintf("%d wait %s for %s", others, where, holder), func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
-						s := newService()
+					inService(t, func(t *testing.T, s *service) {
 						l := s.twin().locker(t, patient)
 						if own {
 							defer mustRelease(t, mustAcquire(t, l))
@@ -323,8 +319,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 		}
 	}
 	t.Run("while it lines up", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			s := newService()
+		inService(t, func(t *testing.T, s *service) {
 			l := s.locker(t, patient)
 			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
 			answer := []chan struct{}{make(chan struct{}), make(chan struct{})}
@@ -350,8 +345,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 		})
 	})
 	t.Run("where the service keeps no line", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			s := newService()
+		inService(t, func(t *testing.T, s *service) {
 			l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
 			q := newQueue(t)
@@ -366,8 +360,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 
 // A waiter has registered before it is in line: who calls it before it has its answer is heard.
 func TestWaiter_L_isCalledThoughTheHandoverOvertakesTheAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		mine := s.twin()
 		answer := make(chan struct{})

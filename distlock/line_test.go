@@ -159,8 +159,7 @@ func TestLine_L_aDeadProcessThatAlsoWaitedDelaysNobodyForLonger(t *testing.T) {
 }
 
 func TestLine_L_firstComeFirstServedAmongProcesses(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		q := newQueue(t)
 		var names []string
 		for i := range 10 { // each with one waiter of its own
@@ -177,8 +176,7 @@ func TestLine_L_firstComeFirstServedAmongProcesses(t *testing.T) {
 }
 
 func TestLine_handsOnWithoutTheService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Wait: -1, Observer: seen})
 		first := mustAcquire(t, l)
@@ -234,8 +232,7 @@ func TestLine_handsOnWithoutTheService(t *testing.T) {
 
 // Outside the window the service decides, and gives a fresh TTL and a token above all that were reserved.
 func TestLine_handsOnOnlySoonAfterTheGrant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		q := newQueue(t)
@@ -261,8 +258,7 @@ func TestLine_handsOnOnlySoonAfterTheGrant(t *testing.T) {
 // A lock that changes hands faster than a microsecond passes goes through the service: tokens that ran ahead of the clock would have to
 // be remembered for as long.
 func TestLine_S2_tokensDoNotRunAheadOfTheClock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		q := newQueue(t)
@@ -282,8 +278,7 @@ func TestLine_S2_tokensDoNotRunAheadOfTheClock(t *testing.T) {
 
 // Others who wait elsewhere are overtaken by those who were in line at the time of the grant, once each, and for 10 ms.
 func TestLine_L_boundsHowOftenOthersAreOvertaken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		blocker := mustAcquire(t, s.locker(t, patient))
 		q := newQueue(t)
@@ -303,8 +298,7 @@ func TestLine_L_boundsHowOftenOthersAreOvertaken(t *testing.T) {
 }
 
 func TestLine_L_boundsHowLongOthersAreOvertaken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		blocker := mustAcquire(t, s.locker(t, patient))
 		q := newQueue(t)
@@ -322,8 +316,7 @@ func TestLine_L_boundsHowLongOthersAreOvertaken(t *testing.T) {
 
 // What a lease is handed on with is what the service keeps: it ends, and is renewed, when the old one would have been.
 func TestLine_N_aHandedLeaseKeepsTheDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		start := time.Now()
@@ -355,8 +348,7 @@ func TestLine_N_aHandedLeaseKeepsTheDeadline(t *testing.T) {
 
 // Without renewal it ends when that of the grant would have ended.
 func TestLine_N_aHandedLeaseEndsWithItsGrant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
 		start := time.Now()
 		first := mustAcquire(t, l)
@@ -393,8 +385,7 @@ func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				l := s.locker(t, patient)
 				first := mustAcquire(t, l)
 				q := newQueue(t)
@@ -428,8 +419,7 @@ func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.
 
 // A lease of another TTL is not what those in line have asked for.
 func TestLine_handsOnOnlyTheTTLThatWaitersWant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		lock := l.NewLock(key, time.Minute)
 		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
@@ -451,8 +441,7 @@ func TestLine_handsOnOnlyTheTTLThatWaitersWant(t *testing.T) {
 
 // After a token that a store has asked for, tokens go on from there.
 func TestLine_S2_handsOnAboveARefencedToken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		above := first.Fence() + time.Hour.Microseconds()

@@ -11,8 +11,7 @@ import (
 )
 
 func TestLock_worksAsInTheGuide(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		a, b := l.NewLock(key, 30*time.Second), l.NewLock(key, 30*time.Second)
 		if ok, err := a.Acquire(t.Context()); !ok || err != nil {
@@ -48,8 +47,7 @@ func TestLock_worksAsInTheGuide(t *testing.T) {
 }
 
 func TestLock_AcquireWithRetry(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		held := mustAcquire(t, l)
 		lock := l.NewLock(key, 0)
@@ -90,8 +88,7 @@ func TestLock_refusesArgumentsOutOfRange(t *testing.T) {
 }
 
 func TestLock_ReleaseCanBeTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
 		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
 			t.Fatalf("Acquire: %t, %v", ok, err)
@@ -111,8 +108,7 @@ func TestLock_ReleaseCanBeTriedAgain(t *testing.T) {
 }
 
 func TestLock_isRenewedByItsOwnTTL(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lock := s.locker(t, distlock.Options{TTL: time.Minute}).NewLock(key, time.Second)
 		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
 			t.Fatalf("Acquire: %t, %v", ok, err)

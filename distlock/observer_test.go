@@ -62,8 +62,7 @@ func (r *recorder) outcomes() (list []string) {
 }
 
 func TestObserver_isToldOfEveryOperation(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Observer: seen, Wait: time.Second})
 		expect := func(what string, want ...string) {
@@ -107,8 +106,7 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 }
 
 func TestObserver_seesWhatHappened(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Observer: seen})
 		first := mustAcquire(t, l)

@@ -53,8 +53,7 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 		"turned away for the wait, in line.": {busy: true, err: errTurnedAway, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				first := 0
 				if c.busy {
 					first = 1
@@ -89,8 +88,7 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 
 // Who would wait for ever does not wait for ever on a service that has gone.
 func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1})
 		s.Inject(always(drivertest.Acquire, errTurnedAway))
 		start := time.Now()
@@ -103,8 +101,7 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 
 // Each answer starts the time anew in which the service may be silent, and makes what came before it history.
 func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 		l := s.locker(t, distlock.Options{Wait: -1, Retry: distlock.Retry{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}})
 		time.AfterFunc(4*ttl, func() { mustRelease(t, holder) })
@@ -147,8 +144,7 @@ func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
 		"in line": {{Outcome: driver.Busy}, {Outcome: driver.Void}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: list})
 				start := time.Now()
 				lease, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key)
@@ -162,8 +158,7 @@ func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
 
 // A lock that does not expire gives no moment to wait for.
 func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: []driver.AcquireReply{{State: driver.State{Held: true, TTL: -time.Millisecond}}}})
 		if _, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Acquire: %v", err)
@@ -175,8 +170,7 @@ func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
 }
 
 func TestAcquire_cancelledDuringAnInterruptionSaysBoth(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(always(drivertest.Acquire, errTurnedAway))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -190,8 +184,7 @@ func TestAcquire_cancelledDuringAnInterruptionSaysBoth(t *testing.T) {
 }
 
 func TestLock_AcquireWithRetryCountsAnInterruption(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
 		s.Inject(from(drivertest.Acquire, 0, 4, errTurnedAway))
 		if err := lock.AcquireWithRetry(t.Context(), 2, time.Second); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) {
@@ -207,17 +200,14 @@ func TestLock_AcquireWithRetryCountsAnInterruption(t *testing.T) {
 }
 
 func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(from(drivertest.Release, 0, 3, errTurnedAway))
 		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) {
 			t.Fatalf("Release: %v", err)
 		}
 		time.Sleep(500 * time.Millisecond)
-		if state := s.state(t); state.Held {
-			t.Errorf("the lock still stands: %+v", state)
-		}
+		s.wantFree(t)
 		s.Inject(nil)
 		mustRelease(t, lease) // says what has become of it
 	})
@@ -225,8 +215,7 @@ func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 
 // The Locker gives a call up after some time by itself. That is no deadline of the caller's.
 func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1})
 		s.Inject(always(drivertest.Acquire, context.DeadlineExceeded))
 		_, err := l.Acquire(t.Context(), key)
@@ -257,8 +246,7 @@ func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 
 // Who was told who holds the lock, before the service went silent, still learns of it; but it is not "busy".
 func TestAcquire_C_anInterruptionAfterABusyAnswerShowsBoth(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{Holder: "the holder"}))
 		l := s.locker(t, distlock.Options{Wait: time.Second})
 		s.Inject(from(drivertest.Acquire, 1, 1<<20, errSilence))

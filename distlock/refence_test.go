@@ -15,8 +15,7 @@ import (
 )
 
 func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: &recorder{t: t}})
 		lease := mustAcquire(t, l)
 		first, mark := lease.Fence(), lease.Fence()+time.Hour.Microseconds()
@@ -49,8 +48,7 @@ func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
 func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
 	for name, next := range map[string]bool{"another holds": true, "nobody holds": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 				s.steal(t)
 				if next {
@@ -69,8 +67,7 @@ func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
 }
 
 func TestRefence_refusals(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		for _, above := range []int64{-1, driver.MaxFence} {
 			if err := lease.Refence(t.Context(), above); !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "must be from 0") {
@@ -106,8 +103,7 @@ func TestRefence_refusals(t *testing.T) {
 }
 
 func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
 		s.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: hold}))
@@ -127,8 +123,7 @@ func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *tes
 }
 
 func TestRefence_N_thatIsAnsweredTooLateIsALoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		time.Sleep(ttl / 2)
 		s.Inject(func(drivertest.Call) drivertest.Fault {

@@ -16,8 +16,7 @@ import (
 )
 
 func TestRelease_worksWithACancelledContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -32,8 +31,7 @@ func TestRelease_worksWithACancelledContext(t *testing.T) {
 
 // A healthy service that takes a moment is waited for even by a caller who has left.
 func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			answer := make(chan struct{})
@@ -49,8 +47,7 @@ func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
 }
 
 func TestRelease_thatFailsWhenItsCallerHasLeftIsTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		answer := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -66,15 +63,12 @@ func TestRelease_thatFailsWhenItsCallerHasLeftIsTriedAgain(t *testing.T) {
 		}
 		close(answer)
 		time.Sleep(100 * time.Millisecond)
-		if state := s.state(t); state.Held {
-			t.Errorf("the lock still stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
 func TestRelease_returnsSoonWhenItsContextEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		answer := make(chan struct{})
 		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
@@ -100,8 +94,7 @@ func TestRelease_returnsSoonWhenItsContextEnds(t *testing.T) {
 }
 
 func TestRelease_isIdempotent(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		errs := make(chan error)
@@ -134,8 +127,7 @@ func TestRelease_canBeTriedAgain(t *testing.T) {
 		"request lost": always(drivertest.Release, errBroken), "answer lost": after(drivertest.Release, errBroken),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 				s.Inject(fault)
 				if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) {
@@ -158,8 +150,7 @@ func TestRelease_canBeTriedAgain(t *testing.T) {
 }
 
 func TestRelease_saysIfTheLockWasLost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.steal(t)
 		next := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -188,8 +179,7 @@ func TestRelease_duringAnExtensionIsNoLoss(t *testing.T) {
 			"an Extend": func(lease *distlock.Lease) { go func() { _ = lease.Extend(context.Background(), time.Minute) }() },
 		} {
 			t.Run(name+" that arrives "+arrives, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					s := newService()
+				inService(t, func(t *testing.T, s *service) {
 					seen := &recorder{t: t}
 					lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
 					answer := make(chan struct{})
@@ -227,8 +217,7 @@ func TestRelease_duringAnExtensionIsNoLoss(t *testing.T) {
 func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 	for name, fault := range map[string]error{"it works": nil, "it fails": errBroken} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newService()
+			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 				answer := make(chan struct{})
 				s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -275,8 +264,7 @@ func (d *losing) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 
 // The context ends while the release, made in the caller's goroutine, gets no answer.
 func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		d := &losing{punctual: punctual{spy: s.spy}}
 		l := open(t, d, distlock.Options{TTL: time.Minute})
 		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
@@ -288,16 +276,13 @@ func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
 			t.Errorf("Release: %v", err)
 		}
 		time.Sleep(time.Second)
-		if state := s.state(t); state.Held {
-			t.Errorf("a second later the lock stands: %+v", state)
-		}
+		s.wantFree(t)
 	})
 }
 
 // A renewal that went out after the release would keep a lock alive that nobody holds, for as long as the release does not get through.
 func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		stuck := make(chan struct{})
@@ -316,8 +301,7 @@ func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 }
 
 func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		start := time.Now()
@@ -339,8 +323,7 @@ func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.
 // A release that gets no answer is made again. If others have had the lock since, nobody can say whether the first copy
 // released it.
 func TestRelease_madeAgainAmongOthersIsNoLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		d := &losing{punctual: punctual{spy: s.spy}}
 		l := open(t, d, distlock.Options{TTL: time.Minute})
 		others := s.locker(t, distlock.Options{})

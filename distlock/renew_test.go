@@ -86,8 +86,7 @@ func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
 }
 
 func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		never := make(chan struct{})
 		defer close(never)
 		start := time.Now()
@@ -115,8 +114,7 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 // A lease with a TTL of its own is renewed in time though the schedule had settled to wait for another, and though it goes
 // out in one batch with that.
 func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newService()
+	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: 30 * time.Second})
 		start := time.Now()
 		if _, err := l.Acquire(t.Context(), "long"); err != nil {

@@ -85,6 +85,14 @@ func (s *service) state(t *testing.T) driver.State {
 	return state
 }
 
+// wantFree fails the test if the lock is held.
+func (s *service) wantFree(t *testing.T) {
+	t.Helper()
+	if state := s.state(t); state.Held {
+		t.Errorf("the lock is held: %+v", state)
+	}
+}
+
 // locker makes a Locker over the service with the given options, silent and with the test's TTL unless they say
 // otherwise. It is closed at the end of the test.
 func (s *service) locker(t *testing.T, opts distlock.Options) *distlock.Locker {
@@ -132,6 +140,12 @@ func mustRelease(t *testing.T, lease *distlock.Lease) {
 	if err := lease.Release(context.Background()); err != nil {
 		t.Fatalf("Release: %v", err)
 	}
+}
+
+// inService runs the test in a bubble with a service of its own.
+func inService(t *testing.T, test func(t *testing.T, s *service)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) { test(t, newService()) })
 }
 
 // inBubble runs the test on fake time.
