@@ -97,7 +97,7 @@ func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
 }
 
 // A Cluster is looked at anew by both clients if that may help.
-func TestFailed_looksAtAClusterAnew(t *testing.T) {
+func TestFailed_asksForTheSlotsAnew(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		anew int32

@@ -181,7 +181,7 @@ func TestService_closesItsOwnClient(t *testing.T) {
 }
 
 // A client that follows Sentinels is told of a fail-over, the second one is not.
-func TestService_extendsFollowTheSentinels(t *testing.T) {
+func TestService_extendsFollowFailovers(t *testing.T) {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
 	defer client.Close()
 	s := &service{client: client, own: renewalClient(client)}
@@ -195,7 +195,7 @@ func TestService_extendsFollowTheSentinels(t *testing.T) {
 	}
 }
 
-func TestService_aClusterThatIsNotThereIsAnError(t *testing.T) {
+func TestService_C_slotsThatAreNotToldAreAnError(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, io.EOF }, MaxRedirects: -1,
 	})
