@@ -3,7 +3,6 @@ package faultnet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -116,7 +115,7 @@ func (p *Proxy) set(m mode) {
 	} else if p.listener == nil {
 		l, err := p.listenAgain()
 		if err != nil {
-			p.tb.Errorf("proxy for %s: %v", p.target, err)
+			p.tb.Errorf("proxy for %s: listen again after a refusal: %v", p.target, err)
 			return
 		}
 		p.listen(l)
@@ -260,18 +259,12 @@ func dialTCP(ctx context.Context, addr string) (*net.TCPConn, error) {
 }
 
 // listenAgain takes the port back that Refuse gave up.
-func (p *Proxy) listenAgain() (net.Listener, error) {
-	deadline := time.Now().Add(waitTimeout)
-	for {
-		l, err := net.Listen("tcp", p.addr)
-		if err == nil {
-			return l, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("listen again after a refusal: %w", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+func (p *Proxy) listenAgain() (l net.Listener, err error) {
+	testservers.Within(waitTimeout, func() bool {
+		l, err = net.Listen("tcp", p.addr)
+		return err == nil
+	})
+	return l, err
 }
 
 // listen accepts connections from l. It needs p.mu, unless nobody knows p yet.

@@ -106,7 +106,10 @@ func TestProxy_whatWasSentDuringACutArrivesThoughTheClientHasGone(t *testing.T) 
 	c.Close()
 	mustDo(t, server, "0", "EXISTS", "key")
 	p.Heal()
-	eventually(t, server, "value", "GET", "key")
+	testservers.Await(t, 10*time.Second, "what was sent arrives", func() bool {
+		got, err := server.Do("GET", "key")
+		return got == "value" && err == nil
+	})
 }
 
 func TestProxy_aConnectionOfTheCutAloneLeavesNoTrace(t *testing.T) {

@@ -148,19 +148,3 @@ func mustDo(t *testing.T, server *testservers.Redis, want string, args ...string
 		t.Fatalf("%v: %q, %v; want %q", args, got, err, want)
 	}
 }
-
-// eventually polls the server itself.
-func eventually(t *testing.T, server *testservers.Redis, want string, args ...string) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		got, err := server.Do(args...)
-		if got == want && err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v: %q, %v; want %q within 10 s", args, got, err, want)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}

@@ -220,15 +220,10 @@ func (l *load) kill() {
 
 // nothingLeft checks that the server has no lock and no line, and that what it has goes by itself.
 func nothingLeft(t testing.TB, server *testservers.Redis) {
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		left := leftovers(t, server)
-		if len(left) == 0 {
-			return
-		}
-		if time.Since(start) > ttl+time.Second { // of a process that has closed its Lockers nothing should need that
-			t.Errorf("there are left: %s", strings.Join(left[:min(len(left), 20)], ", "))
-			return
-		}
+	var left []string
+	// Of a process that has closed its Lockers nothing should need that long.
+	if !testservers.Within(ttl+time.Second, func() bool { left = leftovers(t, server); return len(left) == 0 }) {
+		t.Errorf("there are left: %s", strings.Join(left[:min(len(left), 20)], ", "))
 	}
 }
 

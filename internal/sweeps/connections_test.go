@@ -117,16 +117,12 @@ func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
 		lockClient = r.newClient(t, dial, w.sendsOnce)
 	}
 	s.inLine = func() {
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		testservers.Await(t, 20*time.Second, "a waiter in line, whose connection is idle", func() bool {
 			info, err := s.sound.locker.Inspect(s.ctx, s.key)
 			s.must(err)
-			if pool := lockClient.PoolStats(); info.Waiters == 1 && pool.IdleConns == pool.TotalConns {
-				return
-			}
-			if time.Now().After(deadline) {
-				s.Fatalf("nobody stands in line: %+v", info)
-			}
-		}
+			pool := lockClient.PoolStats()
+			return info.Waiters == 1 && pool.IdleConns == pool.TotalConns
+		})
 	}
 	s.faulty, s.sound = open(newLocker(t, lockClient, w.ttl), client), open(r.locker, r.client)
 	return s

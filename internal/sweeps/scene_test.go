@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -177,14 +178,12 @@ func (s *scene) judgeLock() {
 	s.Helper()
 	var info distlock.Info
 	var err error
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if info, err = s.sound.locker.Inspect(s.ctx, s.key); err == nil && !info.Held && info.Waiters == 0 {
-			break
-		}
-		if time.Since(start) > s.soon {
-			s.Errorf("%s later the lock is not free: %+v, %v", time.Since(start), info, err)
-			return
-		}
+	if !testservers.Within(s.soon, func() bool {
+		info, err = s.sound.locker.Inspect(s.ctx, s.key)
+		return err == nil && !info.Held && info.Waiters == 0
+	}) {
+		s.Errorf("%s later the lock is not free: %+v, %v", s.soon, info, err)
+		return
 	}
 	for who, in := range map[string]instance{"the same process": s.faulty, "another one": s.sound} {
 		if closed(in) {
