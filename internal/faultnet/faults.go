@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // waitTimeout bounds what a test waits for. Only a test that fails waits for it.
@@ -42,17 +44,16 @@ type fault struct {
 	what    string // what is counted
 	timeout time.Duration
 
-	mu      sync.Mutex
-	match   Match // nil once the fault has ended
-	n       int
-	changed chan struct{} // closed and replaced when n rises
+	mu    sync.Mutex
+	match Match // nil once the fault has ended
+	n     int
 }
 
 func newFault(tb testing.TB, what string, match Match) *fault {
 	if match == nil {
 		match = func([]byte) bool { return true }
 	}
-	return &fault{tb: tb, what: what, timeout: waitTimeout, match: match, changed: make(chan struct{})}
+	return &fault{tb: tb, what: what, timeout: waitTimeout, match: match}
 }
 
 // Count returns how many there have been so far.
@@ -65,20 +66,8 @@ func (f *fault) Count() int {
 // Wait returns when Count is at least n. After 10 seconds it fails the test.
 func (f *fault) Wait(n int) {
 	f.tb.Helper()
-	timeout := time.NewTimer(f.timeout)
-	defer timeout.Stop()
-	for {
-		f.mu.Lock()
-		count, changed := f.n, f.changed
-		f.mu.Unlock()
-		if count >= n {
-			return
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			f.tb.Fatalf("%d of %d %s after %v", count, n, f.what, f.timeout)
-		}
+	if !testservers.Within(f.timeout, func() bool { return f.Count() >= n }) {
+		f.tb.Fatalf("%d of %d %s after %v", f.Count(), n, f.what, f.timeout)
 	}
 }
 
@@ -92,14 +81,7 @@ func (f *fault) matches(request []byte) bool {
 func (f *fault) add() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count()
-}
-
-// count needs f.mu.
-func (f *fault) count() {
 	f.n++
-	close(f.changed)
-	f.changed = make(chan struct{})
 }
 
 func (f *fault) end() {
@@ -154,6 +136,6 @@ func (h *Held) hold(request []byte) bool {
 	if h.match == nil || !h.match(request) {
 		return false
 	}
-	h.count()
+	h.n++
 	return true
 }
