@@ -13,52 +13,46 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// round makes every call, and takes what fails. It returns how many do.
+// round makes every call, and takes what fails.
 func (w *witness) round(in *instance) {
 	w.t.Helper()
-	take := func(what string, err error) {
-		w.t.Helper()
-		if err != nil {
-			w.saw(what, err)
-		}
-	}
 	ctx := w.t.Context()
 	lease, err := in.locker.Acquire(ctx, session)
-	take("Acquire", err)
+	w.take("Acquire", err)
 	if err == nil {
-		take("Extend", lease.Extend(ctx, 400*time.Millisecond))
-		take("Refence", lease.Refence(ctx, lease.Fence()+1))
+		w.take("Extend", lease.Extend(ctx, 400*time.Millisecond))
+		w.take("Refence", lease.Refence(ctx, lease.Fence()+1))
 		waiting := make(chan error, 1)
 		go func() {
 			next, err := in.locker.Acquire(ctx, session)
 			_ = next.Release(ctx)
 			waiting <- err
 		}()
-		take("a waiter", <-waiting)
+		w.take("a waiter", <-waiting)
 	}
 	_, err = in.locker.Inspect(ctx, session)
-	take("Inspect", err)
-	take("Release", lease.Release(ctx))
+	w.take("Inspect", err)
+	w.take("Release", lease.Release(ctx))
 	named := lockedmemory.WithTurnID(ctx, turnID)
-	take("Save", in.memory.Save(ctx, said(1), said(2)))
-	take("Save with an ID", in.memory.Save(named, said(1), said(2)))
-	take("Turn", in.memory.Turn(ctx, func(ctx context.Context) error {
+	w.take("Save", in.memory.Save(ctx, said(1), said(2)))
+	w.take("Save with an ID", in.memory.Save(named, said(1), said(2)))
+	w.take("Turn", in.memory.Turn(ctx, func(ctx context.Context) error {
 		_, err := in.memory.Load(ctx, text)
-		take("Load in a turn", err)
-		take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
-		take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
-		take("Save with an ID in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+"2"), said(1), said(2)))
-		take("Clear in a turn", in.memory.Clear(ctx))
+		w.take("Load in a turn", err)
+		w.take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
+		w.take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
+		w.take("Save with an ID in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+"2"), said(1), said(2)))
+		w.take("Clear in a turn", in.memory.Clear(ctx))
 		return nil
 	}))
 	_, err = in.memory.Load(ctx, text)
-	take("Load", err)
+	w.take("Load", err)
 	_, err = in.memory.Search(ctx, text, 3)
-	take("Search", err)
+	w.take("Search", err)
 	for _, err := range in.store.Turns(ctx) {
-		take("Turns", err)
+		w.take("Turns", err)
 	}
-	take("Clear", in.memory.Clear(ctx))
+	w.take("Clear", in.memory.Clear(ctx))
 }
 
 func wrongRights(w *witness, server *testservers.Redis) {
@@ -67,17 +61,14 @@ func wrongRights(w *witness, server *testservers.Redis) {
 		"xrange": {"~*", "&*", "+@all", "-xrange"}, "set": {"~*", "&*", "+@all", "-set"}, "sessions": {"~distlock:*", "&*", "+@all"},
 		"channels": {"~*", "resetchannels", "+@all"}, "del": {"~*", "&*", "+@all", "-del"}, "nothing": {},
 	} {
-		_, err := server.Do(append([]string{"ACL", "SETUSER", "few-" + name, "reset", "on", ">" + password}, rights...)...)
-		must(w.t, err)
-		_, err = server.Do("SCRIPT", "FLUSH")
-		must(w.t, err)
+		do(w.t, server, append([]string{"ACL", "SETUSER", "few-" + name, "reset", "on", ">" + password}, rights...)...)
+		do(w.t, server, "SCRIPT", "FLUSH")
 		w.round(w.open(server, "few-"+name))
 	}
 }
 
 func wrongPassword(w *witness, server *testservers.Redis) {
-	_, err := server.Do("ACL", "SETUSER", "known", "on", ">right", "~*", "+@all")
-	must(w.t, err)
+	do(w.t, server, "ACL", "SETUSER", "known", "on", ">right", "~*", "+@all")
 	w.round(w.open(server, "known"))
 	w.round(w.open(server, mark+"-unknown"))
 	protected := testservers.StartRedis(w.t, "--requirepass", "right")
@@ -134,8 +125,7 @@ func failOpen(w *witness, _ *testservers.Redis) {
 func outOfMemory(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	must(w.t, in.memory.Save(w.t.Context(), said(1), said(2)))
-	_, err := server.Do("CONFIG", "SET", "maxmemory", "1")
-	must(w.t, err)
+	do(w.t, server, "CONFIG", "SET", "maxmemory", "1")
 	w.round(in)
 }
 
@@ -143,8 +133,7 @@ func readOnly(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	must(w.t, in.memory.Save(w.t.Context(), said(1), said(2)))
 	host, port, _ := strings.Cut(testservers.StartRedis(w.t).Addr(), ":")
-	_, err := server.Do("REPLICAOF", host, port)
-	must(w.t, err)
+	do(w.t, server, "REPLICAOF", host, port)
 	w.round(in)
 }
 

@@ -50,8 +50,7 @@ func TestPrivacy(t *testing.T) {
 	defer redis.SetLogger(nil)
 	start := func(args ...string) *testservers.Redis {
 		server := testservers.StartRedis(t, args...)
-		_, err := server.Do("ACL", "SETUSER", "all", "on", ">"+password, "~*", "&*", "+@all")
-		must(t, err)
+		do(t, server, "ACL", "SETUSER", "all", "on", ">"+password, "~*", "&*", "+@all")
 		return server
 	}
 	shared := start()
@@ -62,8 +61,7 @@ func TestPrivacy(t *testing.T) {
 			if scene.args != nil {
 				server = start(scene.args...)
 			}
-			_, err := server.Do("FLUSHALL")
-			must(t, err)
+			do(t, server, "FLUSHALL")
 			before := w.errors
 			scene.run(w, server)
 			if w.errors == before {
@@ -103,8 +101,7 @@ func lost(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	ctx := w.t.Context()
 	forget := func() {
-		_, err := server.Do("DEL", "distlock:{"+session+"}:lock")
-		must(w.t, err)
+		do(w.t, server, "DEL", "distlock:{"+session+"}:lock")
 	}
 	lease, err := in.locker.Acquire(ctx, session)
 	must(w.t, err)
@@ -192,9 +189,8 @@ func codec(w *witness, server *testservers.Redis) {
 		text, `{"Text":"` + text + `"`, `{"Text":["` + text + `"]}`, `{"At":"` + text + `"}`, `{"N":"` + text + `"}`, `"` + text + `"`,
 		`{"N":1` + strings.Repeat("0", 30) + `}`, `{"Text":"\x` + text + `"}`, `["` + text + `"]`,
 	} {
-		_, err := server.Do("XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1),
+		do(w.t, server, "XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1),
 			"op", strings.Repeat("0", 32), "in", message, "out", message)
-		must(w.t, err)
 	}
 	_, err := in.memory.Load(ctx, "")
 	w.saw("Load", err, sessionstore.ErrBroken, sessionstore.ErrCodec)
@@ -225,13 +221,11 @@ func brokenEntries(w *witness, server *testservers.Redis) {
 		{"mark", text},
 		{"clear", text}, {"op", "x", "in", "{}", "out", "{}", "id", turnID, "id", turnID},
 	} {
-		_, err := server.Do(append([]string{"XADD", "session:{" + session + "}:log", "*"}, fields...)...)
-		must(w.t, err)
+		do(w.t, server, append([]string{"XADD", "session:{" + session + "}:log", "*"}, fields...)...)
 	}
 	_, err := in.memory.Load(w.t.Context(), "")
 	w.saw("Load", err, sessionstore.ErrBroken)
-	_, err = server.Do("XADD", "session:{"+session+"}:log", "9007199254740992-7", text, text)
-	must(w.t, err)
+	do(w.t, server, "XADD", "session:{"+session+"}:log", "9007199254740992-7", text, text)
 	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrLost)
 }
 
@@ -240,39 +234,27 @@ func foreignData(w *witness, server *testservers.Redis) {
 	ctx := w.t.Context()
 	for _, suffix := range []string{"lock", "fence", "line", "waiters"} {
 		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}, {"HSET", "", text, text}, {"ZADD", "", "1", text}} {
-			_, err := server.Do("FLUSHALL")
-			must(w.t, err)
+			do(w.t, server, "FLUSHALL")
 			put[1] = "distlock:{" + session + "}:" + suffix
-			_, err = server.Do(put...)
-			must(w.t, err)
+			do(w.t, server, put...)
 			lease, err := in.locker.Acquire(ctx, session)
-			if err != nil {
-				w.saw(suffix+", Acquire", err)
-			}
+			w.take(suffix+", Acquire", err)
 			_ = lease.Release(ctx)
-			if _, err = in.locker.Inspect(ctx, session); err != nil {
-				w.saw(suffix+", Inspect", err)
-			}
+			_, err = in.locker.Inspect(ctx, session)
+			w.take(suffix+", Inspect", err)
 		}
 	}
 	for _, suffix := range []string{"log", "mark", "turn:x"} {
 		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}} {
-			_, err := server.Do("FLUSHALL")
-			must(w.t, err)
+			do(w.t, server, "FLUSHALL")
 			put[1] = "session:{" + session + "}:" + suffix
-			_, err = server.Do(put...)
-			must(w.t, err)
+			do(w.t, server, put...)
 			for _, ctx := range []context.Context{ctx, lockedmemory.WithTurnID(ctx, turnID)} {
-				if err := in.memory.Save(ctx, said(1), said(2)); err != nil {
-					w.saw(suffix+", Save", err)
-				}
+				w.take(suffix+", Save", in.memory.Save(ctx, said(1), said(2)))
 			}
-			if _, err := in.memory.Load(ctx, ""); err != nil {
-				w.saw(suffix+", Load", err)
-			}
-			if err := in.memory.Clear(ctx); err != nil {
-				w.saw(suffix+", Clear", err)
-			}
+			_, err := in.memory.Load(ctx, "")
+			w.take(suffix+", Load", err)
+			w.take(suffix+", Clear", in.memory.Clear(ctx))
 		}
 	}
 }

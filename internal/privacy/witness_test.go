@@ -112,6 +112,14 @@ func (w *witness) saw(what string, err error, sentinels ...error) {
 	}
 }
 
+// take takes an error, if there is one.
+func (w *witness) take(what string, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.saw(what, err)
+	}
+}
+
 func (w *witness) clean(what, shown string) {
 	w.t.Helper()
 	if strings.Contains(strings.ToLower(shown), strings.ToLower(mark)) {
@@ -214,6 +222,12 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func do(t *testing.T, server *testservers.Redis, args ...string) {
+	t.Helper()
+	_, err := server.Do(args...)
+	must(t, err)
 }
 
 // garbler is a server that answers everything with a line that is no reply, and shows what it was told.
