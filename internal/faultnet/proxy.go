@@ -174,12 +174,12 @@ func (p *Proxy) hold(h *Held) {
 }
 
 // Latency delays each request and each reply by d, so that a round trip takes 2d
-// longer. It applies to existing connections as well, and to what is on its way.
+// longer. It applies at once, also to existing connections and to bytes on their way.
 func (p *Proxy) Latency(d time.Duration) {
 	p.change(func() { p.latency = d })
 }
 
-// change makes a change of which those who wait learn.
+// change makes a change and wakes the goroutines that wait for one.
 func (p *Proxy) change(fn func()) {
 	p.gate.Lock()
 	defer p.gate.Unlock()

@@ -65,8 +65,7 @@ func (s *stage) wasReset() bool {
 	return !errors.Is(s.err, io.EOF) && !errors.Is(s.err, io.ErrUnexpectedEOF)
 }
 
-// drain throws away what is left, so that fill can end. The connection has to be
-// closed.
+// drain discards the rest, so that fill can end. The connection has to be closed.
 func (s *stage) drain() {
 	for range s.in {
 	}

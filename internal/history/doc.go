@@ -8,7 +8,7 @@
 //	err = h.Release(ctx)
 //	…
 //	save := rec.Begin(history.Op{Kind: history.Save, Key: session, Fence: lease.Fence(), Entry: entry})
-//	err = memory.Save(ctx, input, output)            // what is saved says which entry it is
+//	err = memory.Save(ctx, input, output)            // the input names its entry
 //	save.End(func(o *history.Op) { o.Outcome = history.OK }) // if err is nil; otherwise its outcome is unknown
 //	…
 //	ops, err := history.ReadFiles(paths...)          // after all have ended

@@ -117,7 +117,7 @@ func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
 		lockClient = r.newClient(t, dial, w.sendsOnce)
 	}
 	s.inLine = func() {
-		testservers.Await(t, 20*time.Second, "a waiter in line, whose connection is idle", func() bool {
+		testservers.Await(t, 20*time.Second, "a waiter in the queue, with no request under way", func() bool {
 			info, err := s.sound.locker.Inspect(s.ctx, s.key)
 			s.must(err)
 			pool := lockClient.PoolStats()

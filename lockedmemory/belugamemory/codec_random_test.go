@@ -36,7 +36,7 @@ func TestCodec_keepsRandomMessages(t *testing.T) {
 }
 
 func messages() *rapid.Generator[schema.Message] {
-	// What is hard to write, or looks like something else.
+	// Texts that are hard to write, or look like something else.
 	text := rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "text ", "$", "$int", "$map", `"`, `\`, "\n", "\t", "\x00", "\x1f",
 		"\x7f", "\xff", "\xe2\x82", "é", "\ufffd", "\u2028", "😀", "<&>", "null", "{", "]", `{"$int":"1"}`, "\ufeff"}), 0, 3),
 		func(pieces []string) string { return strings.Join(pieces, "") })
