@@ -117,7 +117,7 @@ func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1}, nil, nil)
 	other := newRig(t, redis.Options{}, nil, nil)
-	must(t, r.memory.Save(t.Context(), "before", "re: before"))
+	must(t, other.memory.Save(t.Context(), "before", "re: before"))
 	void := proxy.HoldRequests(faultnet.First(1, func(b []byte) bool {
 		return bytes.Contains(b, []byte("void:")) && !bytes.Contains(b, []byte("re: late"))
 	}))

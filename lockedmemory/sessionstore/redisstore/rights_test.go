@@ -57,8 +57,8 @@ var besideTheLock = []string{"+time", "+exists"}
 
 // Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
 // open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
-// Its leases are short, so it does not run beside other tests.
 func TestStore_C_withoutARight(t *testing.T) {
+	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	server := testservers.StartRedis(t)
 	newClient := func(user string) *redis.Client {
@@ -141,7 +141,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 	r.Helper()
 	r.key = r.Name()
 	quiet := slog.New(slog.DiscardHandler)
-	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 600 * time.Millisecond, Wait: 2 * time.Second, Logger: quiet})
+	locker, err := redislock.New(lockClient, &distlock.Options{TTL: 5 * time.Second, Wait: 2 * time.Second, Logger: quiet})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -176,11 +176,21 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	}
 }
 
+// expire ends a lease that could not be released for want of a right, as its TTL would.
+func (r *rightless) expire() {
+	if err := r.admin.Del(r.Context(), "distlock:{"+r.key+"}:lock").Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func (r *rightless) save(ctx context.Context, what, text string) {
 	r.Helper()
 	start := time.Now()
 	err := r.memory.Save(ctx, text, "re: "+text)
 	r.did(what, start, err)
+	if _, inTurn := lockedmemory.Lease(ctx); !inTurn {
+		r.expire()
+	}
 	_, named := lockedmemory.TurnID(ctx)
 	switch {
 	case err == nil:
@@ -215,6 +225,7 @@ func (r *rightless) round(when string) {
 		}
 		return nil
 	})
+	r.expire()
 	if err != nil && !errors.Is(err, distlock.ErrLost) {
 		r.did("Turn", start, err)
 	}
@@ -251,6 +262,7 @@ func (r *rightless) lastRemovedByHand() {
 		r.did("a Save where the last entry was removed by hand", start, other.Save(ctx, "by another", "re: by another"))
 		return nil
 	})
+	r.expire()
 	if err != nil {
 		r.did("Turn", start, err)
 	}
@@ -262,6 +274,7 @@ func (r *rightless) clear() {
 	start := time.Now()
 	err := r.memory.Clear(r.Context())
 	r.did("Clear", start, err)
+	r.expire()
 	if err != nil {
 		r.unknown = append(r.unknown, r.saved...)
 	} else {
