@@ -171,35 +171,6 @@ func TestMiddleware_aNilMemoryFailsWithTheReason(t *testing.T) {
 	}
 }
 
-func TestMiddleware_locks(t *testing.T) {
-	locker := localLocker(t, nil)
-	shared := recall()
-	a := memory.ApplyMiddleware(shared, middleware(t, locker))
-	b := memory.ApplyMiddleware(shared, middleware(t, locker, WithSessionID("s")))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 50 {
-			if err := b.Save(t.Context(), schema.NewHumanMessage("q b"), schema.NewAIMessage("a b")); err != nil {
-				t.Error("Save:", err)
-			}
-		}
-	}()
-	for range 50 {
-		save(t, inSession(t, "s"), a, "a")
-	}
-	<-done
-	if got := strings.Split(history(t, t.Context(), shared), "|"); len(got) != 200 {
-		t.Errorf("%d messages", len(got))
-	} else {
-		for i := 0; i < len(got); i += 2 {
-			if got[i][0] != 'q' || got[i+1][0] != 'a' || got[i][1:] != got[i+1][1:] {
-				t.Errorf("at %d: %s, %s", i, got[i], got[i+1])
-			}
-		}
-	}
-}
-
 func TestTurn_needsTheLockToComeFirst(t *testing.T) {
 	lock := middleware(t, localLocker(t, nil))
 	ctx := inSession(t, "s")

@@ -2,10 +2,7 @@ package belugamemory
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -96,95 +93,5 @@ func TestOrder_aCounterOfTheProcessMisordersUnderAPerfectLock(t *testing.T) {
 	got, want := oneAfterTheOther(t, inSession(t, "s"), a, b)
 	if !strings.HasPrefix(got, "q A0|q B0|a A0|a B0") || got == want {
 		t.Errorf("the history is %s: then the test of the order shows nothing", got)
-	}
-}
-
-func TestOrder_O_turnByTurn(t *testing.T) {
-	a, b := instances(t, sharedURL(t))
-	ctx := inSession(t, "s")
-	var want []string
-	for i := range 10 {
-		for _, instance := range []*Memory{a, b} {
-			text := fmt.Sprint(i, instance == a)
-			err := instance.Turn(ctx, func(ctx context.Context) error {
-				if got := history(t, ctx, instance); got != strings.Join(want, "|") {
-					t.Errorf("before turn %s, the history is %s", text, got)
-				}
-				save(t, ctx, instance, text)
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want = append(want, "q "+text, "a "+text)
-		}
-	}
-}
-
-// Each turn writes down how many it has found, so that a lost or a late one shows.
-func TestOrder_O_concurrentTurnsStandInTheOrderOfTheirLeases(t *testing.T) {
-	a, b := instances(t, sharedURL(t))
-	ctx := inSession(t, "s")
-	const workers, turns = 4, 10
-	var wg sync.WaitGroup
-	for worker := range workers {
-		instance := []*Memory{a, b}[worker%2]
-		wg.Go(func() {
-			for range turns {
-				err := instance.Turn(ctx, func(ctx context.Context) error {
-					messages, err := instance.Load(ctx, "")
-					if err != nil {
-						return err
-					}
-					text := fmt.Sprint(len(messages) / 2)
-					return instance.Save(ctx, schema.NewHumanMessage("q "+text), schema.NewAIMessage("a "+text))
-				})
-				if err != nil {
-					t.Errorf("Turn: %v", err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	var want []string
-	for i := range workers * turns {
-		want = append(want, fmt.Sprint("q ", i), fmt.Sprint("a ", i))
-	}
-	if got := strings.Split(history(t, ctx, a), "|"); !slices.Equal(got, want) {
-		t.Errorf("the history is %s", got)
-	}
-}
-
-// Without turns, pairs stay together, and each instance's own come in its order.
-func TestOrder_O_concurrentSavesKeepTheirPairs(t *testing.T) {
-	a, b := instances(t, sharedURL(t))
-	ctx := inSession(t, "s")
-	var wg sync.WaitGroup
-	const n = 40
-	for name, instance := range map[string]*Memory{"A": a, "B": b} {
-		wg.Go(func() {
-			for i := range n {
-				text := fmt.Sprintf("%s%03d", name, i)
-				if err := instance.Save(ctx, schema.NewHumanMessage("q "+text), schema.NewAIMessage("a "+text)); err != nil {
-					t.Errorf("Save: %v", err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	got := strings.Split(history(t, ctx, b), "|")
-	if len(got) != 2*2*n {
-		t.Fatalf("%d messages, want %d", len(got), 2*2*n)
-	}
-	last := map[byte]string{}
-	for i := 0; i < len(got); i += 2 {
-		if got[i][0] != 'q' || got[i+1] != "a"+got[i][1:] {
-			t.Errorf("at %d: %s, %s", i, got[i], got[i+1])
-		}
-		who := got[i][2]
-		if got[i] <= last[who] {
-			t.Errorf("%s comes after %s", got[i], last[who])
-		}
-		last[who] = got[i]
 	}
 }

@@ -177,27 +177,3 @@ func TestSessionKey_tenantsStayApart(t *testing.T) {
 		})
 	}
 }
-
-func TestWithSessionID_isTheSessionWhateverTheContextNames(t *testing.T) {
-	locker := localLocker(t, nil)
-	m, err := Wrap(memory.NewRecall(&list{}), locker, WithSessionID("one"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ctx := range []context.Context{t.Context(), inSession(t, "two")} {
-		err := m.Turn(ctx, func(ctx context.Context) error {
-			if _, ok := locker.FromContext(ctx, "one"); !ok {
-				t.Error("the Turn is of another session")
-			}
-			return m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if got := history(t, t.Context(), m); got != "q|a|q|a" {
-		t.Error(got)
-	}
-	_, err = Wrap(memory.NewRecall(&list{}), locker, WithSessionID(""))
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-}

@@ -267,30 +267,3 @@ func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
 		return err
 	}))
 }
-
-// A turn ID that is known shows the token only if Redis took it.
-func TestSave_S2_ofAKnownTurnShowsTheTokenAgainIfThatHasFailed(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	ctx := t.Context()
-	id := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
-	must(t, s.memory.Save(id(ctx), "q", "a"))
-	old := s.stale(t, idle)
-	err := s.memory.Turn(ctx, func(ctx context.Context) error {
-		// The key of the log has another type for a moment: the token cannot be shown.
-		s.client.Rename(ctx, s.log(), "session:{s}:away")
-		s.client.Set(ctx, s.log(), "foreign", 0)
-		_ = s.memory.Save(id(ctx), "q", "a")
-		s.client.Rename(ctx, "session:{s}:away", s.log())
-		if _, err := s.memory.Load(ctx, ""); err != nil {
-			return err
-		}
-		if err := s.store.Save(old, "stale", "stale"); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("a stale Save: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
