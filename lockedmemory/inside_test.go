@@ -23,9 +23,7 @@ type locked = *lockedmemory.LockedMemory[string, int]
 func (s *setup) of(t *testing.T, key string, opts *lockedmemory.Options) locked {
 	t.Helper()
 	m, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(key), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -250,9 +248,7 @@ func TestTurn_aGoroutineWithTheOuterContextWaits(t *testing.T) {
 			time.Sleep(time.Minute)
 			return s.a.Save(ctx, "q", "a")
 		})
-		if err := errors.Join(err, <-saved); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, <-saved))
 		if want := []string{"q", "a", "later", "later"}; !slices.Equal(s.inner.messages, want) {
 			t.Errorf("the memory has %q, want %q", s.inner.messages, want)
 		}

@@ -170,9 +170,7 @@ func TestSave_runsUnderTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		type name struct{}
-		if err := s.a.Save(context.WithValue(t.Context(), name{}, "kept"), "q", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.a.Save(context.WithValue(t.Context(), name{}, "kept"), "q", "a"))
 		ctx := s.inner.seen[0]
 		lease, ok := lockedmemory.Lease(ctx)
 		if !ok || lease.Key() != session || lease.Fence() <= 0 || ctx.Value(name{}) != "kept" {
@@ -296,11 +294,16 @@ func TestLoadAndSearch_takeNoLock(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestSession_mustBeKnown(t *testing.T) {
-	locker, err := memlock.New(nil)
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestSession_mustBeKnown(t *testing.T) {
+	locker, err := memlock.New(nil)
+	must(t, err)
 	defer locker.Close(t.Context())
 	inner := &history{}
 	for name, test := range map[string]struct {
@@ -312,9 +315,7 @@ func TestSession_mustBeKnown(t *testing.T) {
 		"bad":   {lockedmemory.FixedKey("a\x00b"), "control character"},
 	} {
 		m, err := lockedmemory.New(inner, locker, test.key, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for call, err := range map[string]error{
 			"Save":  m.Save(t.Context(), "q", "a"),
 			"Clear": m.Clear(t.Context()),
@@ -329,9 +330,7 @@ func TestSession_mustBeKnown(t *testing.T) {
 		t.Error("the inner memory was called")
 	}
 	m, err := lockedmemory.New(inner, locker, func(context.Context) (string, error) { return "", errInner }, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := m.Load(t.Context(), ""); err != nil { // may be of all sessions
 		t.Errorf("Load: %v", err)
 	}
@@ -339,9 +338,7 @@ func TestSession_mustBeKnown(t *testing.T) {
 
 func TestNew_refusesWhatIsMissing(t *testing.T) {
 	locker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locker.Close(t.Context())
 	var none *history
 	key := lockedmemory.FixedKey(session)
@@ -384,15 +381,11 @@ type framework interface {
 
 func TestNew_infersTheTypesOfAFrameworksMemory(t *testing.T) {
 	locker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locker.Close(t.Context())
 	var inner framework = &history{}
 	locked, err := lockedmemory.New(inner, locker, lockedmemory.FixedKey(session), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var memory framework = locked
 	if err := memory.Save(t.Context(), "q", "a"); err != nil {
 		t.Errorf("Save: %v", err)

@@ -72,14 +72,10 @@ func TestRefuse_L_overtakesNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, refuse)
 		locker, err := distlock.New(s.faults, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer locker.Close(context.Background())
 		elsewhere, err := lockedmemory.New(s.inner, locker, lockedmemory.FixedKey(session), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		here := s.of(t, session, nil)
 		const turns = 6
 		var order []int // guarded by the lock under test

@@ -101,9 +101,7 @@ func TestTurn_savesInsideItAreSerialised(t *testing.T) {
 			wg.Wait()
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := 0; i < len(s.inner.messages); i += 2 {
 			if strings.ToUpper(s.inner.messages[i]) != s.inner.messages[i+1] {
 				t.Fatalf("torn at %d: %q", i, s.inner.messages)
@@ -116,9 +114,7 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		var kept context.Context
-		if err := s.a.Turn(t.Context(), func(ctx context.Context) error { kept = context.WithoutCancel(ctx); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.a.Turn(t.Context(), func(ctx context.Context) error { kept = context.WithoutCancel(ctx); return nil }))
 		for call, err := range map[string]error{
 			"Save":   s.a.Save(kept, "q", "a"),
 			"Clear":  s.a.Clear(kept),
@@ -230,9 +226,7 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 			time.Sleep(time.Minute)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var keys []string
 		for _, ctx := range s.inner.seen {
 			lease, _ := lockedmemory.Lease(ctx)
@@ -312,19 +306,13 @@ func TestLease_ofAnotherSessionIsNotShown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another session"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		nameless, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(""), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
 			return errors.Join(second(other.Load(ctx, "")), second(nameless.Search(ctx, "", 1)))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, ctx := range s.inner.seen {
 			if lease, ok := lockedmemory.Lease(ctx); ok {
 				t.Errorf("a read of another session is shown the lease for %q", lease.Key())

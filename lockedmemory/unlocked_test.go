@@ -72,9 +72,7 @@ func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
 				s := newSetup(t, distlock.Options{Observer: observer, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 					&lockedmemory.Options{FailOpen: true})
 				down(s.faults)
-				if err := c.run(t.Context(), s.a); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.run(t.Context(), s.a))
 				if !slices.Equal(s.inner.messages, c.want) {
 					t.Errorf("the memory has %q", s.inner.messages)
 				}
@@ -182,9 +180,7 @@ func TestFailOpen_S2_showsNoLeaseOfAnotherSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
 		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another"), &lockedmemory.Options{FailOpen: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
 			if lease, ok := lockedmemory.Lease(ctx); !ok || lease.Key() != session {
 				t.Errorf("the turn runs under %v", lease)
@@ -193,9 +189,7 @@ func TestFailOpen_S2_showsNoLeaseOfAnotherSession(t *testing.T) {
 			defer s.faults.Inject(nil)
 			return other.Save(ctx, "q", "a")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, ctx := range s.inner.seen {
 			if lease, ok := lockedmemory.Lease(ctx); ok {
 				t.Errorf("the inner memory is shown the lease of %q", lease.Key())
@@ -259,9 +253,7 @@ func TestFailOpen_C_doesNotReachAnotherMemory(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
 		inner := &fenced{}
 		strict, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		down(s.faults)
 		err = s.a.Turn(t.Context(), func(ctx context.Context) error { return strict.Save(ctx, "q", "a") })
 		if !errors.Is(err, distlock.ErrUnavailable) || len(inner.messages) > 0 {
@@ -307,9 +299,7 @@ func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
 		outer, err := lockedmemory.New[string, int](s.a, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		down(s.faults)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -326,15 +316,11 @@ func TestFailOpen_C_isNotForACallThatIsWrong(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
 		unnamed, err := lockedmemory.New[string, int](s.inner, s.locker, lockedmemory.FixedKey("a\x00b"), &lockedmemory.Options{FailOpen: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := unnamed.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrInvalidKey) {
 			t.Errorf("with a bad key: %v", err)
 		}
-		if err := s.locker.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.locker.Close(t.Context()))
 		if err := s.a.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}

@@ -57,31 +57,17 @@ func TestSave_overOTLP(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(server.URL+"/v1/traces"),
 		otlptracehttp.WithHTTPClient(&http.Client{Transport: transport}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
 	observer, err := tracing.New(tracing.WithTracerProvider(provider))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locker, err := memlock.New(&distlock.Options{Observer: observer, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	memory, err := lockedmemory.New(&nothing{}, locker, lockedmemory.FixedKey(session), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := memory.Save(t.Context(), "q", "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := locker.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := provider.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, memory.Save(t.Context(), "q", "a"))
+	must(t, locker.Close(t.Context()))
+	must(t, provider.Shutdown(context.Background()))
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

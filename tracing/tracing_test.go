@@ -53,18 +53,12 @@ func newSetup(t *testing.T, opts ...tracing.Option) *setup {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	s.tracer = provider.Tracer("the application")
 	observer, err := tracing.New(append([]tracing.Option{tracing.WithTracerProvider(provider)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.locker, err = distlock.New(s.faults, &distlock.Options{Observer: observer, TTL: time.Second, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
 	s.memory, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -94,9 +88,7 @@ func attributes(span tracetest.SpanStub) map[attribute.Key]attribute.Value {
 func TestSave_isOneTraceWithItsAttributes(t *testing.T) {
 	s := newSetup(t)
 	ctx, root := s.tracer.Start(t.Context(), "request")
-	if err := s.memory.Save(ctx, "q", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.memory.Save(ctx, "q", "a"))
 	root.End()
 	save, acquire, release := s.span(t, "lockedmemory.save"), s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
 	for _, span := range []tracetest.SpanStub{save, acquire, release} {
@@ -136,9 +128,7 @@ func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
 	s := newSetup(t)
 	ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
 	lease, err := s.locker.Acquire(ctx, session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.spans.Reset()
 	if _, err := s.locker.TryAcquire(t.Context(), session); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Fatalf("TryAcquire: %v", err)
@@ -152,9 +142,7 @@ func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
 		span.Links[0].SpanContext.TraceID() != holder.SpanContext().TraceID() {
 		t.Errorf("links %v, want the turn in front", span.Links)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Release(t.Context()))
 }
 
 // Who waits is told how the lock has come: from this process, or from the lock service, in whose line it had stood.
@@ -168,9 +156,7 @@ func TestAcquire_showsHowTheLockWasHandedOver(t *testing.T) {
 				s := newSetup(t)
 				ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
 				lease, err := s.locker.Acquire(ctx, session)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				s.spans.Reset()
 				go func() {
 					next, err := s.locker.Acquire(t.Context(), session)
@@ -181,9 +167,7 @@ func TestAcquire_showsHowTheLockWasHandedOver(t *testing.T) {
 					}
 				}()
 				time.Sleep(held)
-				if err := lease.Release(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, lease.Release(t.Context()))
 				synctest.Wait()
 
 				acquire, release := s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
@@ -256,9 +240,7 @@ func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
 	s := newSetup(t)
 	ctx, turn := s.tracer.Start(t.Context(), "turn")
 	lease, err := s.locker.Acquire(ctx, session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 	<-lease.Context().Done()
 	if err := s.locker.Close(t.Context()); err != nil { // the event is reported by then
@@ -276,9 +258,7 @@ func TestWithKeyAttribute(t *testing.T) {
 		tracing.KeyRaw: session, tracing.KeyNone: "", tracing.KeyHashed: "8b24f1a166ac8c39",
 	} {
 		s := newSetup(t, tracing.WithKeyAttribute(mode))
-		if err := s.memory.Clear(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.memory.Clear(t.Context()))
 		got, there := attributes(s.span(t, "lockedmemory.clear"))["lock_key"]
 		if there != (want != "") || there && got.AsString() != want {
 			t.Errorf("%s: lock_key %q, want %q", mode, got.AsString(), want)
@@ -297,5 +277,12 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 	}
 	if _, err := tracing.New(); err != nil {
 		t.Errorf("no options: %v", err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -53,19 +53,13 @@ type instance struct {
 func start(t *testing.T, args ...string) *instance {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &instance{cmd: exec.Command(self, append([]string{"-listen", "127.0.0.1:0"}, args...)...), logged: make(chan struct{})}
 	// The race detector lets every process sleep for a second before it ends, unless told not to.
 	p.cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
 	output, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.cmd.Start())
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.logged
@@ -106,9 +100,7 @@ func (p *instance) text() string {
 // terminate ends the instance as an orchestrator does, and returns its exit code.
 func (p *instance) terminate(t *testing.T) int {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	<-p.logged
 	_ = p.cmd.Wait()
 	return p.cmd.ProcessState.ExitCode()
@@ -125,13 +117,9 @@ type body struct {
 func (p *instance) do(t *testing.T, method, path, text string, headers ...string) (int, body) {
 	t.Helper()
 	payload, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, bytes.NewReader(payload))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -331,9 +319,7 @@ func TestService_instanceThatIsOutOfTimeGivesItsSessionBack(t *testing.T) {
 		answered <- status
 	}()
 	locker, err := lockurl.Open(t.Context(), redis, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	testservers.Await(t, 10*time.Second, "the turn begins", func() bool {
 		info, err := locker.Inspect(t.Context(), "1")
@@ -367,14 +353,10 @@ func TestService_tenantsDoNotMeet(t *testing.T) {
 func TestService_configurationFromJSON(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := t.TempDir() + "/config.json"
 	text = bytes.Replace(text, []byte("redis://localhost:6379"), []byte(testservers.StartRedis(t).URL()), 1)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, text, 0o600))
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	p := start(t, "-config", file, "-model-delay", "0s")
 	if status, b := p.do(t, http.MethodPost, "/sessions/1/messages", "Hello"); status != http.StatusOK {
@@ -431,11 +413,16 @@ func TestService_redisIsDown(t *testing.T) {
 	p := start(t, "-memory", server.URL()+"?max_retries=-1", "-model-delay", "0s")
 	server.Kill()
 	response, err := http.Post(p.url+"/sessions/1/messages", "application/json", strings.NewReader(`{"text": "Hello"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response.Body.Close()
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("%s, %v", response.Status, response.Header)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -80,9 +80,7 @@ func TestCodec_promisesWhatItKeeps(t *testing.T) {
 	slices.Sort(want)
 
 	file, err := parser.ParseFile(token.NewFileSet(), "codec.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var documented []string
 	for _, decl := range file.Decls {
 		if gen, ok := decl.(*ast.GenDecl); ok && gen.Tok == token.TYPE {

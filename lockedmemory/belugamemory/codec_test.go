@@ -86,14 +86,10 @@ func TestCodec_formatStays(t *testing.T) {
 		path := filepath.Join("testdata", "golden", name+".json")
 		got := encode(t, message)
 		if *update {
-			if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, append(got, '\n'), 0o644))
 		}
 		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want = bytes.TrimSuffix(want, []byte("\n"))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is encoded as\n%s\nwant\n%s", name, got, want)
@@ -179,9 +175,7 @@ func TestCodec_writesTextThatAnyJSONReaderUnderstands(t *testing.T) {
 		}
 	}
 	text := encode(t, &schema.HumanMessage{Parts: message.Parts[:2]})
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &read))
 	want := message.Parts[0].(schema.TextPart).Text
 	if read.Version != 1 || read.Role != "human" || read.Parts[0].Type != "text" || read.Parts[0].Text != want {
 		t.Errorf("%s says %+v", text, read)

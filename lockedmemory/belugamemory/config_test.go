@@ -22,13 +22,9 @@ import (
 func fromJSON(t testing.TB, url string, opts map[string]any) config.ProviderConfig {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"provider": Name, "base_url": url, "options": opts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var cfg config.ProviderConfig
-	if err := json.Unmarshal(text, &cfg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &cfg))
 	return cfg
 }
 
@@ -95,9 +91,7 @@ func each(t *testing.T, url string, native, text map[string]any, check func(t *t
 	t.Run("from JSON", func(t *testing.T) {
 		closeAll(t)
 		m, err := New(fromJSON(t, url, text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		check(t, m)
 	})
 }
@@ -144,9 +138,7 @@ func TestNew_namespaceBeginsEveryKey(t *testing.T) {
 	each(t, url, map[string]any{"namespace": "app"}, map[string]any{"namespace": "app"}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, "s")
 		save(t, ctx, m, "1")
-		if err := m.Turn(ctx, func(ctx context.Context) error { save(t, ctx, m, "2"); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Turn(ctx, func(ctx context.Context) error { save(t, ctx, m, "2"); return nil }))
 		keys, err := server.Do("KEYS", "*")
 		if err != nil || keys == "" {
 			t.Fatal(keys, err)
@@ -245,9 +237,7 @@ func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
 // The list in doc.go is what people read.
 func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(text), "// # The configuration of ")
 	section, _, _ = strings.Cut(section, "\n// # ")
 	var documented []string

@@ -99,9 +99,7 @@ func TestErrors_noSentinelIsForgotten(t *testing.T) {
 				continue
 			}
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, decl := range parsed.Decls {
 				group, ok := decl.(*ast.GenDecl)
 				if !ok || group.Tok != token.VAR {
@@ -156,9 +154,7 @@ func TestErrors_aStaleWriterHasLostItsLease(t *testing.T) {
 
 func TestErrors_waitingForOneselfIsNotRetryable(t *testing.T) {
 	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = m.Turn(t.Context(), func(context.Context) error {
 		return m.Clear(t.Context()) // not the turn's own context
 	})
@@ -178,9 +174,7 @@ func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Wrap(failing{own}, localLocker(t, nil), WithSessionID("s"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for operation, err := range everyOperation(t.Context(), m) {
 				if want := own; operation != "Turn" && err != want {
 					t.Errorf("%s: %v", operation, err)
@@ -203,9 +197,7 @@ func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {
 func TestErrors_aTurnThatFailsAndLosesItsLeaseSaysBoth(t *testing.T) {
 	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, RenewEvery: -1})
 	m, err := Wrap(failing{}, locker, WithSessionID("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own := core.NewError("agent.run", core.ErrRateLimit, "slow down", nil)
 	err = m.Turn(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()

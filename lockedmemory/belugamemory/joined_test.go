@@ -94,9 +94,7 @@ func TestLockRun_insideATurnDoesNotLinger(t *testing.T) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
 		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = mem.Turn(core.WithSessionID(t.Context(), p.session), func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			go func() { <-slow.begun; cancel() }()
@@ -132,9 +130,7 @@ func TestLockRun_N_aRunThatJoinsIsToldOfTheLoss(t *testing.T) {
 			never, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
 				panic("its lease is lost")
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, err := range never(context.WithoutCancel(ctx), p.session, "after the loss") {
 				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrLost)
 			}

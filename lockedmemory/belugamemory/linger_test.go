@@ -337,9 +337,7 @@ func TestLockRun_N_lossEndsTheLingering(t *testing.T) {
 		testservers.Await(t, 20*time.Second, "the lock is free", func() bool { return p.free(t, a) })
 		time.Sleep(leaseTTL)
 		session, err := p.sessions.Get(t.Context(), p.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.sessions.updated = func() { t.Error("the service is asked for a late Update") }
 		close(slow.goOn)
 		a.workers.Wait()

@@ -46,18 +46,14 @@ func record() func() map[string]sdktrace.ReadOnlySpan {
 func observed(t testing.TB) *distlock.Options {
 	t.Helper()
 	spans, err := tracing.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &distlock.Options{Observer: spans}
 }
 
 func middleware(t testing.TB, locker *distlock.Locker, opts ...Option) memory.Middleware {
 	t.Helper()
 	m, err := Middleware(locker, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -99,9 +95,7 @@ func TestNew_turnsAreTracedByTheGlobalProvider(t *testing.T) {
 		span.End()
 		return m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	turn := spans()["lockedmemory.turn"]
 	for _, name := range []string{"model", "lockedmemory.save", "distlock.acquire"} {
 		span := spans()[name]
@@ -201,9 +195,7 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 	opts := observed(t)
 	opts.Wait = 2 * time.Second
 	locker, err := lockurl.Open(t.Context(), server.URL()+"?max_retries=-1", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -212,18 +204,14 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 	server.Kill()
 	ctx := inSession(t, "s")
 	closed, err := Wrap(recall(), locker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = closed.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
 	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
 	if got := history(t, ctx, closed); got != "" {
 		t.Errorf("without the lock, it has written %s", got)
 	}
 	open, err := Wrap(recall(), locker, WithFailOpen())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	save(t, ctx, open, "1")
 	if got := history(t, ctx, open); got != "q 1|a 1" {
 		t.Error(got)
@@ -239,9 +227,7 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 
 func TestWithFailOpen_isRefusedForMemoriesThatCheckTokens(t *testing.T) {
 	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = Wrap(store, localLocker(t, nil), WithFailOpen())
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 	m := memory.ApplyMiddleware(store, middleware(t, localLocker(t, nil), WithFailOpen()))
@@ -252,18 +238,14 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 	ctx := inSession(t, "s")
 	t.Run("WithBusy", func(t *testing.T) {
 		m, err := Wrap(recall(), localLocker(t, nil), WithBusy(lockedmemory.Refuse))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hold(t, ctx, m)
 		err = m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
 		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 	})
 	t.Run("WithTurnWait", func(t *testing.T) {
 		m, err := Wrap(recall(), localLocker(t, nil), WithTurnWait(30*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hold(t, ctx, m)
 		began := time.Now()
 		err = m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
@@ -281,9 +263,7 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 			}
 			return "", own
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = m.Turn(ctx, func(ctx context.Context) error {
 			if _, ok := locker.FromContext(ctx, "user-s"); !ok {
 				t.Error("the lock has another key")

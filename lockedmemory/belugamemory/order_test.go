@@ -52,21 +52,15 @@ func countedInstances(t testing.TB, url string) (a, b *Memory) {
 	t.Helper()
 	instance := func() *Memory {
 		locker, err := lockurl.Open(t.Context(), url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client, err := lockurl.NewRedisClient(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			_ = locker.Close(context.Background())
 			_ = client.Close()
 		})
 		m, err := Wrap(memory.NewRecall(&counted{client: client}), locker)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return m
 	}
 	return instance(), instance()

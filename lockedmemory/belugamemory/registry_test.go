@@ -23,9 +23,7 @@ func TestNew_memoryWorksByName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			closeAll(t)
 			mem, err := memory.New("locked", config.ProviderConfig{BaseURL: url})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, ok := mem.(*Memory); !ok {
 				t.Fatalf("it is a %T", mem)
 			}
@@ -69,17 +67,13 @@ func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
 	server := testservers.StartRedis(t)
 	connections := func() int {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.Count(list, "\n")
 	}
 	// The first memories use what there is to use, waiting included.
 	work := func(m *Memory) {
 		save(t, inSession(t, "s"), m, "1")
-		if err := m.Turn(inSession(t, "s"), func(ctx context.Context) error { return m.Clear(ctx) }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Turn(inSession(t, "s"), func(ctx context.Context) error { return m.Clear(ctx) }))
 	}
 	work(open(t, server.URL(), nil))
 	before := connections()
@@ -186,9 +180,7 @@ func TestClose_memoriesFailFromThenOn(t *testing.T) {
 			ctx := inSession(t, "s")
 			m := open(t, url, nil)
 			save(t, ctx, m, "1")
-			if err := Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, Close(t.Context()))
 			if err := Close(t.Context()); err != nil {
 				t.Error("Close again:", err)
 			}

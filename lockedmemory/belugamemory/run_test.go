@@ -136,9 +136,7 @@ func TestLockRun_N_lossIsSaidAtTheEnd(t *testing.T) {
 				}
 			}
 			locked, err := belugamemory.LockRun(locker, run)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var errs []error
 			for _, err := range locked(t.Context(), name, 0) {
 				errs = append(errs, err)
@@ -206,9 +204,7 @@ func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 				}
 			}
 			locked, err := belugamemory.LockRun(a.locker, run)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var errs []error
 			for _, err := range locked(t.Context(), p.session, "q") {
 				errs = append(errs, err)
@@ -245,9 +241,7 @@ func TestLockRun_L_panicReleases(t *testing.T) {
 		p.observer = seen
 		a := p.with(t, echo)
 		broken, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, work := range map[string]func(){
 			"the loop": func() {
 				for range a.locked(t.Context(), p.session, "q") {

@@ -147,9 +147,7 @@ func (p *place) say(ctx context.Context, i *instance, input string) (answer stri
 func (p *place) turns(t *testing.T) string {
 	t.Helper()
 	session, err := p.sessions.Get(context.Background(), p.session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var inputs []string
 	for _, turn := range session.Turns {
 		inputs = append(inputs, turn.Input.(*schema.HumanMessage).Text())
@@ -161,9 +159,7 @@ func newPlace(t *testing.T) *place {
 	t.Helper()
 	p := &place{sessions: &heedless{SessionService: runtime.NewInMemorySessionService()}}
 	session, err := p.sessions.Create(t.Context(), "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.session = session.ID
 	return p
 }
@@ -180,9 +176,7 @@ func inProcess(t *testing.T) *place {
 	faults := drivertest.NewFaults(memlock.NewDriver())
 	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
 		locker, err := distlock.New(faults, &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { closeLocker(t, locker) })
 		return locker
 	}
@@ -205,9 +199,7 @@ func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
 		opts.Namespace = namespace
 		locker, err := lockurl.Open(t.Context(), server.URL(), &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { closeLocker(t, locker) })
 		return locker
 	}
@@ -239,9 +231,7 @@ func closeLocker(t *testing.T, locker *distlock.Locker) {
 func (p *place) free(t *testing.T, i *instance) bool {
 	t.Helper()
 	info, err := i.locker.Inspect(context.Background(), p.session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return !info.Held
 }
 
@@ -277,5 +267,12 @@ func (p *place) cancelled(t *testing.T, i *instance, a *thinks, input string) {
 	}()
 	if answer, errs := p.say(ctx, i, input); answer != "" || len(errs) != 1 || errs[0] != context.Canceled {
 		t.Fatalf("the run that was cancelled: %q, %v", answer, errs)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

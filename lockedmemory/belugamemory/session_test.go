@@ -19,9 +19,7 @@ import (
 func sessionKey(t testing.TB, tenant, session string) string {
 	t.Helper()
 	key, err := SessionKey(core.WithTenant(core.WithSessionID(context.Background(), session), core.TenantID(tenant)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -134,9 +132,7 @@ func TestSessionKey_ofASessionThatCannotBe(t *testing.T) {
 func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 	locker := localLocker(t, nil)
 	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1ms"})
 	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
 		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
@@ -168,9 +164,7 @@ func TestSessionKey_tenantsStayApart(t *testing.T) {
 			release := hold(t, contexts["a"], m)
 			save(t, contexts["b"], m, "meanwhile") // the lock is a's own
 			release()
-			if err := m.Clear(contexts["a"]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Clear(contexts["a"]))
 			if got := history(t, contexts["b"], m); got != "q of b|a of b|q meanwhile|a meanwhile" {
 				t.Errorf("after a's Clear, b has %q", got)
 			}

@@ -17,9 +17,7 @@ import (
 func (p *place) change(ctx context.Context, t *testing.T, service runtime.SessionService) error {
 	t.Helper()
 	session, err := p.sessions.Get(t.Context(), p.session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	session.AgentID = "changed"
 	return service.Update(ctx, session)
 }
@@ -27,9 +25,7 @@ func (p *place) change(ctx context.Context, t *testing.T, service runtime.Sessio
 func (p *place) changed(t *testing.T) bool {
 	t.Helper()
 	session, err := p.sessions.Get(t.Context(), p.session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return session.AgentID == "changed"
 }
 
@@ -67,9 +63,7 @@ func TestWrapSessions_N_refusesAnUpdateUnderALostLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
 		lease, err := a.locker.Acquire(t.Context(), p.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, leave := lease.Join(t.Context())
 		defer leave()
 		p.lose(t)
@@ -122,9 +116,7 @@ func TestWrapSessions_aSessionMadeInARunIsPartOfIt(t *testing.T) {
 func TestWrapSessions_S1_tellsTheSessionsOfARunApart(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		other, err := p.sessions.Create(t.Context(), "agent")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		slow := newThinks()
 		a, b := p.with(t, nil), p.with(t, echo)
 		a.agent = func(ctx context.Context, input string) (string, error) {
@@ -167,9 +159,7 @@ func TestWrapSessions_S1_deleteWaitsForTheRun(t *testing.T) {
 			t.Errorf("Delete: %v after %s", err, time.Since(start))
 		}
 		lease, err := a.locker.Acquire(t.Context(), p.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = b.sessions.Delete(t.Context(), p.session)
 		refusedWith(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 		if err := lease.Release(t.Context()); err != nil {
@@ -193,9 +183,7 @@ func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
 		want := p.sessions.SessionService.(broken).err
 		a := p.with(t, echo)
 		lease, err := a.locker.Acquire(t.Context(), p.session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, leave := lease.Join(t.Context())
 		defer leave()
 		_, created := a.sessions.Create(ctx, "agent")

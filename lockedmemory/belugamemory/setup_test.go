@@ -31,9 +31,7 @@ func open(t testing.TB, url string, opts map[string]any) *Memory {
 	t.Helper()
 	closeAll(t)
 	m, err := memory.New(Name, config.ProviderConfig{BaseURL: url, Options: opts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m.(*Memory)
 }
 
@@ -43,9 +41,7 @@ func inSession(t testing.TB, id string) context.Context { return core.WithSessio
 func localLocker(t testing.TB, opts *distlock.Options) *distlock.Locker {
 	t.Helper()
 	locker, err := memlock.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	return locker
 }
@@ -145,3 +141,10 @@ func (l *list) Append(_ context.Context, m schema.Message) error {
 func (l *list) Search(context.Context, string, int) ([]schema.Message, error) { return nil, nil }
 func (l *list) All(context.Context) ([]schema.Message, error)                 { return l.messages, nil }
 func (l *list) Clear(context.Context) error                                   { l.messages = nil; return nil }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -241,9 +241,7 @@ func TestStore_O_aSaveWithoutALockIsSentOnceIfItsAnswerIsLate(t *testing.T) {
 	})
 	for _, late := range []bool{false, true} { // by the first, the service is known to be quick
 		d.late, d.appends = late, 0
-		if err := memory.Save(t.Context(), "q", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, memory.Save(t.Context(), "q", "a"))
 	}
 	if d.appends != 1 || d.settles != 1 {
 		t.Errorf("it was sent %d times, and asked about %d times", d.appends, d.settles)
@@ -261,22 +259,14 @@ func (plain) Document(m string) string        { return m }
 // Messages under a turn ID are told apart by where one ends and the other begins, too.
 func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
 	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locker.Close(context.Background())
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := lockedmemory.WithTurnID(t.Context(), "id")
-	if err := memory.Save(ctx, "ab", "c"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, memory.Save(ctx, "ab", "c"))
 	if err := memory.Save(ctx, "a", "bc"); !errors.Is(err, sessionstore.ErrTurnConflict) {
 		t.Errorf("Save: %v", err)
 	}
@@ -287,9 +277,7 @@ func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedm
 	t.Helper()
 	store, locker := storeOver(t, open)
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return memory
 }
 
@@ -297,13 +285,16 @@ func storeOver(t *testing.T, open func(driver.Settings) driver.Driver) (*session
 	t.Helper()
 	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return open(s), nil },
 		lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	return store, locker
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -36,35 +36,25 @@ func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 func TestStore_S2_aRaisedTokenIsShownAgain(t *testing.T) {
 	store, ourLocker := storeOver(t, func(s driver.Settings) driver.Driver { return sparing{memstore.NewDriver(s)} })
 	theirLocker, err := memlock.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = theirLocker.Close(context.Background()) })
 	memoryOf := func(l *distlock.Locker) *lockedmemory.LockedMemory[string, string] {
 		m, err := lockedmemory.New(store, l, lockedmemory.FixedKey("s"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return m
 	}
 	ours, theirs := memoryOf(ourLocker), memoryOf(theirLocker)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(ours.Turn(t.Context(), func(our context.Context) error {
+	must(t, ours.Turn(t.Context(), func(our context.Context) error {
 		ourLease, _ := ourLocker.FromContext(our, "s")
 		_, err := ours.Load(our, "")
-		must(err)
+		must(t, err)
 		return theirs.Turn(t.Context(), func(their context.Context) error {
 			theirLease, _ := theirLocker.FromContext(their, "s")
-			must(theirLease.Refence(their, ourLease.Fence()))
-			must(theirs.Save(their, "q", "a"))
-			must(ourLease.Refence(our, theirLease.Fence()))
+			must(t, theirLease.Refence(their, ourLease.Fence()))
+			must(t, theirs.Save(their, "q", "a"))
+			must(t, ourLease.Refence(our, theirLease.Fence()))
 			loaded, err := ours.Load(our, "")
-			must(err)
+			must(t, err)
 			if !slices.Equal(loaded, []string{"q", "a"}) {
 				t.Errorf("loaded %q", loaded)
 			}
@@ -94,13 +84,9 @@ func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
 	store, locker := storeOver(t, func(s driver.Settings) driver.Driver { return trimmed{memstore.NewDriver(s)} })
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range 3 {
-		if err := memory.Save(t.Context(), fmt.Sprint("q", n), fmt.Sprint("a", n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, memory.Save(t.Context(), fmt.Sprint("q", n), fmt.Sprint("a", n)))
 	}
 	want := []string{"q2", "a2"}
 	if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
@@ -108,9 +94,7 @@ func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
 	}
 	var turns []string
 	for turn, err := range store.Turns(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		turns = append(turns, turn.Input, turn.Output)
 	}
 	if !slices.Equal(turns, want) {
@@ -205,14 +189,10 @@ func TestSave_N_withoutAnAnswerWhenTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return mute{memstore.NewDriver(s)} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
 		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Save(ctx, "q", "a") })
 		if !errors.Is(err, distlock.ErrLost) || strings.Count(err.Error(), "may or may not have happened") != 1 {
 			t.Errorf("Save: %v", err)
@@ -245,9 +225,7 @@ func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
 		return d
 	})
 	memory, err := lockedmemory.New(hasty{store}, locker, lockedmemory.FixedKey("s"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"), "Clear": memory.Clear(t.Context())} {
 		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "may or may not") {
 			t.Errorf("%s: %v", name, err)

@@ -30,19 +30,13 @@ func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
 	b.Cleanup(func() { _ = client.Close() })
 	locker, err := redislock.New(client, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { _ = locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey("session")
 	store, err := redisstore.New(client, key, sessionstore.JSON[message]{}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	m, err := lockedmemory.New(store, locker, key, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return m
 }
 
@@ -56,15 +50,11 @@ func inTurn(b *testing.B, m *lockedmemory.LockedMemory[message, message], f func
 		f(ctx)
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 }
 
 func save(ctx context.Context, b *testing.B, m *lockedmemory.LockedMemory[message, message]) {
-	if err := m.Save(ctx, question, answer); err != nil {
-		b.Fatal(err)
-	}
+	must(b, m.Save(ctx, question, answer))
 }
 
 // The client's part of the store: what its calls allocate, and, with -cpuprofile, where they spend their time. How long

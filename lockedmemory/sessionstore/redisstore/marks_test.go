@@ -35,14 +35,10 @@ func TestMarks_doNotGather(t *testing.T) {
 		if n%3 == 1 {
 			err = errors.Join(err, s.memory.Save(ctx, "outside", "a"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	entries, err := s.client.XRange(ctx, s.log(), "-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	marks := 0
 	for _, e := range entries {
 		if _, ok := e.Values["mark"]; ok {
