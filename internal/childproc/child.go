@@ -32,8 +32,9 @@ type Child struct {
 	unwatch func() bool // of ctx
 }
 
-// StartRole starts this program again in a role and sends config, which [Role] receives. The child's stderr is copied to
-// stderr, unless that is nil. When ctx ends, the child ends as by [Child.Close]. Close it anyway.
+// StartRole starts this program again in a role and sends config, which [Role] receives. The
+// child's stderr is copied to stderr, unless that is nil. When ctx ends, the child ends as by
+// [Child.Close]. Close it anyway.
 func StartRole(ctx context.Context, role string, config any, stderr io.Writer) (*Child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -98,7 +99,8 @@ func (c *Child) Pause() error { return Pause(c.cmd.Process, c.done) }
 // Continue lets a paused child go on.
 func (c *Child) Continue() error { return Continue(c.cmd.Process) }
 
-// Stop asks the child to end: the ctx of its work ends, once the work has received all that was sent.
+// Stop asks the child to end: the ctx of its work ends, once the work has received all that was
+// sent.
 func (c *Child) Stop() { _ = c.stdin.Close() }
 
 // Close stops the child, kills it 3 s later, and returns when it has ended. The error says how the
