@@ -33,7 +33,7 @@ deps: ## Make sure the servers that the tests start are installed
 
 # make test leaves out these packages, which look for the unexpected, and the tests of these names, which need several servers.
 # make test-all runs just those.
-EXPLORING := internal/chaos internal/hammer internal/privacy internal/randomfaults internal/soak internal/sweeps
+EXPLORING := internal/chaos internal/privacy internal/randomfaults internal/soak internal/sweeps
 SEVERAL := [Ss]entinel|[Cc]luster|^TestFaults$$/^(sentinel|cluster)$$
 
 GOTEST := go test -race -count=1 -timeout 10m
@@ -99,8 +99,8 @@ fuzz: ## Look for names, replies, messages and entries that break the drivers, F
 	$(CONTRACT) go test -run '^$$' -fuzz FuzzSessionKey -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
 
 .PHONY: hammer
-hammer: deps ## Let many processes compete for a few locks, for MINUTES (5)
-	HAMMER=8x64x$(or $(MINUTES),5)m go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run TestHammer ./internal/hammer
+hammer: deps ## Let 8 processes of 64 goroutines compete for a few locks, without faults, for MINUTES (5)
+	go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run 'TestHammer$$' ./internal/randomfaults -args -minutes $(or $(MINUTES),5) -seed $(or $(SEED),0)
 
 .PHONY: chaos
 chaos: deps ## Kill and stop instances in the middle of turns; ON=sentinel, TURNS, FLAGS="-server '--appendonly yes'"

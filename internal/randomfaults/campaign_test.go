@@ -25,6 +25,7 @@ type plan struct {
 	strikes                               int      // at most, of each party; 0: as many as there is time for
 	faults                                []string // names; nil: all that apply
 	broken                                string
+	hammers                               bool
 	until                                 []string // kinds of findings, which end it when there are some of each; nil: it lasts
 }
 

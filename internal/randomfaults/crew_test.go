@@ -97,7 +97,8 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	config := config{
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir, Broken: c.plan.broken,
+		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir,
+		Hammers: c.plan.hammers, Broken: c.plan.broken,
 	}
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.addrs, c.service.masterName
@@ -213,7 +214,7 @@ func (c *campaign) hear(s *said) (a answer) {
 	case sayEnter:
 		a = c.register.enter(s)
 	case sayLeave:
-		c.register.leave(s)
+		a = c.register.leave(s)
 	case sayWrite:
 		a = c.register.write(s)
 	case sayTrusted:

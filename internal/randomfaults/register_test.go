@@ -73,15 +73,21 @@ func (r *register) place(key string) *place {
 	return p
 }
 
-// enter is the access that begins a critical section. A lower token than one that was there is refused.
+// enter is the access that begins a critical section. A lower token than one that was there is refused. So
+// is a worker without a token, if another one is inside.
 func (r *register) enter(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := now()
 	p := r.place(s.Key)
 	p.lone, p.used = s.Lone, at
-	r.rising(p, s)
-	if s.Fence <= p.top {
+	if s.Fence == 0 && p.inside != nil {
+		return answer{Refused: true}
+	}
+	if s.Fence != 0 {
+		r.rising(p, s)
+	}
+	if s.Fence != 0 && s.Fence <= p.top {
 		r.stale++
 		return answer{Refused: true}
 	}
@@ -89,7 +95,7 @@ func (r *register) enter(s *said) (a answer) {
 	if p.inside != nil {
 		p.inside.clashes = append(p.inside.clashes, clash{v.id, at})
 	}
-	p.inside, p.top, p.since, p.by = v, s.Fence, at, s.Run
+	p.inside, p.top, p.since, p.by = v, max(p.top, s.Fence), at, s.Run
 	r.visits[v.id] = v
 	r.sections++
 	if strange(s.Key) {
@@ -124,14 +130,15 @@ func (r *register) rising(p *place, s *said) {
 	}
 }
 
-// leave ends a critical section, and says what has become of those that met it.
-func (r *register) leave(s *said) {
+// leave ends a critical section, and says what has become of those that met it. The answer to a worker
+// without a token says whether another one came in.
+func (r *register) leave(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := visitID{s.Run, s.Lease}
 	v := r.visits[id]
 	if v == nil {
-		return
+		return a
 	}
 	delete(r.visits, id)
 	p := r.place(v.key)
@@ -143,9 +150,13 @@ func (r *register) leave(s *said) {
 			w.since, w.fromLeave = now(), false
 		}
 	}
+	if v.fence == 0 {
+		return answer{Refused: len(v.clashes) > 0}
+	}
 	for _, c := range v.clashes {
 		r.met(v, c, s)
 	}
+	return a
 }
 
 // ahead is how long before the next holder comes a lease's context is to be cancelled at a TTL of 1 s, and somewhat more: a process that is

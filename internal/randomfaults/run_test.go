@@ -46,12 +46,9 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 // TestCampaign strikes at random, on one topology after the other.
 func TestCampaign(t *testing.T) {
-	lasts, drawn := 48*time.Second, *seed // a minute, with what starts and ends
+	lasts, drawn := 48*time.Second, drawn() // a minute, with what starts and ends
 	if *minutes > 0 {
 		lasts = time.Duration(*minutes * float64(time.Minute))
-	}
-	if drawn == 0 {
-		drawn = rand.Uint64N(1e9)
 	}
 	var topologies []string
 	for _, name := range strings.Split(*on, ",") {
@@ -89,6 +86,14 @@ func TestCampaign(t *testing.T) {
 	if err := sum(all).failure(); err != nil {
 		t.Error(err)
 	}
+}
+
+// drawn is the seed of a run.
+func drawn() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	return rand.Uint64N(1e9)
 }
 
 // shares are how long each topology has: the fewer faults it has, the less.

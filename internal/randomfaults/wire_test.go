@@ -24,6 +24,7 @@ type config struct {
 	Goroutines int
 	Punctual   bool   // its client keeps deadlines, so that calls are made in the caller's goroutine
 	Histories  string // where they are written; none if empty
+	Hammers    bool
 	Broken     string
 }
 
@@ -102,6 +103,7 @@ type answer struct {
 // counts are of acquisitions, by how they ended.
 type counts struct {
 	Acquired, Busy, Cancelled, Unavailable, Lost, Closed, Extended, Loads, Texts int64
+	Waited                                                                       int64 // for a lock, at most
 }
 
 func (c *counts) add(d *counts) {
@@ -114,6 +116,7 @@ func (c *counts) add(d *counts) {
 	c.Extended += d.Extended
 	c.Loads += d.Loads
 	c.Texts += d.Texts
+	c.Waited = max(c.Waited, d.Waited)
 }
 
 // message is what the sessions are made of.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -147,6 +148,10 @@ func work(text string, in io.Reader) error {
 		return fmt.Errorf("Close: %w", err)
 	}
 	p.working.Wait()
+	if p.config.Hammers {
+		_ = p.client.Close()
+		return goleak.Find(goleak.IgnoreTopFunction("time.Sleep")) // the watch of the naps
+	}
 	return nil
 }
 
@@ -286,6 +291,8 @@ func (h *hand) tell(s *said) answer {
 func (h *hand) work() {
 	for !h.over() {
 		switch {
+		case h.config.Hammers:
+			h.hammer()
 		case h.n%2 == 0:
 			h.leaseWork()
 		default:

@@ -1,0 +1,135 @@
+package randomfaults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+const (
+	hammeredKeys = 4
+	// patience is how long one goroutine of each worker waits for a lock, which has to be enough.
+	patience = 30 * time.Second
+)
+
+// TestHammer is a run without faults: many workers compete for a few locks, with cancellations at any
+// moment. The short run has 3 workers of 8 goroutines; -minutes has 8 of 64.
+func TestHammer(t *testing.T) {
+	p := planFor("node", drawn(), 5*time.Second)
+	p.hammers, p.faults, p.ttl, p.rotate = true, []string{}, 3*time.Second, 24*time.Hour
+	p.workers, p.proxied, p.goroutines = 3, 0, 8
+	if *minutes > 0 {
+		p.lasts, p.workers, p.goroutines = time.Duration(*minutes*float64(time.Minute)), 8, 64
+	}
+	c := newCampaign(t, p)
+	c.run()
+	c.tell()
+	n := c.register.counts
+	t.Logf("the patient waited for %s at most", time.Duration(n.Waited).Round(time.Millisecond))
+	if c.register.sections == 0 || n.Cancelled == 0 || n.Waited == 0 {
+		t.Error("this tests nothing")
+	}
+	c.nothingLeft()
+}
+
+// hammer acquires one of the few locks in some way. The first goroutine of a worker is patient, the
+// others leave at some moment.
+func (h *hand) hammer() {
+	key := hotKey(0, 2*h.rng.IntN(hammeredKeys)) // names without a strange end
+	l, began := h.room.now().locker, now()
+	limit := between(h.rng, 0, 50*time.Millisecond)
+	if h.n == 0 {
+		limit = patience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	switch n := h.rng.IntN(5); {
+	case h.n == 0:
+		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		h.counts.Waited = max(h.counts.Waited, now()-began)
+		if err != nil && !errors.Is(err, distlock.ErrUnavailable) {
+			h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a waiter for %s: %v", time.Duration(now()-began), err)})
+		}
+		h.under(ctx, lease, err, began, false)
+	case n < 2:
+		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		h.under(ctx, lease, err, began, false)
+	case n == 2:
+		lease, err := l.TryAcquire(ctx, key)
+		h.under(ctx, lease, err, began, false)
+	case n == 3:
+		h.tokenless(ctx, l.NewLock(key, 0), key)
+	default:
+		worked := false
+		err := l.Do(ctx, key, func(ctx context.Context) error {
+			lease, ok := l.FromContext(ctx, key)
+			if worked = ok; ok {
+				h.section(lease, began, false, h.think)
+			}
+			return nil
+		})
+		h.ended(err, worked)
+	}
+}
+
+// tokenless works under a Lock, which does not show its token. Whether the Lock was lost is known when
+// it is released.
+func (h *hand) tokenless(ctx context.Context, lock *distlock.Lock, key string) {
+	if err := lock.AcquireWithRetry(ctx, 3, between(h.rng, 0, 10*time.Millisecond)); err != nil {
+		h.ended(err, false)
+		return
+	}
+	id := h.leases.Add(1)
+	alone := !h.tell(&said{What: sayEnter, Key: key, Lease: id}).Refused
+	if alone {
+		h.rest(between(h.rng, 0, 2*time.Millisecond))
+		alone = !h.tell(&said{What: sayLeave, Key: key, Lease: id}).Refused
+	}
+	err := lock.Release(context.WithoutCancel(ctx))
+	if !alone && err == nil {
+		h.tell(&said{What: sayTrusted, Key: key, Trusted: now()})
+	}
+	h.ended(err, true)
+}
+
+// nothingLeft checks that the server keeps counters and tombstones alone, and these for a time. What a
+// worker could not remove before it ended expires within a TTL.
+func (c *campaign) nothingLeft() {
+	var left []string
+	if !within(c.plan.ttl+time.Second, func() bool { left = c.leftovers(); return len(left) == 0 }) {
+		c.t.Errorf("there are left: %s", strings.Join(left, ", "))
+	}
+}
+
+func (c *campaign) leftovers() (left []string) {
+	server, counters := c.service.nodes[0], 0
+	keys, err := server.Do("KEYS", "*")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, key := range strings.Fields(keys) {
+		expires, err := server.Do("PTTL", key)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if expires == "-2" { // it has just expired
+			continue
+		}
+		_, kind, _ := strings.Cut(key, "}:")
+		if kind == "fence" {
+			counters++
+		}
+		if kind != "fence" && !strings.HasPrefix(kind, "void:") || expires == "-1" {
+			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
+		}
+	}
+	if counters != hammeredKeys {
+		c.t.Fatalf("%d locks have a counter, want %d: is this the server?", counters, hammeredKeys)
+	}
+	return left
+}
