@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/history"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // plan is what a campaign on one topology is to do.
@@ -26,6 +28,7 @@ type plan struct {
 	faults                                []string // names; nil: all that apply
 	broken                                string
 	hammers                               bool
+	server                                []string // arguments of the servers
 	until                                 []string // kinds of findings, which end it when there are some of each; nil: it lasts
 }
 
@@ -48,7 +51,8 @@ func planFor(on string, seed uint64, lasts time.Duration) plan {
 type campaign struct {
 	t         *testing.T
 	plan      plan
-	service   *service
+	service   *testservers.Topology // nil: mem
+	version   string                // of Redis
 	socket    net.Listener
 	register  *register
 	ledger    *ledger
@@ -80,7 +84,8 @@ type campaign struct {
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
-	c := &campaign{t: t, plan: p, service: startService(t, p.on), stats: make(map[*fault]*stat), starting: make(map[int]*worker)}
+	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), starting: make(map[int]*worker)}
+	c.startServers()
 	c.windows.ttl = p.ttl
 	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -93,8 +98,8 @@ func newCampaign(t *testing.T, p plan) *campaign {
 		s := &slot{n: n}
 		if n < p.proxied {
 			s.network, s.via = faultnet.NewNet(t), make(map[string]string)
-			for _, addr := range c.service.dialled() {
-				s.via[addr] = s.network.Only(addr).Addr()
+			for _, server := range slices.Concat(c.service.Nodes(), c.service.Sentinels()) {
+				s.via[server.Addr()] = s.network.Only(server.Addr()).Addr()
 			}
 		}
 		c.slots = append(c.slots, s)
@@ -174,7 +179,7 @@ const grace = 15 * time.Second
 // guard notices when servers replace a master that nobody has killed: they do when the machine is too busy for their time-outs. What
 // that master acknowledges from then on is gone.
 func (c *campaign) guard(done <-chan struct{}) {
-	known, seen := c.service.state(), now()
+	known, seen := c.service.State(), now()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -186,7 +191,7 @@ func (c *campaign) guard(done <-chan struct{}) {
 		c.mu.Lock()
 		failing := c.failing
 		c.mu.Unlock()
-		state, at := c.service.state(), now()
+		state, at := c.service.State(), now()
 		c.mu.Lock()
 		c.looks++
 		c.mu.Unlock()
@@ -217,7 +222,7 @@ func (c *campaign) failOver(under bool) {
 	}
 	if before := looks(); !under {
 		// The first look from now on may have begun before; the second is to be over, with what it has seen noted.
-		within(5*time.Second, func() bool { return looks() > before+2 })
+		testservers.Within(5*time.Second, func() bool { return looks() > before+2 })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

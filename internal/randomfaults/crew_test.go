@@ -1,14 +1,10 @@
 package randomfaults
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,9 +13,6 @@ import (
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/faultnet"
 )
-
-// workerEnv tells a process that it is a worker.
-const workerEnv = "BELUGALOCK_CAMPAIGN_WORKER"
 
 // slot is the place of a worker, which another run takes when one has died.
 type slot struct {
@@ -41,15 +34,11 @@ func (s *slot) now() *worker {
 
 // worker is one run of a process.
 type worker struct {
-	run    int
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	stderr bytes.Buffer
-	ready  chan struct{} // closed when it says that it can be struck: one that has just been born dies of a SIGTERM
-	done   chan struct{} // closed when it has ended
-	err    error
-	mu     sync.Mutex // of writes to in
-	struck string     // how it was ended; empty: it was not
+	run int
+	*childproc.Child
+	ready  chan struct{} // closed when it says that it can be struck: a SIGTERM would do nothing before
+	mu     sync.Mutex
+	struck string // how it was ended; empty: it was not
 }
 
 // hire starts a worker and keeps the slot filled, until the campaign ends.
@@ -67,11 +56,11 @@ func (c *campaign) hire(s *slot) {
 			s.mu.Lock()
 			s.worker = w
 			s.mu.Unlock()
-		case <-w.done:
+		case <-w.Done():
 		case <-c.ctx.Done():
 		}
 		select {
-		case <-w.done:
+		case <-w.Done():
 		case <-c.ctx.Done():
 			c.dismiss(w)
 		}
@@ -101,45 +90,29 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 		Hammers: c.plan.hammers, Broken: c.plan.broken,
 	}
 	if c.service != nil {
-		config.Addrs, config.MasterName = c.service.addrs, c.service.masterName
+		config.Addrs, config.MasterName = c.service.Addrs(), c.service.MasterName()
 	}
-	text, err := json.Marshal(&config)
-	if err != nil {
-		return nil, err
-	}
-	w := &worker{run: run, cmd: exec.Command(os.Args[0]), ready: make(chan struct{}), done: make(chan struct{})}
+	w := &worker{run: run, ready: make(chan struct{})}
 	c.mu.Lock()
 	c.starting[run] = w
 	c.mu.Unlock()
-	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	w.cmd.Stderr = &w.stderr
-	if w.in, err = w.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	err = childproc.Start(w.cmd, func() {
-		w.err = w.cmd.Wait()
-		close(w.done)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	var err error
+	w.Child, err = childproc.StartRole(context.Background(), "worker", config, nil)
+	return w, err
 }
 
 // dismiss tells a worker to end, and ends it if it does not.
 func (c *campaign) dismiss(w *worker) {
-	w.mu.Lock()
-	_ = w.in.Close()
-	w.mu.Unlock()
+	w.Stop()
 	w.signal(syscall.SIGCONT)
 	select {
-	case <-w.done:
+	case <-w.Done():
 	case <-time.After(20 * time.Second):
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end", w.run)})
 		w.strike("killed", syscall.SIGQUIT)
 		time.Sleep(200 * time.Millisecond)
 		w.signal(syscall.SIGKILL)
-		<-w.done
+		<-w.Done()
 	}
 }
 
@@ -148,16 +121,18 @@ func (c *campaign) ended(w *worker) {
 	w.mu.Lock()
 	struck := w.struck
 	w.mu.Unlock()
-	stderr := w.stderr.String()
-	if w.err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
-		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, w.err, tail(stderr, 4000))})
+	stderr := w.Stderr()
+	err := w.Err()
+	_ = w.Close() // it has ended
+	if err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, err, tail(stderr, 4000))})
 	}
 }
 
 func tail(text string, n int) string { return text[max(0, len(text)-n):] }
 
 // signal sends a signal to a process that has not ended.
-func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+func (w *worker) signal(s syscall.Signal) { _ = w.Signal(s) }
 
 // strike ends a worker in a way that is no failure.
 func (w *worker) strike(how string, s syscall.Signal) {
@@ -168,13 +143,7 @@ func (w *worker) strike(how string, s syscall.Signal) {
 }
 
 func (w *worker) tell(o order) {
-	text, err := json.Marshal(&o)
-	if err != nil {
-		panic(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, _ = w.in.Write(append(text, '\n')) // fails if it has ended
+	_ = w.Send(o) // fails if it has ended
 }
 
 // serve answers what workers say, until the socket is closed.

@@ -1,6 +1,7 @@
 package randomfaults
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,9 +32,9 @@ func loseMaster(c *campaign, h *hit) {
 	master.Kill()
 	c.windows.forget(h.window, detached, now())
 	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
-	next := c.service.successor(master, key)
+	next := c.service.AwaitMaster(key, master)
 	over() // what follows does not concern the locks
-	c.service.comeBack(master, next)
+	c.service.ComeBack(master, next)
 }
 
 // replicationLag is how much of what a master has acknowledged its replicas may lack.
@@ -41,10 +42,16 @@ const replicationLag = 250 * time.Millisecond
 
 // keyOf is a key that a master of a Cluster has.
 func (c *campaign) keyOf(master *testservers.Redis) string {
-	if c.service.cluster == nil {
+	if c.service.Cluster == nil {
 		return ""
 	}
-	return c.service.keyOn(master)
+	for i := range 1000 {
+		if key := fmt.Sprint("key-", i); c.service.Master(key) == master {
+			return key
+		}
+	}
+	c.t.Fatal("a master keeps no keys")
+	return ""
 }
 
 // replaceMaster has a master acknowledge no more writes until its replicas have them all, and kills it then.
@@ -53,14 +60,25 @@ func replaceMaster(c *campaign, h *hit) {
 	defer c.failOver(false)
 	master := c.masterFor(h)
 	key, spares := c.keyOf(master), c.sparedBy(master)
-	replicas := c.service.replicas(master)
 	must(c, master, "CLIENT", "PAUSE", "2500", "WRITE")
-	if !c.service.caughtUp(master, replicas) {
+	if !c.caughtUp(master) {
 		_, _ = master.Do("CLIENT", "UNPAUSE")
 		c.misses(h, "its replicas did not catch up, it lives")
 		return
 	}
 	master.Kill()
 	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
-	c.service.comeBack(master, c.service.successor(master, key))
+	c.service.ComeBack(master, c.service.AwaitMaster(key, master))
+}
+
+// caughtUp waits until the replicas of a master, which takes no writes, have all it has. It reports
+// whether they have.
+func (c *campaign) caughtUp(master *testservers.Redis) bool {
+	replicas := c.service.Replicas(master)
+	return testservers.Within(1500*time.Millisecond, func() bool {
+		offset := master.Info("master_repl_offset")
+		return offset != "" && !slices.ContainsFunc(replicas, func(r *testservers.Redis) bool {
+			return r.Info("slave_repl_offset") != offset
+		})
+	})
 }

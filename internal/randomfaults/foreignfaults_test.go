@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // What other programs do on the same servers.
@@ -48,7 +49,7 @@ func occupySession(c *campaign, h *hit) {
 // occupy puts data of another program somewhere and has all workers work with a key. Just before it is taken away, over is told when it has
 // been there.
 func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
-	client := c.service.client()
+	client := c.client()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var err error
@@ -76,7 +77,7 @@ func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
 				over(there)
 			}
 		}
-		within(10*time.Second, func() bool {
+		testservers.Within(10*time.Second, func() bool {
 			err = client.Del(ctx, at).Err()
 			return err == nil
 		})
@@ -152,7 +153,7 @@ var brokenEntries = [][]string{
 // all the others.
 func breakEntry(c *campaign, h *hit) {
 	session := talkOf(epoch(now(), c.start, c.plan.rotate), h.victim%talks)
-	client := c.service.client()
+	client := c.client()
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

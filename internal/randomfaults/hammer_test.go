@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 const (
@@ -101,13 +102,13 @@ func (h *hand) tokenless(ctx context.Context, lock *distlock.Lock, key string) {
 // worker could not remove before it ended expires within a TTL.
 func (c *campaign) nothingLeft() {
 	var left []string
-	if !within(c.plan.ttl+time.Second, func() bool { left = c.leftovers(); return len(left) == 0 }) {
+	if !testservers.Within(c.plan.ttl+time.Second, func() bool { left = c.leftovers(); return len(left) == 0 }) {
 		c.t.Errorf("there are left: %s", strings.Join(left, ", "))
 	}
 }
 
 func (c *campaign) leftovers() (left []string) {
-	server, counters := c.service.nodes[0], 0
+	server, counters := c.service.Nodes()[0], 0
 	keys, err := server.Do("KEYS", "*")
 	if err != nil {
 		c.t.Fatal(err)

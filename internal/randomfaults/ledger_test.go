@@ -183,7 +183,7 @@ func (l *ledger) reader() (read func(string) reading, closing func()) {
 	if l.c.service == nil {
 		return l.ask, func() {}
 	}
-	client := l.c.service.client()
+	client := l.c.client()
 	store, err := openStore(client, &config{Broken: l.c.plan.broken})
 	if err != nil {
 		l.c.t.Fatal(err)

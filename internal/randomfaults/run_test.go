@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
@@ -24,17 +25,12 @@ var (
 	only    = flag.String("faults", "", "`names` of faults, with commas between them; none: all")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	page    = flag.String("table", "", "`file` to which the tables are written too")
+	server  = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
 	verbose = flag.Bool("strikes", false, "print every strike")
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(workerEnv); text != "" {
-		if err := work(text, os.Stdin); err != nil {
-			fmt.Fprintln(os.Stderr, "worker:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	childproc.Serve(map[string]childproc.Work{"worker": childproc.Role(work)})
 	redis.SetLogger(quiet{})
 	leakcheck.VerifyTestMain(m)
 }

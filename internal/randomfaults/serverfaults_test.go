@@ -1,6 +1,8 @@
 package randomfaults
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -62,7 +66,47 @@ var serverFaults = []*fault{
 }
 
 // masterFor is the server that is struck.
-func (c *campaign) masterFor(h *hit) *testservers.Redis { return c.service.someMaster(h.victim) }
+func (c *campaign) masterFor(h *hit) *testservers.Redis {
+	masters := c.service.Masters()
+	if len(masters) == 0 {
+		c.t.Fatal("there is no master")
+	}
+	return masters[h.victim%len(masters)]
+}
+
+// missed is for how long a server may be silent before the others take it for dead. Pauses of servers are
+// shorter.
+const missed = 3 * time.Second
+
+// startServers starts the servers of a topology; mem has none.
+func (c *campaign) startServers() {
+	switch {
+	case c.plan.on == "mem":
+		return
+	case c.plan.on == "node": // which is to load its data again
+		c.service = testservers.StartTopology(c.t, c.plan.on, append([]string{"--enable-debug-command", "local"}, c.plan.server...)...)
+	default:
+		c.service = testservers.StartTopology(c.t, c.plan.on, c.plan.server...)
+		c.service.Patient(missed)
+	}
+	c.version = c.service.Nodes()[0].Info("redis_version")
+}
+
+// client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name one that
+// has come back as a replica, and shows what it had long ago until it has its master's data.
+func (c *campaign) client() redis.UniversalClient {
+	options := &redis.UniversalOptions{Addrs: c.service.Addrs(), MasterName: c.service.MasterName()}
+	if c.service.Sentinel != nil {
+		options.OnConnect = func(ctx context.Context, conn *redis.Conn) error { // of Sentinels too
+			role, err := conn.Do(ctx, "ROLE").Slice()
+			if err == nil && role[0] == "slave" {
+				err = errors.New("the server is a replica")
+			}
+			return err
+		}
+	}
+	return redis.NewUniversalClient(options)
+}
 
 // restartEmpty kills a server and starts it again, before anybody misses it.
 func restartEmpty(c *campaign, h *hit) {
@@ -79,15 +123,15 @@ func restartEmpty(c *campaign, h *hit) {
 	c.windows.forget(h.window, 0, killed)
 	c.await(h, 0, keys, 0)
 	master.Restart()
-	if c.service.cluster != nil { // it refuses its keys at first
-		c.service.cluster.AwaitMaster(key, nil)
+	if c.service.Cluster != nil { // it refuses its keys at first
+		c.service.Cluster.AwaitMaster(key, nil)
 	}
 	over()
 }
 
 // sparedBy tells which keys a master of a Cluster does not have, and so does not lose; on other topologies, none.
 func (c *campaign) sparedBy(master *testservers.Redis) func(key string) bool {
-	if c.service.cluster == nil {
+	if c.service.Cluster == nil {
 		return func(string) bool { return false }
 	}
 	has, err := slotsOf(master)
@@ -156,7 +200,7 @@ func pauseServer(c *campaign, h *hit) {
 func flushScripts(c *campaign, h *hit) {
 	flushed := 0
 	for until := h.at + int64(h.lasts); now() < until; time.Sleep(2 * time.Millisecond) {
-		for _, node := range c.service.nodes {
+		for _, node := range c.service.Nodes() {
 			if _, err := node.Do("SCRIPT", "FLUSH"); err == nil { // a replica may be down
 				flushed++
 			}
@@ -180,7 +224,7 @@ func busyScript(c *campaign, h *hit) {
 	var looping sync.WaitGroup
 	looping.Go(func() { _, _ = master.Do("EVAL", "while true do end", "0") })
 	h.restore = func() {
-		killed := within(5*time.Second, func() bool {
+		killed := testservers.Within(5*time.Second, func() bool {
 			_, err := master.Do("SCRIPT", "KILL")
 			return err == nil
 		})
@@ -194,7 +238,7 @@ func busyScript(c *campaign, h *hit) {
 
 // readOnly makes a node the replica of a server that there is not.
 func readOnly(c *campaign, h *hit) {
-	node := c.service.nodes[0]
+	node := c.service.Nodes()[0]
 	must(c, node, "REPLICAOF", "127.0.0.1", "1")
 	h.restore = func() { must(c, node, "REPLICAOF", "NO", "ONE") }
 }
@@ -202,19 +246,19 @@ func readOnly(c *campaign, h *hit) {
 // moveSlot moves the slot of a lock that all want.
 func moveSlot(c *campaign, h *hit) {
 	keys := c.hot()
-	c.service.cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
+	c.service.Cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
 }
 
 // halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what is there is served where it is, what is
 // new at the other one, and a script that needs both is turned away.
 func halfMoveSlot(c *campaign, h *hit) {
 	keys := c.hot()
-	h.restore = c.service.cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
+	h.restore = c.service.Cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
 }
 
 // reload has a node write its data to disk and read it again, slowly.
 func reload(c *campaign, h *hit) {
-	node := c.service.nodes[0]
+	node := c.service.Nodes()[0]
 	must(c, node, "CONFIG", "SET", "key-load-delay", "1000", "loading-process-events-interval-bytes", "1024")
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
@@ -225,7 +269,7 @@ func reload(c *campaign, h *hit) {
 	h.restore = func() {
 		must(c, node, "CONFIG", "SET", "key-load-delay", "0")
 		reloading.Wait()
-		within(10*time.Second, func() bool { _, err := node.Do("GET", "x"); return err == nil })
+		testservers.Within(10*time.Second, func() bool { _, err := node.Do("GET", "x"); return err == nil })
 		// Or the node would find it when it is restarted empty.
 		if reply, err := node.Do("CONFIG", "GET", "dir"); err == nil {
 			_, dir, _ := strings.Cut(reply, "\n")
@@ -249,7 +293,7 @@ func withdraw(c *campaign, h *hit) {
 
 func (c *campaign) setRights(h *hit, until []string, after ...string) {
 	set := func(rules []string) {
-		for _, node := range c.service.nodes {
+		for _, node := range c.service.Nodes() {
 			must(c, node, append([]string{"ACL", "SETUSER", "default"}, rules...)...)
 		}
 	}
@@ -261,7 +305,7 @@ func (c *campaign) setRights(h *hit, until []string, after ...string) {
 func hangUp(kind string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		closed := 0
-		for _, node := range c.service.nodes {
+		for _, node := range c.service.Nodes() {
 			list, _ := node.Do("CLIENT", "LIST", "TYPE", kind)
 			if _, err := node.Do("CLIENT", "KILL", "TYPE", kind); err != nil { // a replica may be down
 				continue
@@ -281,7 +325,7 @@ func hangUp(kind string) func(*campaign, *hit) {
 // must sends a command until it is answered: what is not healed would be a fault of its own.
 func must(c *campaign, node *testservers.Redis, args ...string) {
 	var err error
-	if !within(10*time.Second, func() bool { _, err = node.Do(args...); return err == nil }) {
+	if !testservers.Within(10*time.Second, func() bool { _, err = node.Do(args...); return err == nil }) {
 		c.t.Errorf("%s: %v", args[0], err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/history"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // fault is one kind of fault.
@@ -61,7 +62,7 @@ func faultsFor(p *plan, of party) (faults []*fault) {
 
 // strikeFor strikes until the time is over, which begins when somebody works: how long processes take to start is the machine's matter.
 func (c *campaign) strikeFor(lasts time.Duration) {
-	within(20*time.Second, c.register.used)
+	testservers.Within(20*time.Second, c.register.used)
 	until := time.Now().Add(lasts)
 	time.Sleep(min(lasts/4, time.Second)) // until all work
 	other := make(chan struct{})
@@ -76,7 +77,7 @@ func (c *campaign) strikeFor(lasts time.Duration) {
 	}()
 	<-mine
 	<-other
-	within(time.Until(until), c.hasFound)
+	testservers.Within(time.Until(until), c.hasFound)
 }
 
 // hasFound reports whether the run has found what it is to find.
@@ -177,13 +178,13 @@ func (c *campaign) causeAlone(h *hit) {
 	c.alone.Lock()
 	defer c.alone.Unlock()
 	quiet := func() bool { at := now(); return c.windows.others(nil, at-int64(c.plan.ttl), at) == nil }
-	if !within(3*c.plan.ttl, quiet) || c.ctx.Err() != nil {
+	if !testservers.Within(3*c.plan.ttl, quiet) || c.ctx.Err() != nil {
 		c.misses(h, "others are still felt")
 		c.tally(h)
 		return
 	}
 	c.cause(h)
-	within(c.plan.bar()+500*time.Millisecond, func() bool { return !c.register.awaited(h) })
+	testservers.Within(c.plan.bar()+500*time.Millisecond, func() bool { return !c.register.awaited(h) })
 }
 
 // aims narrows the window of a hit to one worker.

@@ -86,7 +86,7 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 	redis := "no Redis"
 	for _, c := range all {
 		if c.service != nil {
-			redis = "Redis " + c.service.version
+			redis = "Redis " + c.version
 		}
 	}
 	fmt.Fprintf(&text, "`%s`: %s, seed %d, %d cores, Go %s, %s.\n\n",

@@ -1,11 +1,8 @@
 package randomfaults
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -21,6 +18,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
@@ -93,12 +92,18 @@ func (r *room) now() tools {
 	return r.tools
 }
 
-// work is the process: it works until in ends or it is told to shut down.
-func work(text string, in io.Reader) error {
-	p := &process{bye: make(chan struct{})}
-	if err := json.Unmarshal([]byte(text), &p.config); err != nil {
-		return err
+// work is the process: it works until the parent stops it or it is told to shut down. Serve would take an
+// error for none after the parent has stopped it.
+func work(_ context.Context, parent *childproc.Line, c config) error {
+	err := (&process{config: c, bye: make(chan struct{})}).work(parent)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
 	}
+	return nil
+}
+
+func (p *process) work(parent *childproc.Line) error {
 	p.recorders.dir = p.config.Histories
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)
@@ -130,11 +135,12 @@ func work(text string, in io.Reader) error {
 	orders := make(chan struct{})
 	go func() {
 		defer close(orders)
-		for lines := bufio.NewScanner(in); lines.Scan(); {
+		for {
 			var o order
-			if json.Unmarshal(lines.Bytes(), &o) == nil {
-				go p.obey(&o)
+			if parent.Receive(&o) != nil {
+				return
 			}
+			go p.obey(&o)
 		}
 	}()
 	select {
@@ -150,7 +156,9 @@ func work(text string, in io.Reader) error {
 	p.working.Wait()
 	if p.config.Hammers {
 		_ = p.client.Close()
-		return goleak.Find(goleak.IgnoreTopFunction("time.Sleep")) // the watch of the naps
+		// The watch of the naps sleeps. Connections may outlive their client for a moment.
+		testservers.Within(15*time.Second, func() bool { err = goleak.Find(goleak.IgnoreTopFunction("time.Sleep")); return err == nil })
+		return err
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // holderKilled is the fault whose recoveries are a figure of their own.
@@ -57,7 +59,7 @@ func killHolder(c *campaign, h *hit) {
 	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
 	c.await(h, w.run, keys, c.plan.bar())
-	<-w.done
+	<-w.Done()
 }
 
 // catch stops a worker in a moment in which it works with something that others want, if that comes within a second, and returns what. It
@@ -125,14 +127,14 @@ func killWaiter(c *campaign, h *hit) {
 	key := fmt.Sprint("line/", h.n)
 	hold := 400*time.Millisecond + between(h.rng, 0, 400*time.Millisecond)
 	holder.tell(order{Do: doHold, Key: key, For: hold})
-	within(time.Second, func() bool { return slices.Contains(c.register.holds(holder.run), key) })
+	testservers.Within(time.Second, func() bool { return slices.Contains(c.register.holds(holder.run), key) })
 	victim.tell(order{Do: doStand, Key: key})
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
 	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // until the holder leaves, at the latest
 	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
-	<-victim.done
+	<-victim.Done()
 	c.register.mu.Lock()
 	p := c.register.place(key)
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar(), by: next.run}
@@ -161,11 +163,11 @@ func shutDown(c *campaign, h *hit) {
 	w.strike("shut down", syscall.SIGTERM)
 	c.await(h, w.run, keys, c.plan.bar())
 	select {
-	case <-w.done:
+	case <-w.Done():
 	case <-time.After(15 * time.Second):
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end when it is told to", w.run)})
 		w.strike("killed", syscall.SIGKILL)
-		<-w.done
+		<-w.Done()
 	}
 }
 
