@@ -4,12 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // What a worker can do wrong. Each of them has findings, or this package tests nothing.
@@ -26,6 +32,9 @@ const (
 	anyName     = "any name"      // a lock by a name that none may have
 	mangled     = "mangled"       // messages that come back otherwise than they were
 	outspoken   = "outspoken"     // spans that show names
+	noTurn      = "no turn"       // a lock around each Load and Save alone
+	noOrder     = "no order"      // a store whose order is a counter of each process, under the lock
+	noIdentity  = "no turn ID"    // messages are handed out again as new ones
 )
 
 // broken are the tools of a worker that does something wrong.
@@ -33,6 +42,7 @@ func (r *room) broken() (t tools, err error) {
 	opts := r.options()
 	switch r.config.Broken {
 	case noLock:
+		t.store = &document{r.client}
 		t.locker, err = memlock.New(opts)
 	case blindTrust:
 		opts.RenewEvery = -1
@@ -42,11 +52,13 @@ func (r *room) broken() (t tools, err error) {
 		t.locker, err = redislock.New(r.client, opts)
 	case noFence:
 		t.store = &document{r.client}
+	case noOrder:
+		t.store = newCounted(r.client)
 	}
 	return t, err
 }
 
-// document keeps a session as one value, which a Save reads and writes.
+// document keeps a session as one value, which a Save reads and writes, twice.
 type document struct{ client redis.UniversalClient }
 
 func keyOf(ctx context.Context) string {
@@ -65,21 +77,121 @@ func (d *document) Load(ctx context.Context, _ string) (history []message, err e
 	return history, err
 }
 
-func (d *document) Save(ctx context.Context, input, output message) error {
+func (d *document) add(ctx context.Context, m message) error {
 	history, err := d.Load(ctx, "")
 	if err != nil {
 		return err
 	}
 	time.Sleep(time.Millisecond)
-	text, err := json.Marshal(append(history, input, output))
+	text, err := json.Marshal(append(history, m))
 	if err != nil {
 		return err
 	}
 	return d.client.Set(ctx, keyOf(ctx), text, 0).Err()
 }
 
+func (d *document) Save(ctx context.Context, input, output message) error {
+	return errors.Join(d.add(ctx, input), d.add(ctx, output))
+}
+
 func (d *document) Clear(ctx context.Context) error { return d.client.Del(ctx, keyOf(ctx)).Err() }
 
 func (*document) Search(context.Context, string, int) ([]message, error) {
 	return nil, errors.ErrUnsupported
+}
+
+// counted keeps a session in a sorted set. A new message has the next number of the process that adds it,
+// as in a store that counts from 0 and was made for one process.
+type counted struct {
+	document
+	next *atomic.Int64
+}
+
+func newCounted(client redis.UniversalClient) *counted {
+	return &counted{document{client}, new(atomic.Int64)}
+}
+
+func (s *counted) Load(ctx context.Context, _ string) (history []message, err error) {
+	members, err := s.client.ZRange(ctx, keyOf(ctx), 0, -1).Result()
+	for _, text := range members {
+		var m message
+		err = errors.Join(err, json.Unmarshal([]byte(text), &m))
+		history = append(history, m)
+	}
+	return history, err
+}
+
+func (s *counted) Save(ctx context.Context, input, output message) (err error) {
+	for _, m := range []message{input, output} {
+		text, failed := json.Marshal(m)
+		member := redis.Z{Score: float64(s.next.Add(1) - 1), Member: text}
+		err = errors.Join(err, failed, s.client.ZAdd(ctx, keyOf(ctx), member).Err())
+	}
+	return err
+}
+
+// apart is a turn without a lock around all of it.
+func (t *task) apart(ctx context.Context, a *attempt) error {
+	a.Asked = now()
+	history, err := t.outer.Load(ctx, "")
+	if err != nil {
+		return err
+	}
+	a.Loaded, a.Seen = now(), len(history)
+	t.rest(between(t.rng, 0, 10*time.Millisecond))
+	return t.write(ctx, a)
+}
+
+// A store whose order is a counter of each process misorders a session even if every Save has the
+// session's lock: the Redis message store of Beluga AI v2.13.2 is such a store. The lock can say who is
+// next; the place of a message is for the store.
+func TestPerProcessOrder_misordersUnderAPerfectLock(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
+	defer client.Close()
+	for _, test := range []struct {
+		name, want string
+		store      func() memory
+	}{
+		{"counted", "A-q0 B-q0 A-a0 B-a0 A-q1 B-q1 A-a1 B-a1", func() memory { return newCounted(client) }},
+		{"redisstore", "A-q0 A-a0 A-q1 A-a1 B-q0 B-a0 B-q1 B-a1", func() memory {
+			store, err := openStore(client, &config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := withSession(t.Context(), test.name)
+			var got []string
+			for _, name := range []string{"A", "B"} { // one process after the other
+				l, err := redislock.New(client, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close(context.Background())
+				m, err := lockedmemory.New(test.store(), l, sessionOf, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for n := range 2 {
+					question, answer := message{Write: fmt.Sprint(name, "-q", n)}, message{Write: fmt.Sprint(name, "-a", n)}
+					if err := m.Save(ctx, question, answer); err != nil {
+						t.Fatal(err)
+					}
+				}
+				history, err := m.Load(ctx, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = nil
+				for _, stored := range history {
+					got = append(got, stored.Write)
+				}
+			}
+			if got := strings.Join(got, " "); got != test.want {
+				t.Errorf("the store has %s, want %s", got, test.want)
+			}
+		})
+	}
 }

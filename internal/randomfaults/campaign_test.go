@@ -72,7 +72,8 @@ type campaign struct {
 
 	mu       sync.Mutex
 	runs     int
-	starting map[int]*worker // that have not said that they are ready, by run
+	starting map[int]*worker       // that have not said that they are ready, by run
+	aims     map[int]chan *attempt // that faults wait for, by run
 	findings []*finding
 	wrong    []*finding // after attribute
 	stats    map[*fault]*stat
@@ -84,7 +85,7 @@ type campaign struct {
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
-	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), starting: make(map[int]*worker)}
+	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), starting: make(map[int]*worker), aims: make(map[int]chan *attempt)}
 	c.startServers()
 	c.windows.ttl = p.ttl
 	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)

@@ -180,6 +180,8 @@ func (c *campaign) hear(s *said) (a answer) {
 			delete(c.starting, s.Run)
 		}
 		c.mu.Unlock()
+	case sayReached:
+		a = c.reached(s)
 	case sayEnter:
 		a = c.register.enter(s)
 	case sayLeave:

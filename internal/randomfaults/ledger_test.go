@@ -59,12 +59,14 @@ func (l *ledger) add(a *attempt) {
 		return
 	}
 	l.tally.endings[a.End]++
-	switch {
-	case a.Kind == aStrayWrite:
+	if a.Past || a.Kind == aStrayWrite {
 		l.tally.stray++
 		if a.End == refused {
 			l.tally.strayRefused++
 		}
+	}
+	switch {
+	case a.Kind == aStrayWrite:
 	case !a.acknowledged():
 	case a.Kind == aTurn:
 		l.tally.turns++

@@ -32,6 +32,8 @@ func (p *process) obey(o *order) {
 		}
 	case doClose:
 		p.reopen(p.rooms[o.Locker])
+	case doReach:
+		p.aim.Store(o.Aim)
 	case doHold, doStand:
 		p.stage(o)
 	case doMeet:
@@ -127,7 +129,7 @@ func (p *process) stage(o *order) {
 	h.tell(&said{What: sayAlive})
 }
 
-// answer answers one message, for as long as that takes, within 5 s.
+// answer answers one message, or does something else with its session, for as long as that takes, within 5 s.
 func (p *process) answer(o *order) {
 	l, err := dialRegister(p.config.Register)
 	if err != nil {
@@ -136,6 +138,12 @@ func (p *process) answer(o *order) {
 	defer l.conn.Close()
 	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
 	t := &task{hand: h, kind: aTurn, session: o.Key, turn: int(h.next()), named: true}
+	if o.Kind != "" {
+		t.kind = o.Kind
+	}
+	if o.Turn != 0 {
+		t.turn = o.Turn
+	}
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until) && !h.over(); h.rest(20 * time.Millisecond) {
 		a := t.do()
 		h.tell(&said{What: sayAttempt, Attempt: a})

@@ -139,13 +139,16 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{longTTL, 8 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
 		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
-		{noLock, 2 * time.Second, "", []string{"S1", "history"}, nil},
+		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn", "stale"}, nil},
 		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
 		{anyName, 6 * time.Second, "", []string{"failure"}, []string{"failure"}},
 		{lostSave, 2 * time.Second, "", []string{"lost"}, nil},
 		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},
 		{noClear, 3 * time.Second, "", []string{"O"}, nil},
 		{mangled, 2 * time.Second, "", []string{"content"}, nil},
+		{noTurn, 2 * time.Second, "", []string{"stale"}, nil},
+		{noOrder, 2 * time.Second, "", []string{"O"}, nil},
+		{noIdentity, 2 * time.Second, "", []string{"doubled"}, nil},
 		{outspoken, 6 * time.Second, "", []string{"name shown"}, []string{"name shown"}},
 	} {
 		running.Go(func() {

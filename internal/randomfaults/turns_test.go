@@ -86,12 +86,14 @@ type task struct {
 	named   bool // it has a turn ID, and may be repeated
 	tools
 	inner, outer memory // those of the tools, or what records their calls
+	aimed        *aimed // nil: no strike is aimed at this
 }
 
 // do is one attempt.
 func (t *task) do() *attempt {
 	t.tools = t.room.now()
 	t.inner, t.outer = t.recorded(t.store), t.recorded(t.memory)
+	t.aimed = nil
 	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: now()}
 	a.Write = a.own()
 	ctx, cancel := t.limited()
@@ -100,17 +102,29 @@ func (t *task) do() *attempt {
 	var err error
 	switch t.kind {
 	case aSave:
+		struck := t.announce(aroundSave)
 		a.Write = "note"
 		question, answer := exchange(t.turn, a.Write, 0, 0)
-		err = t.save(ctx, a, question, answer)
+		if err = t.save(ctx, a, question, answer); struck {
+			t.struck()
+		}
 	case aClear:
-		err = t.clear(ctx, a)
-	default:
+		struck := t.announce(aroundSave)
+		if err = t.clear(ctx, a); struck {
+			t.struck()
+		}
+	case aTurn, aNote, aTurnClear:
+		if t.config.Broken == noTurn {
+			err = t.apart(ctx, a)
+			break
+		}
+		past := func() {} // writes as this turn did
 		err = t.memory.Turn(ctx, func(ctx context.Context) error {
 			lease, ok := lockedmemory.Lease(ctx)
 			if !ok {
 				return errors.New("a turn without a lease")
 			}
+			past = func() { _ = t.past(ctx, lease, a) }
 			var failed error
 			inside := func(*distlock.Lease) { failed = t.inside(ctx, lease, a) }
 			if !t.section(lease, a.Begun, false, inside) {
@@ -118,6 +132,9 @@ func (t *task) do() *attempt {
 			}
 			return failed
 		})
+		if err == nil && t.reach(beforeAck) {
+			past()
+		}
 	}
 	t.conclude(a, err)
 	return a
@@ -126,13 +143,16 @@ func (t *task) do() *attempt {
 // inside is a turn.
 func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) error {
 	start := now()
+	a.Mine = lease.Fence()
+	if t.reach(beforeLoad) {
+		return t.past(ctx, lease, a)
+	}
 	if t.rng.IntN(30) == 0 {
 		t.think(lease)
 		if t.paused(start) {
 			return t.past(ctx, lease, a)
 		}
 	}
-	a.Mine = lease.Fence()
 	a.Asked = now()
 	history, err := readable(t.outer.Load(ctx, ""))
 	if err != nil {
@@ -142,6 +162,9 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 		return err
 	}
 	a.Mine, a.Loaded, a.Seen = lease.Fence(), now(), len(history) // the Load may have raised the token
+	if t.reach(afterLoad) {
+		return t.past(ctx, lease, a)
+	}
 	if t.kind == aTurn && t.rng.IntN(2) == 0 && a.find(history, a.Asked) {
 		return nil
 	}
@@ -149,31 +172,39 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	if t.rng.IntN(10) == 0 {
 		t.rest(between(t.rng, 0, 10*time.Millisecond))
 	}
-	if t.paused(start) {
+	if t.reach(inModel) || t.paused(start) {
 		return t.past(ctx, lease, a)
 	}
-	if t.kind == aTurnClear {
-		return t.clear(ctx, a)
+	struck := t.announce(aroundSave)
+	err = t.write(ctx, a)
+	if struck && t.struck() || err == nil && t.reach(afterSave) || t.paused(start) {
+		_ = t.past(ctx, lease, a)
 	}
-	question, answer := exchange(t.turn, a.own(), a.Mine, len(history))
-	err = t.save(ctx, a, question, answer)
 	if errors.Is(err, sessionstore.ErrTurnConflict) && t.kind == aTurn {
 		return t.answered(ctx, a, err)
-	}
-	if t.paused(start) {
-		_ = t.past(ctx, lease, a)
 	}
 	return err
 }
 
+// write is what a turn is for.
+func (t *task) write(ctx context.Context, a *attempt) error {
+	if t.kind == aTurnClear {
+		return t.clear(ctx, a)
+	}
+	question, answer := exchange(t.turn, a.own(), a.Mine, a.Seen)
+	return t.save(ctx, a, question, answer)
+}
+
 // paused reports whether the process was stopped for longer than its lease lasts since a time; then most go on past all checks.
 func (t *task) paused(since int64) bool {
-	return now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
+	return t.aimed == nil && now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
 }
 
 // save saves, once more in place if it is not known whether it has.
 func (t *task) save(ctx context.Context, a *attempt, question, answer message) error {
-	if t.named {
+	if t.named && t.config.Broken == noIdentity {
+		ctx = lockedmemory.WithTurnID(ctx, fmt.Sprint(t.config.Run, "-", t.next()))
+	} else if t.named {
 		ctx = lockedmemory.WithTurnID(ctx, fmt.Sprint(t.turn))
 	}
 	a.Sent = now()
@@ -184,8 +215,13 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 	if t.config.Broken == mangled && t.rng.IntN(10) == 0 {
 		answer.Body = append(slices.Clone(answer.Body), ' ')
 	}
-	err := t.outer.Save(ctx, question, answer)
-	if err != nil && t.named && ctx.Err() == nil && errors.Is(err, sessionstore.ErrUnavailable) {
+	first, cancel := ctx, func() {}
+	if t.named && t.rng.IntN(30) == 0 { // so little time that it may be stored or not
+		first, cancel = context.WithTimeout(ctx, between(t.rng, 0, 2*time.Millisecond))
+	}
+	err := t.outer.Save(first, question, answer)
+	cancel()
+	if err != nil && t.named && ctx.Err() == nil && (errors.Is(err, sessionstore.ErrUnavailable) || first.Err() != nil) {
 		err = t.outer.Save(ctx, question, answer)
 	}
 	if t.config.Broken == doubledSave && t.rng.IntN(10) == 0 {
@@ -238,13 +274,17 @@ func (a *attempt) find(history []message, asked int64) bool {
 
 // past writes past all checks, as a process does that was stopped just before it wrote.
 func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) error {
+	ctx = context.WithoutCancel(ctx)
+	if t.aimed != nil && t.aimed.Then == unasked && a.Sent == 0 {
+		return t.unasked(ctx, a)
+	}
 	b := &attempt{
 		Run: a.Run, Session: a.Session, Kind: aStrayWrite, Turn: strays + int(t.next()), Mine: lease.Fence(), Begun: now(), Seen: a.Seen,
 	}
 	b.Write = b.own()
 	question, answer := exchange(b.Turn, b.Write, b.Mine, a.Seen)
 	b.Sent = now()
-	err := t.inner.Save(context.WithoutCancel(ctx), question, answer)
+	err := t.inner.Save(ctx, question, answer)
 	b.Done, b.Ended = now(), now()
 	switch {
 	case err == nil:
@@ -257,6 +297,22 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 	t.witness.err(err)
 	t.tell(&said{What: sayAttempt, Attempt: b})
 	return errPaused
+}
+
+// unasked does what the turn was about to do, by the store itself.
+func (t *task) unasked(ctx context.Context, a *attempt) error {
+	t.outer, a.Past = t.inner, true
+	if a.Loaded == 0 { // a refused Load must not be all that keeps it from writing
+		asked := now()
+		if history, err := readable(t.inner.Load(ctx, "")); err == nil {
+			a.Asked, a.Loaded, a.Seen = asked, now(), len(history)
+		}
+	}
+	err := t.write(ctx, a)
+	if errors.Is(err, sessionstore.ErrTurnConflict) { // another worker has answered the message
+		return errPaused
+	}
+	return err
 }
 
 // conclude says how an attempt has ended.

@@ -44,6 +44,9 @@ type order struct {
 	Locker int
 	Key    string
 	For    time.Duration
+	Aim    *aim `json:",omitempty"` // of doReach; nil: none any more
+	Turn   int  // of doMeet: the turn, and what to do; 0: another one
+	Kind   kind
 }
 
 // What a worker may be told to do.
@@ -58,12 +61,14 @@ const (
 	doStand  = "stand"  // stand in line for a key
 	doRest   = "rest"   // end what is under way, and begin nothing; mem
 	doRead   = "read"   // tell what stands in a session; mem
+	doReach  = "reach"  // tell when a task comes to a moment
 	doMeet   = "meet"   // work with a key or session where data of another program may stand
 )
 
 // What a worker says to the register.
 const (
 	sayReady   = iota + 1 // it can be struck
+	sayReached            // a task has come to the moment of a strike; answered
 	sayEnter              // a critical section begins; answered
 	sayLeave              // it ends
 	sayWrite              // an access that looks at nothing, by one that was stopped; answered
@@ -168,6 +173,7 @@ type attempt struct {
 	Seen         int   // messages
 	Sent, Done   int64 // the first Save or Clear; of found, the Load that showed it
 	End          ending
+	Past         bool // it was written past all checks, see manner
 	Error        string
 }
 

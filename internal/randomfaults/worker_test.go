@@ -55,7 +55,8 @@ type process struct {
 	client    redis.UniversalClient // nil: mem
 	mem       *memService           // nil: Redis
 	leases    atomic.Int64
-	hasty     atomic.Int64 // contexts end soon until then
+	hasty     atomic.Int64        // contexts end soon until then
+	aim       atomic.Pointer[aim] // to come; nil: none
 	naps      naps
 	recorders recorders
 	witness   *witness
@@ -112,7 +113,7 @@ func (p *process) work(parent *childproc.Line) error {
 		return err
 	}
 	p.line = l
-	if p.witness, err = newWitness(p.config.Broken, p.tell); err != nil {
+	if p.witness, err = newWitness(p.config.Broken, func(s *said) { p.tell(s) }); err != nil {
 		return err
 	}
 	redis.SetLogger(p.witness)
@@ -220,8 +221,11 @@ func (p *process) options() *distlock.Options {
 
 // openStore opens the store of the sessions in Redis.
 func openStore(client redis.UniversalClient, c *config) (memory, error) {
-	if c.Broken == noFence {
+	switch c.Broken {
+	case noFence, noLock:
 		return &document{client}, nil
+	case noOrder:
+		return newCounted(client), nil
 	}
 	return redisstore.New(client, sessionOf, codec{}, nil)
 }
@@ -265,11 +269,12 @@ func (r *room) furnish() error {
 }
 
 // tell says something that has no goroutine of its own.
-func (p *process) tell(s *said) {
+func (p *process) tell(s *said) answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Run = p.config.Run
-	_, _ = p.line.tell(s) // the parent has gone
+	a, _ := p.line.tell(s) // if it fails, the parent has gone
+	return a
 }
 
 // hand is a goroutine that works.

@@ -19,6 +19,11 @@ var workerFaults = []*fault{
 		name: "holder stopped", on: redises, breaks: true, of: ofWorker,
 		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
 	},
+	{name: "killed at a moment of a turn", on: redises, of: ofWorker, barred: true, strike: killAt},
+	{
+		name: "stopped at a moment of a turn", on: redises, breaks: true, of: ofWorker,
+		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stopAt, heal: resume,
+	},
 	{name: "waiter killed in line", on: redises, of: ofWorker, barred: true, strike: killWaiter},
 	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
 	{
