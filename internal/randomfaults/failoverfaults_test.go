@@ -15,24 +15,30 @@ var failoverFaults = []*fault{
 		name: "fail-over that loses the last writes", on: replicatedOn, breaks: true, of: ofServer,
 		short: 100 * time.Millisecond, long: 600 * time.Millisecond, heals: 7 * time.Second, strike: loseMaster,
 	},
+	{name: "master killed", on: replicatedOn, breaks: true, of: ofServer, heals: 7 * time.Second, strike: loseMaster},
 	{name: "fail-over that loses nothing", on: replicatedOn, of: ofServer, heals: 7 * time.Second, strike: replaceMaster},
 }
 
-// loseMaster cuts a master off from its replicas for a while, in which it goes on acknowledging, and kills it.
+// loseMaster kills a master. If the fault lasts, the master loses its replicas before that and goes on acknowledging.
 func loseMaster(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
 	master := c.masterFor(h)
 	key, spares := c.keyOf(master), c.sparedBy(master)
 	c.windows.spare(h.window, spares)
+	replicas := c.service.Replicas(master)
 	detached := now() - int64(replicationLag)
-	master.Detach()
-	time.Sleep(h.lasts)
+	if h.lasts > 0 {
+		master.Detach()
+		time.Sleep(h.lasts)
+	}
 	over := c.forgets(h)
 	master.Kill()
 	c.windows.forget(h.window, detached, now())
+	kept := c.kept(replicas)
 	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
 	next := c.service.AwaitMaster(key, master)
+	c.windows.kept(h.window, kept[next])
 	over() // what follows does not concern the locks
 	c.service.ComeBack(master, next)
 }

@@ -45,7 +45,7 @@ func (c *campaign) attribute() {
 	defer c.mu.Unlock()
 	for _, f := range c.findings {
 		if f.answered != 0 {
-			if forgot := c.windows.forgot(f.key, f.asked, f.answered); forgot != nil {
+			if forgot := c.windows.forgot(f.key, position{}, f.asked, f.answered); forgot != nil {
 				kind := "lost"
 				if f.kind == "foreign" {
 					kind = f.kind

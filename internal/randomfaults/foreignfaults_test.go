@@ -190,7 +190,7 @@ func (v *verdict) strangers() {
 		if slices.Contains(v.named, e.place) {
 			continue
 		}
-		if f := v.c.windows.forgot(v.session, e.asked, e.answered); f != nil {
+		if f := v.c.windows.forgot(v.session, positionOf(e.place), e.asked, e.answered); f != nil {
 			v.forgive("foreign", f)
 			continue
 		}
@@ -203,7 +203,7 @@ func (v *verdict) strangers() {
 		}
 	}
 	there := v.foreign.occupied
-	if there == nil || v.c.windows.forgot(v.session, there.From, there.From) != nil {
+	if there == nil || v.c.windows.forgot(v.session, position{}, there.From, there.From) != nil {
 		return
 	}
 	for _, a := range v.attempts {

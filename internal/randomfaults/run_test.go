@@ -22,7 +22,7 @@ var (
 	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: a minute, and then -seed is drawn")
 	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
 	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, mem")
-	only    = flag.String("faults", "", "`names` of faults, with commas between them; none: all")
+	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: those of make chaos; none: all")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	page    = flag.String("table", "", "`file` to which the tables are written too")
 	server  = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
@@ -60,7 +60,12 @@ func TestCampaign(t *testing.T) {
 	for _, name := range topologies {
 		t.Run(name, func(t *testing.T) {
 			p := planFor(name, drawn, shares[name])
-			if *only != "" {
+			p.server = strings.Fields(*server)
+			switch *only {
+			case "":
+			case "chaos":
+				p.faults = chaos
+			default:
 				p.faults = strings.Split(*only, ",")
 			}
 			c := newCampaign(t, p)

@@ -47,6 +47,12 @@ type hit struct {
 
 var everywhere, redises = []string{"node", "sentinel", "cluster", "mem"}, []string{"node", "sentinel", "cluster"}
 
+// chaos are the faults of make chaos.
+var chaos = []string{
+	"killed at a moment of a turn", "stopped at a moment of a turn", "clients disconnected",
+	"server restarted empty", "master killed", "fail-over that loses the last writes",
+}
+
 // replaced is what servers do by themselves when the machine is too busy for them.
 var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
 

@@ -88,7 +88,7 @@ func (v *verdict) fenced() {
 			if b.Mine <= a.Mine || b.Loaded == 0 || b.Loaded >= a.Sent {
 				continue
 			}
-			if forgotten = v.c.windows.forgot(v.session, b.Asked, b.Loaded); forgotten != nil {
+			if forgotten = v.c.windows.forgot(v.session, position{b.Mine, 0}, b.Asked, b.Loaded); forgotten != nil {
 				continue
 			}
 			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
@@ -126,7 +126,7 @@ func (v *verdict) talk() {
 			v.blame("failure", a.Ended, a.Turn, "turn %d is stored, and its writer was told that it is not", a.Turn)
 		}
 		if a.acknowledged() && !v.writes[a.Write] {
-			if f := v.c.windows.forgot(v.session, a.Sent, a.Done); f != nil {
+			if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
 				v.forgotten++
 				v.forgive("lost", f)
 				continue
@@ -146,6 +146,17 @@ func (v *verdict) talk() {
 	}
 }
 
+// position is that of the entry that was acknowledged; zero for what was done outside turns.
+func (a *attempt) position() position {
+	switch {
+	case a.Kind == aTurnClear:
+		return position{a.Mine, 1}
+	case a.Fence != 0:
+		return position{a.Fence, 1}
+	}
+	return position{}
+}
+
 // own is the name under which an attempt writes.
 func (a *attempt) own() string { return fmt.Sprint(a.Run, "-", a.Begun) }
 
@@ -153,11 +164,11 @@ func (a *attempt) own() string { return fmt.Sprint(a.Run, "-", a.Begun) }
 func (v *verdict) hasOutlived(m message) *fault {
 	for _, a := range v.attempts {
 		if a.Loaded != 0 && a.own() == m.Write {
-			return v.c.windows.forgot(v.session, a.Asked, a.Loaded)
+			return v.c.windows.forgot(v.session, position{m.Fence, 1}, a.Asked, a.Loaded)
 		}
 	}
 	// Its writer was killed before it could tell. It has loaded after its token was granted, which is the time of that, in microseconds.
-	return v.c.windows.forgot(v.session, m.Fence*1000, math.MaxInt64)
+	return v.c.windows.forgot(v.session, position{m.Fence, 1}, m.Fence*1000, math.MaxInt64)
 }
 
 // when is a time at which something was done about a turn.
@@ -211,14 +222,14 @@ func (v *verdict) notes() {
 			continue
 		}
 		stands := v.turns[a.Turn] > 0
-		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.Sent, a.Done) == nil { // or it may have been repeated since
+		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done) == nil { // or it may have been repeated since
 			stood[a.Turn] = v.survived(a)
 		}
 		if stands || !a.acknowledged() || seen[a.Turn] || v.clearedBy(a) {
 			continue
 		}
 		seen[a.Turn] = true
-		if f := v.c.windows.forgot(v.session, a.Sent, a.Done); f != nil {
+		if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
 			v.forgotten++
 			v.forgive("lost", f)
 			continue
@@ -257,7 +268,7 @@ func (v *verdict) survived(a *attempt) bool {
 		if !later {
 			continue
 		}
-		if f := v.c.windows.forgot(v.session, b.Sent, b.Done); f != nil {
+		if f := v.c.windows.forgot(v.session, b.position(), b.Sent, b.Done); f != nil {
 			forgotten = f
 			continue
 		}

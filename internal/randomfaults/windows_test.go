@@ -10,11 +10,12 @@ import (
 type window struct {
 	fault       *fault
 	from, until int64
-	run         int               // of which worker; 0: of all; or nobody
-	spares      func(string) bool // keys that it does not concern: another master has them; nil: none
-	forgets     bool              // the servers lose what they acknowledged
-	after       int64             // of what was acknowledged, that is lost which was answered after this
-	killed      int64             // and was asked for before this
+	run         int                 // of which worker; 0: of all; or nobody
+	spares      func(string) bool   // keys that it does not concern: another master has them; nil: none
+	forgets     bool                // the servers lose what they acknowledged
+	after       int64               // of what was acknowledged, that is lost which was answered after this
+	killed      int64               // and was asked for before this
+	last        map[string]position // of sessions: the last entry that was kept; see forgot
 }
 
 // nobody is a run that there is not.
@@ -73,6 +74,13 @@ func (w *windows) forget(v *window, after, killed int64) {
 	v.forgets, v.after, v.killed = true, after, killed
 }
 
+// kept notes the last entry of each session that the servers have kept.
+func (w *windows) kept(v *window, last map[string]position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.last = last
+}
+
 // broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
 // nil if none may.
 func (w *windows) broken(from, until int64, key string, run int) *fault {
@@ -86,12 +94,20 @@ func (w *windows) broken(from, until int64, key string, run int) *fault {
 	return nil
 }
 
-// forgot returns the fault in which the servers may have lost what was asked for and answered at these times.
-func (w *windows) forgot(key string, asked, answered int64) *fault {
+// forgot returns the fault in which the servers have lost what was asked for and answered at these times, and stood at a position.
+// Where the position and the last entry that was kept are known, they decide. Elsewhere the times do.
+func (w *windows) forgot(key string, at position, asked, answered int64) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range w.all {
-		if v.forgets && answered > v.after && asked < v.killed && v.concerns(key) {
+		if !v.forgets || asked >= v.killed || !v.concerns(key) {
+			continue
+		}
+		if last, known := v.last[key]; known && at != (position{}) {
+			if at.behind(last) {
+				return v.fault
+			}
+		} else if answered > v.after {
 			return v.fault
 		}
 	}
