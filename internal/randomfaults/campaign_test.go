@@ -14,6 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/history"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -59,7 +60,7 @@ type campaign struct {
 	histories *histories
 	slots     []*slot
 	windows   windows
-	stalls    stalls
+	watch     *leakcheck.Watch
 	start     int64
 	took      time.Duration
 
@@ -72,7 +73,6 @@ type campaign struct {
 
 	mu       sync.Mutex
 	runs     int
-	starting map[int]*worker       // that have not said that they are ready, by run
 	aims     map[int]chan *attempt // that faults wait for, by run
 	findings []*finding
 	wrong    []*finding // after attribute
@@ -85,7 +85,7 @@ type campaign struct {
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
-	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), starting: make(map[int]*worker), aims: make(map[int]chan *attempt)}
+	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), aims: make(map[int]chan *attempt)}
 	c.startServers()
 	c.windows.ttl = p.ttl
 	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
@@ -110,7 +110,8 @@ func newCampaign(t *testing.T, p plan) *campaign {
 
 // run returns when the time is over, all workers have ended, and everything is judged.
 func (c *campaign) run() {
-	c.start = now()
+	c.start, c.watch = now(), leakcheck.NewWatch()
+	defer c.watch.Stop()
 	c.serving.Add(1)
 	go c.serve()
 	for _, s := range c.slots {
@@ -118,7 +119,6 @@ func (c *campaign) run() {
 		go c.hire(s)
 	}
 	done := make(chan struct{})
-	c.watches.Go(func() { c.stalls.watch(done) })
 	c.watches.Go(func() { c.tend(done) })
 	if c.service != nil {
 		c.watches.Go(func() { c.guard(done) })

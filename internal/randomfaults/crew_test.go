@@ -36,7 +36,6 @@ func (s *slot) now() *worker {
 type worker struct {
 	run int
 	*childproc.Child
-	ready  chan struct{} // closed when it says that it can be struck: a SIGTERM would do nothing before
 	mu     sync.Mutex
 	struck string // how it was ended; empty: it was not
 }
@@ -51,8 +50,13 @@ func (c *campaign) hire(s *slot) {
 			c.t.Errorf("a worker does not start: %v", err)
 			return
 		}
+		ready := make(chan error, 1)
+		go func() { ready <- w.Receive(new(string)) }()
 		select {
-		case <-w.ready:
+		case err := <-ready:
+			if err != nil {
+				break // it has ended
+			}
 			s.mu.Lock()
 			s.worker = w
 			s.mu.Unlock()
@@ -92,13 +96,8 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.Addrs(), c.service.MasterName()
 	}
-	w := &worker{run: run, ready: make(chan struct{})}
-	c.mu.Lock()
-	c.starting[run] = w
-	c.mu.Unlock()
-	var err error
-	w.Child, err = childproc.StartRole(context.Background(), "worker", config, nil)
-	return w, err
+	child, err := childproc.StartRole(context.Background(), "worker", config, nil)
+	return &worker{Child: child, run: run}, err
 }
 
 // dismiss tells a worker to end, and ends it if it does not.
@@ -173,13 +172,6 @@ func (c *campaign) serve() {
 // hear takes what a worker says.
 func (c *campaign) hear(s *said) (a answer) {
 	switch s.What {
-	case sayReady:
-		c.mu.Lock()
-		if w := c.starting[s.Run]; w != nil {
-			close(w.ready)
-			delete(c.starting, s.Run)
-		}
-		c.mu.Unlock()
 	case sayReached:
 		a = c.reached(s)
 	case sayEnter:

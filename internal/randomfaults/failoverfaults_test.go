@@ -11,12 +11,9 @@ import (
 var replicatedOn = []string{"sentinel", "cluster"}
 
 var failoverFaults = []*fault{
-	{
-		name: "fail-over that loses the last writes", on: replicatedOn, breaks: true, of: ofServer,
-		short: 100 * time.Millisecond, long: 600 * time.Millisecond, heals: 7 * time.Second, strike: loseMaster,
-	},
-	{name: "master killed", on: replicatedOn, breaks: true, of: ofServer, heals: 7 * time.Second, strike: loseMaster},
-	{name: "fail-over that loses nothing", on: replicatedOn, of: ofServer, heals: 7 * time.Second, strike: replaceMaster},
+	{name: "fail-over that loses the last writes", on: replicatedOn, breaks: true, of: ofServer, short: 100 * ms, long: 600 * ms, heals: 7000 * ms, strike: loseMaster},
+	{name: "master killed", on: replicatedOn, breaks: true, of: ofServer, heals: 7000 * ms, strike: loseMaster},
+	{name: "fail-over that loses nothing", on: replicatedOn, of: ofServer, heals: 7000 * ms, strike: replaceMaster},
 }
 
 // loseMaster kills a master. If the fault lasts, the master loses its replicas before that and goes on acknowledging.

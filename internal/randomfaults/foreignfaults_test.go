@@ -15,14 +15,8 @@ import (
 
 // What other programs do on the same servers.
 var foreignFaults = []*fault{
-	{
-		name: "foreign data at a lock", on: redises, of: ofServer, barred: true,
-		short: 200 * time.Millisecond, long: 800 * time.Millisecond, strike: occupyLock, heal: resume,
-	},
-	{
-		name: "foreign data at a session", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 800 * time.Millisecond, strike: occupySession, heal: resume,
-	},
+	{name: "foreign data at a lock", on: redises, of: ofServer, barred: true, short: 200 * ms, long: 800 * ms, strike: occupyLock},
+	{name: "foreign data at a session", on: redises, of: ofServer, short: 200 * ms, long: 800 * ms, strike: occupySession},
 	{name: "broken entry", on: redises, of: ofServer, strike: breakEntry},
 }
 

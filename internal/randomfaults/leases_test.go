@@ -153,7 +153,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	}
 	if leave.Trusted == 0 {
 		h.counts.Lost++
-		leave.Naps = h.naps.since(s.Got)
+		leave.Naps = spansOf(h.watch, s.Got, now())
 		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
 	h.tell(leave)

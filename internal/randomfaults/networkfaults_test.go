@@ -3,18 +3,9 @@ package randomfaults
 import "time"
 
 var networkFaults = []*fault{
-	{
-		name: "cut off", on: redises, of: ofWorker,
-		short: 800 * time.Millisecond, long: 2500 * time.Millisecond, strike: cutOff, heal: reach,
-	},
-	{
-		name: "slow network", on: redises, of: ofWorker,
-		short: 500 * time.Millisecond, long: 2 * time.Second, strike: slowDown, heal: speedUp,
-	},
-	{
-		name: "replies lost", on: redises, of: ofWorker,
-		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: dropReplies, heal: resume,
-	},
+	{name: "cut off", on: redises, of: ofWorker, short: 800 * ms, long: 2500 * ms, strike: cutOff},
+	{name: "slow network", on: redises, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: slowDown},
+	{name: "replies lost", on: redises, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: dropReplies},
 }
 
 func cutOff(c *campaign, h *hit) {
@@ -28,20 +19,18 @@ func cutOff(c *campaign, h *hit) {
 	w.tell(order{Do: doSlow, For: h.lasts})
 	time.Sleep(100 * time.Millisecond) // until they hold
 	s.network.Cut()
+	h.restore = s.network.Heal
 	c.await(h, w.run, c.register.holds(w.run), 0)
 }
-
-func reach(c *campaign, h *hit) { c.proxied(h).network.Heal() }
 
 func slowDown(c *campaign, h *hit) {
 	s := c.proxied(h)
 	s.network.Latency(between(h.rng, 2*time.Millisecond, 60*time.Millisecond))
+	h.restore = func() { s.network.Latency(0) }
 	if s.now() == nil {
 		c.misses(h, "there is no worker")
 	}
 }
-
-func speedUp(c *campaign, h *hit) { c.proxied(h).network.Latency(0) }
 
 // dropReplies loses the answer to one request of some.
 func dropReplies(c *campaign, h *hit) {

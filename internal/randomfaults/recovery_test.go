@@ -79,7 +79,7 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 		s.disturbed = append(s.disturbed, took)
 		return
 	}
-	stalled := c.stalls.between(w.since, at)
+	stalled := overlap(stalls(c.watch, w.since, at), w.since, at)
 	late := w.bar > 0 && took > w.bar
 	if late && stalled > took/10 { // a machine so busy shows nothing
 		s.disturbed = append(s.disturbed, took)

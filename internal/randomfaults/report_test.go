@@ -52,12 +52,9 @@ func (c *campaign) report() string {
 	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
 		r.told, r.closed, c.starved, r.undecided)
 	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
-	var stood time.Duration
-	for _, s := range c.stalls.spans {
-		stood += time.Duration(s.Until - s.From)
-	}
+	stood := stalls(c.watch, c.start, now())
 	line("the machine let the parent wait %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
-		len(c.stalls.spans), stood.Round(time.Millisecond), c.unseen, c.runs)
+		len(stood), overlap(stood, c.start, now()).Round(time.Millisecond), c.unseen, c.runs)
 	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
 	line("%d errors, log lines and spans looked at for names of locks and sessions", n.Texts)

@@ -20,46 +20,16 @@ import (
 
 var serverFaults = []*fault{
 	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
-	{
-		name: "clients paused", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseClients, heal: nothing,
-	},
-	{
-		name: "server stopped for a moment", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: pauseServer, heal: resume,
-	},
-	{
-		name: "scripts flushed", on: redises, of: ofServer,
-		short: 300 * time.Millisecond, long: 1 * time.Second, strike: flushScripts,
-	},
-	{
-		name: "out of memory", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 1500 * time.Millisecond, strike: outOfMemory, heal: resume,
-	},
-	{
-		name: "busy script", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 1 * time.Second, strike: busyScript, heal: resume,
-	},
-	{
-		name: "read-only", on: []string{"node"}, of: ofServer,
-		short: 200 * time.Millisecond, long: 1 * time.Second, strike: readOnly, heal: resume,
-	},
-	{
-		name: "loading", on: []string{"node"}, of: ofServer,
-		short: 200 * time.Millisecond, long: 1 * time.Second, heals: time.Second, strike: reload, heal: resume,
-	},
-	{
-		name: "slot on the move", on: []string{"cluster"}, of: ofServer,
-		short: 200 * time.Millisecond, long: 1 * time.Second, strike: halfMoveSlot, heal: resume,
-	},
-	{
-		name: "no right to notify", on: redises, of: ofServer,
-		short: 500 * time.Millisecond, long: 2 * time.Second, strike: silence, heal: resume,
-	},
-	{
-		name: "no right to run scripts", on: redises, of: ofServer,
-		short: 200 * time.Millisecond, long: 1200 * time.Millisecond, strike: withdraw, heal: resume,
-	},
+	{name: "clients paused", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseClients},
+	{name: "server stopped for a moment", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
+	{name: "scripts flushed", on: redises, of: ofServer, short: 300 * ms, long: 1000 * ms, strike: flushScripts},
+	{name: "out of memory", on: redises, of: ofServer, short: 200 * ms, long: 1500 * ms, strike: sets("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")},
+	{name: "busy script", on: redises, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
+	{name: "read-only", on: []string{"node"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: sets("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")},
+	{name: "loading", on: []string{"node"}, of: ofServer, short: 200 * ms, long: 1000 * ms, heals: 1000 * ms, strike: reload},
+	{name: "slot on the move", on: []string{"cluster"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: halfMoveSlot},
+	{name: "no right to notify", on: redises, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: withRights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
+	{name: "no right to run scripts", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: withRights("-eval -evalsha", "+eval +evalsha")},
 	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
 	{name: "subscribers disconnected", on: redises, of: ofServer, strike: hangUp("pubsub")},
 	{name: "clients disconnected", on: redises, of: ofServer, strike: hangUp("normal")},
@@ -211,12 +181,6 @@ func flushScripts(c *campaign, h *hit) {
 	}
 }
 
-func outOfMemory(c *campaign, h *hit) {
-	master := c.masterFor(h)
-	must(c, master, "CONFIG", "SET", "maxmemory", "1")
-	h.restore = func() { must(c, master, "CONFIG", "SET", "maxmemory", "0") }
-}
-
 // busyScript runs a script that does not end until it is killed.
 func busyScript(c *campaign, h *hit) {
 	master := c.masterFor(h)
@@ -236,11 +200,13 @@ func busyScript(c *campaign, h *hit) {
 	}
 }
 
-// readOnly makes a node the replica of a server that there is not.
-func readOnly(c *campaign, h *hit) {
-	node := c.service.Nodes()[0]
-	must(c, node, "REPLICAOF", "127.0.0.1", "1")
-	h.restore = func() { must(c, node, "REPLICAOF", "NO", "ONE") }
+// sets sends one command to a master, and another one when the fault is over.
+func sets(on, off string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		master := c.masterFor(h)
+		must(c, master, strings.Fields(on)...)
+		h.restore = func() { must(c, master, strings.Fields(off)...) }
+	}
 }
 
 // moveSlot moves the slot of a lock that all want.
@@ -278,27 +244,18 @@ func reload(c *campaign, h *hit) {
 	}
 }
 
-// The workers are the servers' default user, who has all rights again when a server is restarted. So are the parent, who needs none of
-// those that are taken away but to read sessions, which can wait; and the Sentinels, which do without theirs for so long.
-
-// silence takes away the rights to publish and to subscribe.
-func silence(c *campaign, h *hit) {
-	c.setRights(h, []string{"resetchannels", "-publish", "-subscribe"}, "allchannels", "+publish", "+subscribe")
-}
-
-// withdraw takes away the right to run scripts, and so all of each.
-func withdraw(c *campaign, h *hit) {
-	c.setRights(h, []string{"-eval", "-evalsha"}, "+eval", "+evalsha")
-}
-
-func (c *campaign) setRights(h *hit, until []string, after ...string) {
-	set := func(rules []string) {
-		for _, node := range c.service.Nodes() {
-			must(c, node, append([]string{"ACL", "SETUSER", "default"}, rules...)...)
+// withRights takes rights away. The workers are the servers' default user, which has all rights again when a server is restarted.
+// So are the parent, which needs these rights only to read sessions, and the Sentinels, which can do without them for so long.
+func withRights(taken, given string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		set := func(rules string) {
+			for _, node := range c.service.Nodes() {
+				must(c, node, append([]string{"ACL", "SETUSER", "default"}, strings.Fields(rules)...)...)
+			}
 		}
+		set(taken)
+		h.restore = func() { set(given) }
 	}
-	h.restore = func() { set(after) }
-	set(until)
 }
 
 // hangUp closes all connections of a kind.

@@ -21,8 +21,9 @@ type fault struct {
 	short, long time.Duration
 	heals       time.Duration // and takes so long to be healed, about
 	strike      func(c *campaign, h *hit)
-	heal        func(c *campaign, h *hit)
 }
+
+const ms = time.Millisecond
 
 // party is who is struck. Faults of workers and of servers go on side by side, one of each at a time.
 type party string
@@ -41,8 +42,8 @@ type hit struct {
 	rng     *rand.Rand
 	window  *window
 	at      int64
-	restore func()
-	missed  bool // it came to nothing
+	restore func() // heals it; nil: it heals by itself
+	missed  bool   // it came to nothing
 }
 
 var everywhere, redises = []string{"node", "sentinel", "cluster", "mem"}, []string{"node", "sentinel", "cluster"}
@@ -142,11 +143,11 @@ func (c *campaign) cause(h *hit) {
 	c.say("%s %d: %s, victim %d, for %s", h.of, h.n, h.name, h.victim, h.lasts.Round(time.Millisecond))
 	defer c.windows.close(h.window)
 	h.strike(c, h)
-	if h.heal != nil {
-		if !h.missed {
-			time.Sleep(time.Duration(h.at-now()) + h.lasts)
-		}
-		h.heal(c, h)
+	if !h.missed {
+		time.Sleep(time.Duration(h.at-now()) + h.lasts)
+	}
+	if h.restore != nil {
+		h.restore()
 	}
 	c.tally(h)
 }

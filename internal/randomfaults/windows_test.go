@@ -2,8 +2,11 @@ package randomfaults
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
 // window is the time in which a fault may show: from its strike until a TTL after it was healed, see the package documentation.
@@ -138,45 +141,23 @@ func (w *windows) others(mine *window, from, until int64) *fault {
 	return nil
 }
 
-// stalls are the times in which the parent itself was not let run, and so nobody may have been.
-type stalls struct {
-	mu    sync.Mutex
-	spans []span
-}
-
-// span is a time. Workers send it.
+// span is a time in which a process was not let run. Workers send it.
 type span struct{ From, Until int64 }
 
-const (
-	beat   = 10 * time.Millisecond
-	hiccup = 20 * time.Millisecond // by which a machine that is not too busy is hardly ever late
-)
-
-// watch notes stalls until done is closed.
-func (s *stalls) watch(done <-chan struct{}) {
-	tick := time.NewTicker(beat)
-	defer tick.Stop()
-	for last := now(); ; {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		at := now()
-		if at-last > int64(hiccup+beat) {
-			s.mu.Lock()
-			s.spans = append(s.spans, span{last + int64(beat), at})
-			s.mu.Unlock()
-		}
-		last = at
+// spansOf are the spans of a watch between two times.
+func spansOf(w *leakcheck.Watch, from, until int64) (spans []span) {
+	for _, s := range w.Spans(time.Unix(0, from), time.Unix(0, until)) {
+		spans = append(spans, span{s.From.UnixNano(), s.Until.UnixNano()})
 	}
+	return spans
 }
 
-// between is for how long, in all, the parent was not let run between two times.
-func (s *stalls) between(from, until int64) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return overlap(s.spans, from, until)
+// hiccup is by how much a machine that is not too busy is hardly ever late.
+const hiccup = 20 * time.Millisecond
+
+// stalls are the longer spans of the parent, in which no process may have been let run.
+func stalls(w *leakcheck.Watch, from, until int64) []span {
+	return slices.DeleteFunc(spansOf(w, from, until), func(s span) bool { return s.Until-s.From < int64(hiccup) })
 }
 
 // overlap is how much of the time between two moments spans take, which do not overlap each other.

@@ -67,8 +67,7 @@ const (
 
 // What a worker says to the register.
 const (
-	sayReady   = iota + 1 // it can be struck
-	sayReached            // a task has come to the moment of a strike; answered
+	sayReached = iota + 1 // a task has come to the moment of a strike; answered
 	sayEnter              // a critical section begins; answered
 	sayLeave              // it ends
 	sayWrite              // an access that looks at nothing, by one that was stopped; answered

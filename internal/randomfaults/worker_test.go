@@ -19,6 +19,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -57,7 +58,7 @@ type process struct {
 	leases    atomic.Int64
 	hasty     atomic.Int64        // contexts end soon until then
 	aim       atomic.Pointer[aim] // to come; nil: none
-	naps      naps
+	watch     *leakcheck.Watch
 	recorders recorders
 	witness   *witness
 	ending    atomic.Bool
@@ -120,9 +121,10 @@ func (p *process) work(parent *childproc.Line) error {
 	if err := p.open(); err != nil {
 		return err
 	}
-	p.tell(&said{What: sayReady})
-	p.naps.last = now()
-	go p.naps.watch()
+	p.watch = leakcheck.NewWatch()
+	if err := parent.Send("ready"); err != nil { // a SIGTERM would do nothing before
+		return err
+	}
 	for _, r := range p.rooms {
 		for g := range p.config.Goroutines {
 			l, err := dialRegister(p.config.Register)
@@ -157,8 +159,8 @@ func (p *process) work(parent *childproc.Line) error {
 	p.working.Wait()
 	if p.config.Hammers {
 		_ = p.client.Close()
-		// The watch of the naps sleeps. Connections may outlive their client for a moment.
-		testservers.Within(15*time.Second, func() bool { err = goleak.Find(goleak.IgnoreTopFunction("time.Sleep")); return err == nil })
+		p.watch.Stop()
+		testservers.Within(15*time.Second, func() bool { err = goleak.Find(); return err == nil }) // connections may outlive their client
 		return err
 	}
 	return nil
@@ -343,47 +345,7 @@ func (h *hand) limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), limit)
 }
 
-// naps are the times in which the process was not let run.
-type naps struct {
-	mu   sync.Mutex
-	last int64
-	all  []span
-}
-
-const nap = 5 * time.Millisecond
-
-func (n *naps) watch() {
-	for {
-		time.Sleep(nap)
-		n.look()
-	}
-}
-
-func (n *naps) look() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at := now()
-	if at-n.last > int64(2*nap) {
-		if n.all = append(n.all, span{n.last + int64(nap), at}); len(n.all) > 1000 {
-			n.all = n.all[500:]
-		}
-	}
-	n.last = at
-}
-
-// since are those that were not over at a time.
-func (n *naps) since(at int64) []span {
-	n.look()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	first := len(n.all)
-	for first > 0 && n.all[first-1].Until > at {
-		first--
-	}
-	return slices.Clone(n.all[first:])
-}
-
 // stopped reports whether the process was stopped for longer than its lease lasts since a time.
 func (p *process) stopped(since int64) bool {
-	return slices.ContainsFunc(p.naps.since(since), func(s span) bool { return s.Until-s.From > int64(p.config.TTL) })
+	return slices.ContainsFunc(spansOf(p.watch, since, now()), func(s span) bool { return s.Until-s.From > int64(p.config.TTL) })
 }

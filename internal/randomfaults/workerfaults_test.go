@@ -15,40 +15,17 @@ const holderKilled = "holder killed"
 
 var workerFaults = []*fault{
 	{name: holderKilled, on: redises, of: ofWorker, barred: true, strike: killHolder},
-	{
-		name: "holder stopped", on: redises, breaks: true, of: ofWorker,
-		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stop, heal: resume,
-	},
+	{name: "holder stopped", on: redises, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
 	{name: "killed at a moment of a turn", on: redises, of: ofWorker, barred: true, strike: killAt},
-	{
-		name: "stopped at a moment of a turn", on: redises, breaks: true, of: ofWorker,
-		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: stopAt, heal: resume,
-	},
+	{name: "stopped at a moment of a turn", on: redises, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
 	{name: "waiter killed in line", on: redises, of: ofWorker, barred: true, strike: killWaiter},
 	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
-	{
-		name: "connections used up", on: redises, of: ofWorker,
-		short: 300 * time.Millisecond, long: 1500 * time.Millisecond, strike: told(doPool), heal: nothing,
-	},
-	{
-		name: "contexts cancelled", on: everywhere, of: ofWorker,
-		short: 300 * time.Millisecond, long: 1200 * time.Millisecond, strike: told(doCancel), heal: nothing,
-	},
-	{
-		name: "starved", on: everywhere, of: ofWorker,
-		short: 500 * time.Millisecond, long: 2 * time.Second, strike: told(doStarve), heal: nothing,
-	},
-	{
-		name: "leases expire", on: []string{"mem"}, of: ofWorker,
-		short: 1200 * time.Millisecond, long: 2500 * time.Millisecond, strike: told(doExpire), heal: nothing,
-	},
-	{
-		name: "Locker closed under load", on: []string{"mem"}, of: ofWorker,
-		short: 200 * time.Millisecond, long: 600 * time.Millisecond, strike: told(doClose), heal: nothing,
-	},
+	{name: "connections used up", on: redises, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: told(doPool)},
+	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: told(doCancel)},
+	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: told(doStarve)},
+	{name: "leases expire", on: []string{"mem"}, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: told(doExpire)},
+	{name: "Locker closed under load", on: []string{"mem"}, of: ofWorker, short: 200 * ms, long: 600 * ms, strike: told(doClose)},
 }
-
-func nothing(*campaign, *hit) {}
 
 // killHolder kills a worker, in a moment in which it works with something that others want.
 func killHolder(c *campaign, h *hit) {
@@ -107,12 +84,6 @@ func stop(c *campaign, h *hit) {
 	h.at = now() // it lasts from then
 	c.await(h, w.run, keys, 0)
 	h.restore = func() { w.signal(syscall.SIGCONT) }
-}
-
-func resume(_ *campaign, h *hit) {
-	if h.restore != nil {
-		h.restore()
-	}
 }
 
 // killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
