@@ -10,72 +10,47 @@ import (
 	"time"
 )
 
-// totals are those of one topology, or of all.
-type totals struct {
-	on                      string
-	lasted                  time.Duration
-	sections, turns, faults int
-	missed                  int // faults that came to nothing
-	refused                 int // stale accesses, by the register
-	stray, strayRefused     int // writes past all checks, and those that the store has refused
-	accepted                int // stale writes
-	wrong                   int // violations outside the windows of ✗
-	starved                 int // who were told late in a process that was not let run
-	histories, undecided    int
-	kills                   []time.Duration // recoveries after a holder was killed, when nothing else happened
-	bar                     time.Duration   // of these
+// columns are those of the table of topologies. The last row has their sums.
+var columns = []struct {
+	title string
+	of    func(c *campaign) []int
+}{
+	{"Critical sections", func(c *campaign) []int { return []int{c.register.sections} }},
+	{"Turns and notes acknowledged", func(c *campaign) []int { return []int{c.ledger.tally.turns + c.ledger.tally.notes} }},
+	{"Faults, came to nothing", func(c *campaign) []int { struck, missed := c.struck(); return []int{struck, missed} }},
+	{"Violations outside ✗", func(c *campaign) []int { return []int{len(c.wrong)} }},
+	{"Told late, not let run", func(c *campaign) []int { return []int{c.starved} }},
+	{"Stale writes accepted", func(c *campaign) []int { return []int{c.count(isStaleWrite)} }},
+	{"Writes past all checks, refused", func(c *campaign) []int { return []int{c.ledger.tally.stray, c.ledger.tally.strayRefused} }},
+	{"Stale accesses refused by the register", func(c *campaign) []int { return []int{c.register.stale} }},
+	{"Histories checked, undecided", func(c *campaign) []int { return []int{c.histories.checked, c.histories.undecided} }},
 }
 
-func (c *campaign) totals() (t totals) {
-	accepted := c.count(func(f *finding) bool { return f.kind == "S2" })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t = totals{
-		on: c.plan.on, lasted: c.took, sections: c.register.sections, turns: c.ledger.tally.turns + c.ledger.tally.notes,
-		refused: c.register.stale, stray: c.ledger.tally.stray, strayRefused: c.ledger.tally.strayRefused,
-		accepted: accepted, wrong: len(c.wrong), starved: c.starved,
-		histories: c.histories.checked, undecided: c.histories.undecided, bar: c.plan.bar(),
-	}
-	t.faults, t.missed = c.struck()
-	for f, s := range c.stats {
-		if f.name == holderKilled {
-			t.kills = append(t.kills, s.recovered...)
+func isStaleWrite(f *finding) bool { return f.kind == "S2" }
+
+// kills are the recoveries after a holder was killed, when nothing else happened.
+func kills(all []*campaign) (kills []time.Duration) {
+	for _, c := range all {
+		for f, s := range c.stats {
+			if f.name == holderKilled {
+				kills = append(kills, s.recovered...)
+			}
 		}
 	}
-	return t
-}
-
-// sum is that of all topologies.
-func sum(all []*campaign) totals {
-	t := totals{on: "all"}
-	for _, c := range all {
-		u := c.totals()
-		t.lasted += u.lasted
-		t.sections += u.sections
-		t.turns += u.turns
-		t.faults += u.faults
-		t.missed += u.missed
-		t.refused += u.refused
-		t.stray += u.stray
-		t.strayRefused += u.strayRefused
-		t.starved += u.starved
-		t.accepted += u.accepted
-		t.wrong += u.wrong
-		t.histories += u.histories
-		t.undecided += u.undecided
-		t.kills = append(t.kills, u.kills...)
-		t.bar = max(t.bar, u.bar)
-	}
-	return t
+	return kills
 }
 
 // failure is what no run may have, whatever its topologies have said: the two figures for which this library is made.
-func (t totals) failure() (err error) {
-	if t.accepted > 0 {
-		err = fmt.Errorf("%d stale writes were accepted", t.accepted)
+func failure(all []*campaign) (err error) {
+	accepted, bar := 0, time.Duration(0)
+	for _, c := range all {
+		accepted, bar = accepted+c.count(isStaleWrite), max(bar, c.plan.bar())
 	}
-	if len(t.kills) > 0 && slices.Max(t.kills) > t.bar {
-		err = errors.Join(err, fmt.Errorf("after a holder was killed, nobody worked for %s; at most %s are promised", slices.Max(t.kills), t.bar))
+	if accepted > 0 {
+		err = fmt.Errorf("%d stale writes were accepted", accepted)
+	}
+	if kills := kills(all); len(kills) > 0 && slices.Max(kills) > bar {
+		err = errors.Join(err, fmt.Errorf("after a holder was killed, nobody worked for %s; at most %s are promised", slices.Max(kills), bar))
 	}
 	return err
 }
@@ -89,21 +64,34 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 			redis = "Redis " + c.version
 		}
 	}
-	fmt.Fprintf(&text, "`%s`: %s, seed %d, %d cores, Go %s, %s.\n\n",
+	fmt.Fprintf(&text, "`%s`: %s, seed %d, %d cores, Go %s, %s.\n\n| On | Time |",
 		command, lasts.Round(time.Second), seed, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), redis)
-	text.WriteString("| On | Time | Critical sections | Turns and notes acknowledged | Faults, came to nothing | Violations outside ✗ |")
-	text.WriteString(" Told late, not let run | Stale writes accepted | Writes past all checks, refused | Stale accesses refused by the register |")
-	text.WriteString(" Histories checked, undecided | After a killed holder: median, worst (of) | Promised |\n")
-	text.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	row := func(t totals) {
-		fmt.Fprintf(&text, "| %s | %s | %d | %d | %d, %d | %d | %d | %d | %d, %d | %d | %d, %d | %s | %s |\n",
-			t.on, t.lasted.Round(time.Second), t.sections, t.turns, t.faults, t.missed, t.wrong, t.starved, t.accepted,
-			t.stray, t.strayRefused, t.refused, t.histories, t.undecided, spread(t.kills), t.bar)
+	for _, column := range columns {
+		fmt.Fprintf(&text, " %s |", column.title)
+	}
+	fmt.Fprintf(&text, " After a killed holder: median, worst (of) | Promised |\n%s|\n", strings.Repeat("|---", len(columns)+4))
+	row := func(on string, all ...*campaign) {
+		took := time.Duration(0)
+		for _, c := range all {
+			took += c.took
+		}
+		fmt.Fprintf(&text, "| %s | %s |", on, took.Round(time.Second))
+		for _, column := range columns {
+			var sums []int
+			for _, c := range all {
+				for i, n := range column.of(c) {
+					sums = append(sums, 0)[:max(len(sums), i+1)]
+					sums[i] += n
+				}
+			}
+			fmt.Fprintf(&text, " %s |", strings.ReplaceAll(strings.Trim(fmt.Sprint(sums), "[]"), " ", ", "))
+		}
+		fmt.Fprintf(&text, " %s | %s |\n", spread(kills(all)), all[0].plan.bar())
 	}
 	for _, c := range all {
-		row(c.totals())
+		row(c.plan.on, c)
 	}
-	row(sum(all))
+	row("all", all...)
 	text.WriteString("\n")
 	text.WriteString(table(all))
 	return text.String()
@@ -157,27 +145,34 @@ func (c *campaign) count(is func(*finding) bool) (n int) {
 }
 
 // A stale write, or a killed holder that is waited for too long, fails a run.
-func TestTotals_failure(t *testing.T) {
+func TestFailure(t *testing.T) {
 	for _, test := range []struct {
-		totals totals
+		name   string
+		kills  []time.Duration
+		kind   string
 		fails  bool
+		totals string // of two such runs
 	}{
-		{totals{bar: time.Second}, false},
-		{totals{bar: time.Second, kills: []time.Duration{time.Millisecond, time.Second}}, false},
-		{totals{bar: time.Second, kills: []time.Duration{time.Second + 1, time.Millisecond}}, true},
-		{totals{bar: time.Second, accepted: 1}, true},
+		{"nothing", nil, "", false, "| 0, 0 | 0 | 0 | 0 |"},
+		{"in time", []time.Duration{time.Millisecond, 2 * time.Second}, "N", false, "| 0, 0 | 2 | 0 | 0 |"},
+		{"too late", []time.Duration{2*time.Second + 1, time.Millisecond}, "N", true, "| 0, 0 | 2 | 0 | 0 |"},
+		{"a stale write", nil, "S2", true, "| 0, 0 | 2 | 0 | 2 |"},
 	} {
-		if err := test.totals.failure(); (err != nil) != test.fails {
-			t.Errorf("%+v: %v, want a failure: %t", test.totals, err, test.fails)
-		}
-	}
-	c := book(t)
-	c.histories = newHistories(c)
-	c.wrong = []*finding{{kind: "S2"}, {kind: "N"}}
-	s := c.stat(workerFaults[0])
-	s.recovered, s.disturbed = []time.Duration{time.Second}, []time.Duration{time.Minute}
-	got := sum([]*campaign{c, c})
-	if got.accepted != 2 || got.wrong != 4 || len(got.kills) != 2 || slices.Max(got.kills) != time.Second {
-		t.Errorf("%+v; want 2 stale writes of 4 violations, and 2 recoveries of at most a second", got)
+		t.Run(test.name, func(t *testing.T) {
+			c := book(t)
+			c.histories = newHistories(c)
+			if test.kind != "" {
+				c.wrong = []*finding{{kind: test.kind}}
+			}
+			s := c.stat(workerFaults[0])
+			s.recovered, s.disturbed = test.kills, []time.Duration{time.Minute}
+			if err := failure([]*campaign{c, c}); (err != nil) != test.fails {
+				t.Errorf("%v, want a failure: %t", err, test.fails)
+			}
+			text := summary([]*campaign{c, c}, time.Minute, 1, "")
+			if _, all, _ := strings.Cut(text, "| all |"); !strings.Contains(strings.SplitN(all, "\n", 2)[0], test.totals) {
+				t.Errorf("the totals are\n%s\nwant %s", text, test.totals)
+			}
+		})
 	}
 }
