@@ -9,7 +9,7 @@ import (
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-// window is the time in which a fault may show: from its strike until a TTL after it was healed, see the package documentation.
+// window is the time in which a fault may show: from its strike until a TTL after it was healed, see docs/design/randomfaults.md.
 type window struct {
 	fault       *fault
 	from, until int64
