@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // book is a campaign that was, with what its register and its ledger know.
@@ -116,11 +114,8 @@ func TestAttribute_shownNames(t *testing.T) {
 
 // A note that stands on after a Clear is a violation, whatever else goes on, unless servers have forgotten the Clear.
 func TestAttribute_survivesAClear(t *testing.T) {
-	note := &attempt{
-		Run: 1, Session: "e0/notes-0", Kind: aNote, Turn: 1, Mine: 10, Fence: 10, End: saved,
-		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
-	}
-	note.Write = note.own()
+	note, stored := savedTurn(1, 10, 103, 0)
+	note.Session, note.Kind = "e0/notes-0", aNote
 	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 200, Sent: 201, Done: 202, Ended: 203, End: saved}
 	for _, test := range []struct {
 		name          string
@@ -137,8 +132,7 @@ func TestAttribute_survivesAClear(t *testing.T) {
 			if test.killed != 0 {
 				c.windows.forget(w, test.after, test.killed)
 			}
-			question, answer := exchange(note.Turn, note.Write, note.Mine, 0)
-			v := &verdict{c: c, session: note.Session, stored: []message{question, answer}, attempts: []*attempt{note, clear}}
+			v := &verdict{c: c, session: note.Session, stored: stored, attempts: []*attempt{note, clear}}
 			v.notes()
 			if got := c.judged(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
@@ -160,24 +154,6 @@ func TestCause_countsWhatHasStruck(t *testing.T) {
 	}
 	if struck, missed := c.struck(); struck != 2 || missed != 1 {
 		t.Errorf("%d faults have struck, and %d came to nothing, want 2 and 1", struck, missed)
-	}
-}
-
-// A Cluster's master is excused for the keys of its own slots alone, which the campaign finds out itself.
-func TestSlotOf(t *testing.T) {
-	if got := slotOf("123456789"); got != 0x31c3 { // the specification's example
-		t.Errorf("the slot of 123456789 is %d, want %d", got, 0x31c3)
-	}
-	cluster := testservers.StartCluster(t)
-	for e := range 2 * len(strangeEnds) {
-		for _, key := range []string{hotKey(e, 0), talkOf(e, 0), noteOf(e, 0)} {
-			for _, at := range []string{lockKey(key), sessionKeyOf(key)} {
-				want, err := cluster.Nodes()[0].Do("CLUSTER", "KEYSLOT", at)
-				if got := fmt.Sprint(slotOf(key)); err != nil || got != want {
-					t.Errorf("the slot of %q is %s, want %s, %v", key, got, want, err)
-				}
-			}
-		}
 	}
 }
 
@@ -205,23 +181,20 @@ func TestForgets_beginsWithTheKill(t *testing.T) {
 
 // Before servers are emptied, what is over by then has to be there, and what is under way may be.
 func TestLedger_judgesSoFar(t *testing.T) {
-	turn := &attempt{
-		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 1, Mine: 10, End: saved, Begun: 10, Asked: 11, Loaded: 12, Sent: 13, Done: 14, Ended: 15,
-	}
-	turn.Write = turn.own()
+	turn, _ := savedTurn(1, 10, 20, 0)
 	note := *turn
 	note.Session, note.Kind = "e0/notes-0", aNote
-	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 20, Sent: 21}
+	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 40, Sent: 41}
 	for _, test := range []struct {
 		name     string
 		moment   int64
 		attempts []*attempt
 		want     string
 	}{
-		{"a turn that was over", 16, []*attempt{turn}, "1 (1 lost), apart 0"},
-		{"a turn that was under way", 14, []*attempt{turn}, "0, apart 0"},
-		{"a note that was over", 16, []*attempt{&note}, "1 (1 lost), apart 0"},
-		{"a note that may have been cleared", 16, []*attempt{&note, clear}, "0, apart 0"},
+		{"a turn that was over", 31, []*attempt{turn}, "1 (1 lost), apart 0"},
+		{"a turn that was under way", 30, []*attempt{turn}, "0, apart 0"},
+		{"a note that was over", 31, []*attempt{&note}, "1 (1 lost), apart 0"},
+		{"a note that may have been cleared", 31, []*attempt{&note, clear}, "0, apart 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := book(t)
@@ -262,21 +235,10 @@ func TestAttribute_forgottenInTheWay(t *testing.T) {
 // What was acknowledged and is missing is lost, unless it was answered after a server was cut off from its replicas, and asked for
 // before it died. No fault lets a stale write in.
 func TestAttribute_tellsForgottenFromLost(t *testing.T) {
-	turn := func(fence, at int64) *attempt {
-		a := &attempt{
-			Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: int(at), Fence: fence, Mine: fence, End: saved,
-			Begun: at, Asked: at + 1, Loaded: at + 2, Sent: at + 3, Done: at + 4, Ended: at + 5,
-		}
-		a.Write = a.own()
-		return a
-	}
-	pair := func(a *attempt, seen int) []message {
-		question, answer := exchange(a.Turn, a.Write, a.Mine, seen)
-		return []message{question, answer}
-	}
-	first, second := turn(10, 1000), turn(20, 2000)
-	stale := turn(10, 3000)
-	other := pair(first, 0)
+	first, pair1 := savedTurn(1, 10, 1000, 0)
+	second, pair2 := savedTurn(2, 20, 2000, 2)
+	stale, pair3 := savedTurn(3, 10, 3000, 4)
+	_, other := savedTurn(1, 10, 1000, 0)
 	other[1].Body = []byte("another")
 	for _, test := range []struct {
 		name          string
@@ -285,14 +247,14 @@ func TestAttribute_tellsForgottenFromLost(t *testing.T) {
 		attempts      []*attempt
 		want          string
 	}{
-		{"all is there", 0, 0, append(pair(first, 0), pair(second, 2)...), []*attempt{first, second}, "0, apart 0"},
-		{"lost", 0, 0, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"forgotten", 1500, 2500, pair(first, 0), []*attempt{first, second}, "0, apart 1 (1 lost)"},
-		{"lost before that", 2500, 3500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"lost after that", 500, 1500, pair(first, 0), []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"seen by what was forgotten", 500, 1500, pair(second, 2), []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
+		{"all is there", 0, 0, slices.Concat(pair1, pair2), []*attempt{first, second}, "0, apart 0"},
+		{"lost", 0, 0, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"forgotten", 1500, 2500, pair1, []*attempt{first, second}, "0, apart 1 (1 lost)"},
+		{"lost before that", 2500, 3500, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"lost after that", 500, 1500, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
+		{"seen by what was forgotten", 500, 1500, pair2, []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
 		{"other content", 0, 0, other, []*attempt{first}, "1 (1 content), apart 0"},
-		{"a stale write", 0, 0, slices.Concat(pair(first, 0), pair(second, 2), pair(stale, 4)), []*attempt{first, second, stale},
+		{"a stale write", 0, 0, slices.Concat(pair1, pair2, pair3), []*attempt{first, second, stale},
 			"2 (2 S2), apart 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -126,9 +126,11 @@ func (c *campaign) run() {
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
 	if c.plan.on == "mem" { // its sessions end with it
-		if r := c.ledger.order(doRest, "rest"); r.err != nil {
+		c.ledger.judging.Lock()
+		if r := c.ledger.order(doRest, ""); r.err != nil {
 			c.t.Errorf("the worker does not rest: %v", r.err)
 		}
+		c.ledger.judging.Unlock()
 		c.ledger.judgeUntil(now(), true)
 	}
 	c.end()

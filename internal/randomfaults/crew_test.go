@@ -191,13 +191,12 @@ func (c *campaign) hear(s *said) (a answer) {
 		})
 	case sayShown:
 		c.blame(&finding{kind: "name shown", at: now(), text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
-	case sayStored:
-		c.ledger.told(s.Key, s.Stored, s.Text)
 	}
-	if s.Counts != nil {
-		c.register.mu.Lock()
-		c.register.counts.add(s.Counts)
-		c.register.mu.Unlock()
+	c.register.mu.Lock()
+	defer c.register.mu.Unlock()
+	for k, n := range s.Counts {
+		c.register.counts[k] += n
 	}
+	c.register.waited = max(c.register.waited, s.Waited)
 	return a
 }

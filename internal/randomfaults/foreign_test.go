@@ -43,11 +43,7 @@ func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 // A Load names all entries of other programs that the servers have kept, and nothing else. Where other data stands, nothing is stored.
 func TestForeign_entriesAreNamed(t *testing.T) {
 	put := foreign{entries: []entry{{"10-1", 1000, 1001}, {"20-2", 2000, 2001}}}
-	turn := &attempt{
-		Run: 1, Session: "e0/talk-0", Kind: aTurn, Turn: 3, Mine: 10, End: saved,
-		Begun: 100, Asked: 101, Loaded: 102, Sent: 103, Done: 104, Ended: 105,
-	}
-	turn.Write = turn.own()
+	turn, pair := savedTurn(3, 10, 103, 0)
 	during := foreign{occupied: &span{50, 200}}
 	for _, test := range []struct {
 		name          string
@@ -74,9 +70,8 @@ func TestForeign_entriesAreNamed(t *testing.T) {
 				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
 			}
 			v := &verdict{c: c, session: "e0/talk-0", named: test.named, foreign: test.foreign, attempts: test.attempts}
-			for _, a := range test.attempts {
-				question, answer := exchange(a.Turn, a.Write, a.Mine, 0)
-				v.stored = append(v.stored, question, answer)
+			if test.attempts != nil {
+				v.stored = pair
 			}
 			v.talk()
 			if got := c.judged(); got != test.want {

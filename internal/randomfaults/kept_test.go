@@ -41,11 +41,13 @@ func (c *campaign) kept(replicas []*testservers.Redis) map[*testservers.Redis]ma
 	return kept
 }
 
-// inUse are the sessions that may have entries which are not judged yet.
+// inUse are the sessions that have entries which are not judged yet, or will soon have.
 func (l *ledger) inUse() (sessions []string) {
-	e := epoch(now(), l.c.start, l.c.plan.rotate)
-	for n := range talks + 1 {
-		sessions = append(sessions, talkOf(e, n), noteOf(e, n))
+	this := epoch(now(), l.c.start, l.c.plan.rotate)
+	for _, e := range []int{this, this + 1} {
+		for n := range talks + 1 {
+			sessions = append(sessions, talkOf(e, n), noteOf(e, n))
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

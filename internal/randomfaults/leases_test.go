@@ -62,7 +62,7 @@ func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, bega
 			ttl = ttl * 2 / 3
 		}
 		if err := lease.Extend(ctx, ttl); err == nil {
-			h.counts.Extended++
+			h.counts["extended"]++
 			h.think(lease)
 		} else {
 			h.ended(err, true)
@@ -109,7 +109,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		s.Fence -= h.rng.Int64N(1e6)
 	}
 	if !h.trusts(lease) {
-		h.counts.Lost++ // it was over when it was there: after a pause
+		h.counts["lost"]++ // it was over when it was there: after a pause
 		return false
 	}
 	var ended atomic.Int64
@@ -152,7 +152,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		leave.Ended += int64(h.config.TTL)
 	}
 	if leave.Trusted == 0 {
-		h.counts.Lost++
+		h.counts["lost"]++
 		leave.Naps = spansOf(h.watch, s.Got, now())
 		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
@@ -169,25 +169,25 @@ func (h *hand) trusts(lease *distlock.Lease) bool {
 // ended counts how something ended, and tells of what should not have happened.
 func (h *hand) ended(err error, had bool) {
 	if had {
-		h.counts.Acquired++
+		h.counts["acquired"]++
 		h.failed = 0
 	} else if err != nil {
 		h.failed++
 	}
 	h.witness.err(err)
-	h.counts.Texts += h.witness.texts.Swap(0)
+	h.counts["texts"] += int(h.witness.texts.Swap(0))
 	switch {
 	case err == nil:
 	case errors.Is(err, distlock.ErrClosed):
-		h.counts.Closed++
+		h.counts["closed"]++
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		h.counts.Cancelled++
+		h.counts["cancelled"]++
 	case errors.Is(err, distlock.ErrNotAcquired):
-		h.counts.Busy++
+		h.counts["busy"]++
 	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
-		h.counts.Lost++
+		h.counts["lost"]++
 	case errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, driver.ErrForeign), errors.Is(err, sessionstore.ErrUnavailable):
-		h.counts.Unavailable++
+		h.counts["unavailable"]++
 	case errors.Is(err, errPaused):
 	default:
 		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("an error that should not be: %v", err)})

@@ -17,8 +17,7 @@ type ledger struct {
 
 	mu       sync.Mutex
 	sessions map[string][]*attempt
-	asked    map[string]chan reading // sessions of which a worker is to tell what stands there
-	foreign  map[string]foreign      // what other programs have done to them
+	foreign  map[string]foreign // what other programs have done to them
 	judging  sync.Mutex
 
 	tally ledgerTally
@@ -41,7 +40,7 @@ type reading struct {
 
 func newLedger(c *campaign) *ledger {
 	return &ledger{
-		c: c, sessions: make(map[string][]*attempt), asked: make(map[string]chan reading), foreign: make(map[string]foreign),
+		c: c, sessions: make(map[string][]*attempt), foreign: make(map[string]foreign),
 		tally: ledgerTally{endings: make(map[ending]int)},
 	}
 }
@@ -74,20 +73,6 @@ func (l *ledger) add(a *attempt) {
 		l.tally.clears++
 	default:
 		l.tally.notes++
-	}
-}
-
-// told is the answer of a worker that was asked what stands in a session.
-func (l *ledger) told(session string, stored []message, failed string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if in := l.asked[session]; in != nil {
-		r := reading{stored: stored}
-		if failed != "" {
-			r.err = errors.New(failed)
-		}
-		in <- r
-		delete(l.asked, session)
 	}
 }
 
@@ -215,21 +200,17 @@ func (l *ledger) reader() (read func(string) reading, closing func()) {
 // ask has a worker read a session.
 func (l *ledger) ask(session string) reading { return l.order(doRead, session) }
 
-// order has a worker do what it answers with what stands in a session.
-func (l *ledger) order(do, session string) reading {
+// order has a worker do what it answers with the content of a session. It needs l.judging.
+func (l *ledger) order(do, session string) (r reading) {
 	w := l.c.slots[0].now()
 	if w == nil {
 		return reading{err: errors.New("there is no worker")}
 	}
-	in := make(chan reading, 1)
-	l.mu.Lock()
-	l.asked[session] = in
-	l.mu.Unlock()
 	w.tell(order{Do: do, Key: session})
-	select {
-	case r := <-in:
-		return r
-	case <-time.After(20 * time.Second):
-		return reading{err: errors.New("the worker does not tell")}
+	var s reply
+	if r.err = w.ReceiveWithin(20*time.Second, &s); r.err == nil && s.Error != "" {
+		r.err = errors.New(s.Error)
 	}
+	r.stored = s.Stored
+	return r
 }

@@ -99,11 +99,10 @@ func (c *campaign) reached(s *said) answer {
 
 // aimAt waits until some task of a worker comes to a moment. A fifth of the tasks are notes.
 func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
-	_, w := c.someone(h)
+	w := c.someone(h)
 	if w == nil {
 		return nil, nil
 	}
-	h.aims(c, w)
 	a := aim{At: moments[h.rng.IntN(len(moments))], Then: []manner{unasked, nameless, checked}[h.rng.IntN(3)], Session: "/talk-"}
 	if h.rng.IntN(5) == 0 {
 		a.Session = "/notes-"

@@ -45,16 +45,16 @@ func (p *process) obey(o *order) {
 	case doRest:
 		p.resting.Store(true)
 		p.working.Wait()
-		p.tell(&said{What: sayStored, Key: o.Key})
+		_ = p.parent.Send(reply{})
 	case doRead:
-		s := &said{What: sayStored, Key: o.Key}
+		var s reply
 		ctx, cancel := context.WithTimeout(withSession(context.Background(), o.Key), 5*time.Second)
 		defer cancel()
 		var err error
 		if s.Stored, err = p.rooms[0].now().store.Load(ctx, ""); err != nil {
-			s.Text = err.Error()
+			s.Error = err.Error()
 		}
-		p.tell(s)
+		_ = p.parent.Send(s)
 	}
 }
 
@@ -101,19 +101,18 @@ func (p *process) reopen(r *room) {
 
 // stage stands in line for a key, and holds it for a time.
 func (p *process) stage(o *order) {
-	l, err := dialRegister(p.config.Register)
+	h, err := p.rooms[0].hand(0, o.Key)
 	if err != nil {
 		return
 	}
-	defer l.conn.Close()
-	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	defer h.line.conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	began := now()
 	lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
 	for err != nil {
 		if o.Do == doMeet && errors.Is(err, driver.ErrForeign) {
-			h.counts.Unavailable++ // as it should be, until that is taken away
+			h.counts["unavailable"]++ // as it should be, until that is taken away
 			h.rest(20 * time.Millisecond)
 		} else {
 			h.ended(err, false)
@@ -131,12 +130,11 @@ func (p *process) stage(o *order) {
 
 // answer answers one message, or does something else with its session, for as long as that takes, within 5 s.
 func (p *process) answer(o *order) {
-	l, err := dialRegister(p.config.Register)
+	h, err := p.rooms[0].hand(0, o.Key)
 	if err != nil {
 		return
 	}
-	defer l.conn.Close()
-	h := &hand{room: p.rooms[0], line: l, rng: stream(p.config.Seed, o.Key)}
+	defer h.line.conn.Close()
 	t := &task{hand: h, kind: aTurn, session: o.Key, turn: int(h.next()), named: true}
 	if o.Kind != "" {
 		t.kind = o.Kind

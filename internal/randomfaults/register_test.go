@@ -16,6 +16,7 @@ type register struct {
 
 	sections, strange, stale, unopposed, told, closed, undecided int
 	counts                                                       counts
+	waited                                                       int64 // by the patient, at most
 }
 
 // place is the state of one key.
@@ -61,7 +62,7 @@ type clash struct {
 }
 
 func newRegister(c *campaign) *register {
-	return &register{c: c, places: make(map[string]*place), visits: make(map[visitID]*visit)}
+	return &register{c: c, places: make(map[string]*place), visits: make(map[visitID]*visit), counts: make(counts)}
 }
 
 func (r *register) place(key string) *place {

@@ -35,15 +35,13 @@ func (c *campaign) report() string {
 	r, l := c.register, c.ledger
 	var text strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&text, "  "+format+"\n", args...) }
-	n := &r.counts
 	struck, missed := c.struck()
 	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
 		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
 	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
-	line("acquisitions: %d acquired, %d busy, %d cancelled, %d unavailable, %d lost, %d closed; %d Extends",
-		n.Acquired, n.Busy, n.Cancelled, n.Unavailable, n.Lost, n.Closed, n.Extended)
-	line("%d turns, %d notes, %d Clears acknowledged, %d Loads outside turns; %d sessions judged",
-		l.tally.turns, l.tally.notes, l.tally.clears, n.Loads, l.tally.sessions)
+	line("what came of acquisitions and Loads, and texts that were searched for names: %s", list[string](r.counts))
+	line("%d turns, %d notes, %d Clears acknowledged; %d sessions judged",
+		l.tally.turns, l.tally.notes, l.tally.clears, l.tally.sessions)
 	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
 		l.tally.stored, l.tally.before, l.tally.unread)
 	line("attempts: %s", list(l.tally.endings))
@@ -57,7 +55,6 @@ func (c *campaign) report() string {
 		len(stood), overlap(stood, c.start, now()).Round(time.Millisecond), c.unseen, c.runs)
 	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
-	line("%d errors, log lines and spans looked at for names of locks and sessions", n.Texts)
 	kinds := make(map[string]int)
 	for _, f := range c.wrong {
 		kinds[f.kind]++

@@ -3,7 +3,6 @@ package randomfaults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -99,60 +97,16 @@ func restartEmpty(c *campaign, h *hit) {
 	over()
 }
 
-// sparedBy tells which keys a master of a Cluster does not have, and so does not lose; on other topologies, none.
+// sparedBy tells which locks and sessions a master of a Cluster does not have, and so does not lose; on other topologies, none.
 func (c *campaign) sparedBy(master *testservers.Redis) func(key string) bool {
-	if c.service.Cluster == nil {
-		return func(string) bool { return false }
-	}
-	has, err := slotsOf(master)
-	if err != nil {
-		return func(string) bool { return false } // it concerns all
-	}
-	return func(key string) bool { return !has(slotOf(key)) }
-}
-
-// slotOf is the slot of a Cluster that has a lock or a session: by CRC-16 in the variant XMODEM, as its specification says, of the
-// tag that both keys have in braces.
-func slotOf(key string) int {
-	tag, _, _ := strings.Cut(strings.TrimPrefix(redislock.HashTag(key), "{"), "}")
-	crc := uint16(0)
-	for _, b := range []byte(tag) {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			if crc <<= 1; carry {
-				crc ^= 0x1021
-			}
+	spared := make(map[string]bool)
+	if c.service.Cluster != nil {
+		this := epoch(now(), c.start, c.plan.rotate)
+		for _, key := range slices.Concat(c.ledger.inUse(), hotKeysOf(this), hotKeysOf(this+1)) {
+			spared[key] = c.service.Master(lockKey(key)) != master
 		}
 	}
-	return int(crc) % 16384
-}
-
-// slotsOf tells which slots a master has.
-func slotsOf(master *testservers.Redis) (has func(slot int) bool, err error) {
-	text, err := master.Do("CLUSTER", "NODES")
-	if err != nil {
-		return nil, err
-	}
-	var ranges [][2]int
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
-			continue
-		}
-		for _, part := range fields[8:] {
-			var r [2]int
-			if n, _ := fmt.Sscanf(part, "%d-%d", &r[0], &r[1]); n == 1 {
-				r[1] = r[0]
-			} else if n != 2 {
-				continue // on the move
-			}
-			ranges = append(ranges, r)
-		}
-	}
-	return func(slot int) bool {
-		return slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= slot && slot <= r[1] })
-	}, nil
+	return func(key string) bool { return spared[key] }
 }
 
 func pauseClients(c *campaign, h *hit) {

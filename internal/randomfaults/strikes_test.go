@@ -201,17 +201,15 @@ func (h *hit) aims(c *campaign, w *worker) {
 	h.window.run = w.run
 }
 
-// someone is the worker that is struck, and its slot; nil if there is none just now.
-func (c *campaign) someone(h *hit) (*slot, *worker) {
+// someone is the worker that is struck; nil if there is none just now.
+func (c *campaign) someone(h *hit) (w *worker) {
 	s := c.slots[h.victim%len(c.slots)]
-	for range 200 {
-		if w := s.now(); w != nil {
-			return s, w
-		}
-		time.Sleep(5 * time.Millisecond)
+	if testservers.Within(time.Second, func() bool { w = s.now(); return w != nil }) {
+		h.aims(c, w)
+	} else {
+		c.misses(h, "there is no worker")
 	}
-	c.misses(h, "there is no worker")
-	return s, nil
+	return w
 }
 
 // proxied is the slot of a worker whose network is struck.
@@ -225,8 +223,9 @@ func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
 }
 
 // hot are the keys that all want now.
-func (c *campaign) hot() (keys []string) {
-	e := epoch(now(), c.start, c.plan.rotate)
+func (c *campaign) hot() []string { return hotKeysOf(epoch(now(), c.start, c.plan.rotate)) }
+
+func hotKeysOf(e int) (keys []string) {
 	for n := range hotKeys {
 		keys = append(keys, hotKey(e, n))
 	}

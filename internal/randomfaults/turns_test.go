@@ -68,7 +68,7 @@ func (h *hand) read(session string) {
 		h.ended(err, false)
 		return
 	}
-	h.counts.Loads++
+	h.counts["loads"]++
 	for i, m := range history {
 		if want := []integrity.Role{integrity.Question, integrity.Answer}[i%2]; m.Role != want || m.Turn != history[i-i%2].Turn {
 			h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a Load outside a turn shows half a pair, at %d of %s", i, session)})

@@ -68,6 +68,16 @@ func (w *windows) spare(v *window, spares func(key string) bool) {
 	v.spares = spares
 }
 
+// find returns the fault of the first window for which that is so; nil: there is none.
+func (w *windows) find(is func(v *window) bool) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.IndexFunc(w.all, is); i >= 0 {
+		return w.all[i].fault
+	}
+	return nil
+}
+
 func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares(key) }
 
 // forget notes what the servers lose: what was answered after the one time and asked for before the other.
@@ -87,58 +97,37 @@ func (w *windows) kept(v *window, last map[string]position) {
 // broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
 // nil if none may.
 func (w *windows) broken(from, until int64, key string, run int) *fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range w.all {
-		if v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key) {
-			return v.fault
-		}
-	}
-	return nil
+	return w.find(func(v *window) bool {
+		return v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key)
+	})
 }
 
 // forgot returns the fault in which the servers have lost what was asked for and answered at these times, and stood at a position.
 // Where the position and the last entry that was kept are known, they decide. Elsewhere the times do.
 func (w *windows) forgot(key string, at position, asked, answered int64) *fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range w.all {
+	return w.find(func(v *window) bool {
 		if !v.forgets || asked >= v.killed || !v.concerns(key) {
-			continue
+			return false
 		}
 		if last, known := v.last[key]; known && at != (position{}) {
-			if at.behind(last) {
-				return v.fault
-			}
-		} else if answered > v.after {
-			return v.fault
+			return at.behind(last)
 		}
-	}
-	return nil
+		return answered > v.after
+	})
 }
 
 // forgetful returns a fault in which servers have lost something at some time between two.
 func (w *windows) forgetful(key string, from, until int64) *fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range w.all {
-		if v.forgets && v.from <= until && v.until >= from && v.concerns(key) {
-			return v.fault
-		}
-	}
-	return nil
+	return w.find(func(v *window) bool {
+		return v.forgets && v.from <= until && v.until >= from && v.concerns(key)
+	})
 }
 
 // others returns a fault, other than that of this window, that was felt at some time between two.
 func (w *windows) others(mine *window, from, until int64) *fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range w.all {
-		if v != mine && v.from <= until && v.until >= from {
-			return v.fault
-		}
-	}
-	return nil
+	return w.find(func(v *window) bool {
+		return v != mine && v.from <= until && v.until >= from
+	})
 }
 
 // span is a time in which a process was not let run. Workers send it.
@@ -157,7 +146,7 @@ const hiccup = 20 * time.Millisecond
 
 // stalls are the longer spans of the parent, in which no process may have been let run.
 func stalls(w *leakcheck.Watch, from, until int64) []span {
-	return slices.DeleteFunc(spansOf(w, from, until), func(s span) bool { return s.Until-s.From < int64(hiccup) })
+	return slices.DeleteFunc(spansOf(w, from, until), func(s span) bool { return s.Until-s.From < int64(hiccup*5/4) })
 }
 
 // overlap is how much of the time between two moments spans take, which do not overlap each other.

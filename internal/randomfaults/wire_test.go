@@ -65,6 +65,12 @@ const (
 	doMeet   = "meet"   // work with a key or session where data of another program may stand
 )
 
+// reply is what a worker sends to the parent for doRest and doRead.
+type reply struct {
+	Stored []message
+	Error  string
+}
+
 // What a worker says to the register.
 const (
 	sayReached = iota + 1 // a task has come to the moment of a strike; answered
@@ -75,7 +81,6 @@ const (
 	sayAttempt            // a turn, Save or Clear has ended
 	sayWrong              // something happened that should not
 	sayShown              // a name was shown
-	sayStored             // what stands in a session
 	sayAlive              // nothing but counts
 )
 
@@ -94,9 +99,9 @@ type said struct {
 	Naps           []span
 	Closed         bool // its Locker was closed, which gave it back
 	Lone           bool // nobody else wants the key
-	Counts         *counts
+	Counts         counts
+	Waited         int64 // by the patient, for a lock
 	Attempt        *attempt
-	Stored         []message
 	Text           string
 }
 
@@ -104,24 +109,8 @@ type answer struct {
 	Refused bool // a higher token has been here
 }
 
-// counts are of acquisitions, by how they ended.
-type counts struct {
-	Acquired, Busy, Cancelled, Unavailable, Lost, Closed, Extended, Loads, Texts int64
-	Waited                                                                       int64 // for a lock, at most
-}
-
-func (c *counts) add(d *counts) {
-	c.Acquired += d.Acquired
-	c.Busy += d.Busy
-	c.Cancelled += d.Cancelled
-	c.Unavailable += d.Unavailable
-	c.Lost += d.Lost
-	c.Closed += d.Closed
-	c.Extended += d.Extended
-	c.Loads += d.Loads
-	c.Texts += d.Texts
-	c.Waited = max(c.Waited, d.Waited)
-}
+// counts are of acquisitions, by how they ended, and of other things.
+type counts map[string]int
 
 // message is what the sessions are made of.
 type message struct {

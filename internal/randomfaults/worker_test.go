@@ -52,6 +52,7 @@ const pool = 10
 // process is a worker.
 type process struct {
 	config    config
+	parent    *childproc.Line
 	rooms     []*room
 	client    redis.UniversalClient // nil: mem
 	mem       *memService           // nil: Redis
@@ -97,7 +98,7 @@ func (r *room) now() tools {
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would take an
 // error for none after the parent has stopped it.
 func work(_ context.Context, parent *childproc.Line, c config) error {
-	err := (&process{config: c, bye: make(chan struct{})}).work(parent)
+	err := (&process{config: c, parent: parent, bye: make(chan struct{})}).work()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
@@ -105,7 +106,7 @@ func work(_ context.Context, parent *childproc.Line, c config) error {
 	return nil
 }
 
-func (p *process) work(parent *childproc.Line) error {
+func (p *process) work() error {
 	p.recorders.dir = p.config.Histories
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)
@@ -122,16 +123,15 @@ func (p *process) work(parent *childproc.Line) error {
 		return err
 	}
 	p.watch = leakcheck.NewWatch()
-	if err := parent.Send("ready"); err != nil { // a SIGTERM would do nothing before
+	if err := p.parent.Send("ready"); err != nil { // a SIGTERM would do nothing before
 		return err
 	}
 	for _, r := range p.rooms {
 		for g := range p.config.Goroutines {
-			l, err := dialRegister(p.config.Register)
+			h, err := r.hand(g, fmt.Sprint(p.config.On, p.config.Run, r.n, g))
 			if err != nil {
 				return err
 			}
-			h := &hand{room: r, n: g, line: l, rng: stream(p.config.Seed, fmt.Sprint(p.config.On, p.config.Run, r.n, g))}
 			p.working.Go(h.work)
 		}
 	}
@@ -140,7 +140,7 @@ func (p *process) work(parent *childproc.Line) error {
 		defer close(orders)
 		for {
 			var o order
-			if parent.Receive(&o) != nil {
+			if p.parent.Receive(&o) != nil {
 				return
 			}
 			go p.obey(&o)
@@ -289,12 +289,16 @@ type hand struct {
 	failed int // acquisitions in a row
 }
 
+// hand is a new one, which draws from a stream of its own.
+func (r *room) hand(n int, purpose string) (*hand, error) {
+	l, err := dialRegister(r.config.Register)
+	return &hand{room: r, n: n, line: l, rng: stream(r.config.Seed, purpose), counts: make(counts)}, err
+}
+
 // tell says something; the counts go along.
 func (h *hand) tell(s *said) answer {
 	s.Run = h.config.Run
-	if c := h.counts; c != (counts{}) {
-		s.Counts, h.counts = &c, counts{}
-	}
+	s.Counts, h.counts = h.counts, make(counts)
 	a, err := h.line.tell(s)
 	if err != nil {
 		h.end() // the parent has gone

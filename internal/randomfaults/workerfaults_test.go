@@ -29,11 +29,10 @@ var workerFaults = []*fault{
 
 // killHolder kills a worker, in a moment in which it works with something that others want.
 func killHolder(c *campaign, h *hit) {
-	_, w := c.someone(h)
+	w := c.someone(h)
 	if w == nil {
 		return
 	}
-	h.aims(c, w)
 	keys := c.catch(h, w, "")
 	if len(keys) == 0 {
 		return
@@ -72,11 +71,10 @@ func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 
 // stop stops a worker for longer than its leases last, mostly in the middle of a turn.
 func stop(c *campaign, h *hit) {
-	_, w := c.someone(h)
+	w := c.someone(h)
 	if w == nil {
 		return
 	}
-	h.aims(c, w)
 	keys := c.catch(h, w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
 	if len(keys) == 0 {
 		return
@@ -89,17 +87,15 @@ func stop(c *campaign, h *hit) {
 // killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
 // within a TTL and a second from when it is given back.
 func killWaiter(c *campaign, h *hit) {
-	first, victim := c.someone(h)
-	n := len(c.slots)
-	holder, next := c.slots[(first.n+1)%n].now(), c.slots[(first.n+2)%n].now()
+	victim, n := c.someone(h), len(c.slots)
 	if victim == nil {
 		return
 	}
+	holder, next := c.slots[(h.victim+1)%n].now(), c.slots[(h.victim+2)%n].now()
 	if holder == nil || next == nil {
 		c.misses(h, "there is no worker")
 		return
 	}
-	h.aims(c, victim)
 	key := fmt.Sprint("line/", h.n)
 	hold := 400*time.Millisecond + between(h.rng, 0, 400*time.Millisecond)
 	holder.tell(order{Do: doHold, Key: key, For: hold})
@@ -129,11 +125,10 @@ func killWaiter(c *campaign, h *hit) {
 
 // shutDown tells a worker to end, as a service manager does.
 func shutDown(c *campaign, h *hit) {
-	_, w := c.someone(h)
+	w := c.someone(h)
 	if w == nil {
 		return
 	}
-	h.aims(c, w)
 	keys := c.register.holds(w.run)
 	c.histories.struck(w, false)
 	w.strike("shut down", syscall.SIGTERM)
@@ -150,8 +145,7 @@ func shutDown(c *campaign, h *hit) {
 // told has a worker do it to itself.
 func told(what string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
-		if _, w := c.someone(h); w != nil {
-			h.aims(c, w)
+		if w := c.someone(h); w != nil {
 			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
 		}
 	}
