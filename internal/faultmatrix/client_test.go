@@ -17,7 +17,7 @@ import (
 
 // The application has used up the pool it shares with the Locker. Only who asks for a new lock has to wait for it.
 func poolUsedUp(t *testing.T, s *service) {
-	const key, ttl = "poolUsedUp", time.Second
+	const key, ttl = "poolUsedUp", 2 * time.Second
 	client := s.client(t, func(o *redis.UniversalOptions) {
 		o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
 	})
@@ -34,18 +34,14 @@ func poolUsedUp(t *testing.T, s *service) {
 			return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
 		})
 	}
-	start := time.Now()
 	_, err := l.Acquire(t.Context(), key)
 	wants(t, "Acquire", err, distlock.ErrUnavailable, redis.ErrPoolTimeout)
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("Acquire took %s", took)
-	}
 	if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
-	start = time.Now()
+	start := time.Now()
 	mustRelease(t, released)
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > time.Second+stalls.Stalled(start, time.Now()) {
 		t.Errorf("Release took %s", took)
 	}
 	s.gone(t, released.Key())

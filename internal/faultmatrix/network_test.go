@@ -290,56 +290,57 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 
 // The server has done what it was asked, and its answer is lost with the connection.
 func repliesLost(t *testing.T, s *service) {
-	const key, ttl = "repliesLost", time.Second
-	for name, client := range map[string]func(*redis.UniversalOptions){
-		"a client that replays": func(*redis.UniversalOptions) {}, "one that does not": withoutReplays,
-	} {
-		replays := name == "a client that replays"
-		network := faultnet.NewNet(t)
-		l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
-		lost := func(what string) *faultnet.Dropped {
-			return network.DropReplies(faultnet.First(1, faultnet.Containing(what)))
-		}
-		warm := mustAcquire(t, l, key)
-		if err := warm.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
-		mustRelease(t, warm)
-
-		dropped := lost("evalsha")
-		lease, err := l.Acquire(t.Context(), key)
-		dropped.Wait(1)
-		if err != nil {
-			if replays {
-				t.Errorf("%s: Acquire: %v", name, err)
+	const ttl = 2 * time.Second
+	for name, client := range map[string]func(*redis.UniversalOptions){"replays": func(*redis.UniversalOptions) {}, "sendsOnce": withoutReplays} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replays, key := name == "replays", "repliesLost-"+name
+			network := faultnet.NewNet(t)
+			l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+			lost := func() *faultnet.Dropped {
+				return network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
 			}
-			wants(t, name+": Acquire", err, distlock.ErrUnavailable)
+			warm := mustAcquire(t, l, key)
+			if err := warm.Extend(t.Context(), ttl); err != nil {
+				t.Fatal(err)
+			}
+			mustRelease(t, warm)
+
+			dropped := lost()
+			lease, err := l.Acquire(t.Context(), key)
+			dropped.Wait(1)
+			if err != nil {
+				if replays {
+					t.Errorf("Acquire: %v", err)
+				}
+				wants(t, "Acquire", err, distlock.ErrUnavailable)
+				s.gone(t, key)
+				lease = mustAcquire(t, l, key)
+			}
+			info, err := l.Inspect(t.Context(), key)
+			if err != nil || info.Fence != lease.Fence() {
+				t.Errorf("the lease has the fence %d, the server says %d, %v", lease.Fence(), info.Fence, err)
+			}
+
+			lost()
+			if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+				wants(t, "Extend", err, distlock.ErrUnavailable)
+			}
+			if err := lease.Extend(t.Context(), ttl); err != nil {
+				t.Errorf("the next Extend: %v", err)
+			}
+			renewal := lost()
+			renewal.Wait(1)
+			keeps(t, lease, ttl+ttl/2)
+
+			lost()
+			if err := lease.Release(t.Context()); err != nil {
+				if replays {
+					t.Errorf("Release: %v", err)
+				}
+				wants(t, "Release", err, distlock.ErrUnavailable)
+			}
 			s.gone(t, key)
-			lease = mustAcquire(t, l, key)
-		}
-		info, err := l.Inspect(t.Context(), key)
-		if err != nil || info.Fence != lease.Fence() {
-			t.Errorf("%s: the lease has the fence %d, the server says %d, %v", name, lease.Fence(), info.Fence, err)
-		}
-
-		lost("evalsha")
-		if err := lease.Extend(t.Context(), 2*ttl); err != nil {
-			wants(t, name+": Extend", err, distlock.ErrUnavailable)
-		}
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Errorf("%s: the next Extend: %v", name, err)
-		}
-		renewal := lost("evalsha")
-		renewal.Wait(1)
-		keeps(t, lease, ttl+ttl/2)
-
-		lost("evalsha")
-		if err := lease.Release(t.Context()); err != nil {
-			if replays {
-				t.Errorf("%s: Release: %v", name, err)
-			}
-			wants(t, name+": Release", err, distlock.ErrUnavailable)
-		}
-		s.gone(t, key)
+		})
 	}
 }

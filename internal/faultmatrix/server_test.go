@@ -132,7 +132,7 @@ func scriptsFlushed(t *testing.T, s *service) {
 
 // Without memory nobody gets a lock, and whoever has one keeps it for as long as it likes, and can give it back.
 func outOfMemory(t *testing.T, s *service) {
-	const key, ttl = "outOfMemory", 500 * time.Millisecond
+	const key, ttl = "outOfMemory", time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
 	renewed, extended := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-extended")
 	s.everywhere(t, "CONFIG", "SET", "maxmemory", "1")
