@@ -17,7 +17,7 @@ func VerifyTestMain(m interface{ Run() int }) {
 	code := m.Run()
 	if code == 0 {
 		if err := ended(); err != nil {
-			fmt.Fprintln(os.Stderr, "watch: goroutines are left:", err)
+			fmt.Fprintln(os.Stderr, "leakcheck: goroutines are left:", err)
 			code = 1
 		}
 	}
