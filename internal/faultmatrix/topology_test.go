@@ -144,13 +144,18 @@ func (s *service) lineGone(tb testing.TB, key string) {
 	s.awaitReply(tb, time.Second, "0", key, "EXISTS", lineKey(key), waitersKey(key))
 }
 
-// awaitReply sends a command to the master of key until it has the reply that is wanted.
+// awaitReply sends a command to the master of key until it has the reply that is wanted. The limit
+// allows for stalls of this process.
 func (s *service) awaitReply(tb testing.TB, limit time.Duration, want, key string, args ...string) {
 	tb.Helper()
 	var reply string
 	var err error
-	if !testservers.Within(limit, func() bool { reply, err = s.master(key).Do(args...); return err == nil && reply == want }) {
-		tb.Fatalf("after %s, %q has the reply %q, %v; want %q", limit, args, reply, err, want)
+	done := func() bool { reply, err = s.master(key).Do(args...); return err == nil && reply == want }
+	start := time.Now()
+	for more := limit; !testservers.Within(more, done); {
+		if more = limit + stalls.Stalled(start, time.Now()) - time.Since(start); more <= 0 {
+			tb.Fatalf("after %s, %q has the reply %q, %v; want %q", time.Since(start), args, reply, err, want)
+		}
 	}
 }
 
