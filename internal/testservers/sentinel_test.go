@@ -8,7 +8,7 @@ import (
 
 func TestStartSentinel_isComplete(t *testing.T) {
 	t.Parallel()
-	s := StartSentinel(t)
+	s := StartSentinel(t, "--maxmemory", "8mb")
 	master, replicas := s.Master(), s.Replicas()
 	if len(replicas) != 2 || slices.Contains(replicas, master) || len(s.Nodes()) != 3 || len(s.Addrs()) != 3 {
 		t.Fatalf("master %s, replicas %v of nodes %v with sentinels %v",
@@ -22,16 +22,12 @@ func TestStartSentinel_isComplete(t *testing.T) {
 		host, port, _ := strings.Cut(master.Addr(), ":")
 		mustDo(t, sentinel, host+"\n"+port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName())
 	}
+	for _, node := range s.Nodes() {
+		mustDo(t, node, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
+	}
 	mustDo(t, master, "OK", "SET", "key", "value")
 	for _, replica := range replicas {
 		eventuallyDo(t, replica, "value", "GET", "key")
-	}
-}
-
-func TestStartSentinel_passesArgumentsToTheNodes(t *testing.T) {
-	t.Parallel()
-	for _, node := range StartSentinel(t, "--maxmemory", "8mb").Nodes() {
-		mustDo(t, node, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
 	}
 }
 
