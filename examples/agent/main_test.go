@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,11 +59,15 @@ type outcome struct {
 
 func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
+	return begin(t, cmd)()
+}
+
+// begin starts a run. The function that begin returns waits for its end.
+func begin(t *testing.T, cmd *exec.Cmd) func() outcome {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -72,7 +75,10 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 			t.Logf("exit code %d\nstdout:\n%s\nstderr:\n%s", cmd.ProcessState.ExitCode(), &stdout, &stderr)
 		}
 	})
-	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return func() outcome {
+		_ = cmd.Wait() // the exit code says how it ended
+		return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	}
 }
 
 // row returns the numbers in a row of the table: without and with the lock.
