@@ -3,12 +3,9 @@ package faultnet_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -96,82 +93,6 @@ func TestNet_dialsNothingAfterTheTest(t *testing.T) {
 	if c, err := network.Dial(t.Context(), "tcp", server.Addr()); err == nil {
 		c.Close()
 		t.Error("a network that has ended connects")
-	}
-}
-
-func TestNet_standsBetweenAClientAndItsCluster(t *testing.T) {
-	t.Parallel()
-	cluster := testservers.StartCluster(t)
-	network := faultnet.NewNet(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs:        cluster.Addrs()[:1],
-		Dialer:       network.Dial,
-		ReadTimeout:  300 * time.Millisecond,
-		MaxRedirects: -1,
-	})
-	defer client.Close()
-	keys := make(map[*testservers.Redis]string)
-	for i := 0; len(keys) < 3; i++ {
-		key := fmt.Sprint(i)
-		keys[cluster.MasterOf(key)] = key
-	}
-	var cutOff *testservers.Redis
-	for master, key := range keys {
-		cutOff = master
-		if err := client.Set(t.Context(), key, "value", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	network.Only(cutOff.Addr()).Cut()
-	for master, key := range keys {
-		if err := client.Get(t.Context(), key).Err(); (err != nil) != (master == cutOff) {
-			t.Errorf("GET at %s with %s cut off: %v", master.Addr(), cutOff.Addr(), err)
-		}
-	}
-	network.Cut()
-	for _, key := range keys {
-		if client.Get(t.Context(), key).Err() == nil {
-			t.Error("GET works with all nodes cut off")
-		}
-	}
-	network.Heal()
-	for _, key := range keys {
-		if err := client.Get(t.Context(), key).Err(); err != nil {
-			t.Errorf("GET after Heal: %v", err)
-		}
-	}
-}
-
-func TestNet_standsBetweenAClientAndItsSentinel(t *testing.T) {
-	t.Parallel()
-	sentinel := testservers.StartSentinel(t)
-	network := faultnet.NewNet(t)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName:    sentinel.MasterName(),
-		SentinelAddrs: sentinel.Addrs(),
-		Dialer:        network.Dial,
-		MaxRetries:    -1,
-	})
-	defer client.Close()
-	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-
-	dropped := network.DropReplies(faultnet.First(1, faultnet.Containing("incr")))
-	if err := client.Incr(t.Context(), "n").Err(); err == nil {
-		t.Error("INCR returned, though its reply was dropped")
-	}
-	dropped.Wait(1)
-	if n, err := client.Incr(t.Context(), "n").Result(); n != 2 || err != nil {
-		t.Errorf("second INCR: %d, %v; want 2", n, err)
-	}
-	network.Refuse()
-	if err := client.Get(t.Context(), "key").Err(); err == nil { // on the connection that was there
-		t.Error("GET works")
-	}
-	if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("GET: %v, want a refused connection", err)
 	}
 }
 
