@@ -10,15 +10,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Seeds are printed, and files of failures would be left in the source.
-func init() { _ = flag.Set("rapid.nofailfile", "true") }
+func init() {
+	_ = flag.Set("rapid.checks", "50")
+	_ = flag.Set("rapid.nofailfile", "true") // seeds are printed, and files would be left in the source
+}
 
 // A history that the models themselves have made is right.
 func TestCheck_legalHistoriesPass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ops := legal(10, 90).Draw(t, "history")
-		if err := errors.Join(CheckLeases(ops, Options{}).Err(), CheckSessions(ops, Options{}).Err()); err != nil {
-			t.Error(err)
+		for _, ops := range rapid.SliceOfN(legal(10, 90), 6, 6).Draw(t, "histories") {
+			if err := errors.Join(CheckLeases(ops, Options{}).Err(), CheckSessions(ops, Options{}).Err()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
