@@ -4,26 +4,27 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
 )
 
-// Declared returns what the Go files declare that a pattern names.
-func Declared(t testing.TB, pattern string) map[string]*ast.Object {
+// Declared returns the declarations, by name, of the Go files that a pattern names.
+func Declared(t testing.TB, pattern string) map[string]any {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) == 0 {
 		t.Fatalf("%s: no files: %v", pattern, err)
 	}
-	all := make(map[string]*ast.Object)
+	all := make(map[string]any)
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		maps.Copy(all, file.Scope.Objects)
+		for name, object := range file.Scope.Objects {
+			all[name] = object.Decl
+		}
 	}
 	return all
 }
@@ -31,8 +32,8 @@ func Declared(t testing.TB, pattern string) map[string]*ast.Object {
 // Options returns the names of the exported functions of a package that return an Option, sorted.
 func Options(t testing.TB, dir string) (names []string) {
 	t.Helper()
-	for name, object := range Declared(t, filepath.Join(dir, "*.go")) {
-		f, ok := object.Decl.(*ast.FuncDecl)
+	for name, declaration := range Declared(t, filepath.Join(dir, "*.go")) {
+		f, ok := declaration.(*ast.FuncDecl)
 		if !ok || !token.IsExported(name) || f.Type.Results == nil {
 			continue
 		}
