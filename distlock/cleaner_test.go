@@ -385,9 +385,7 @@ func TestCleanUp_ofManyCancelledAcquiresTakesASecond(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: time.Minute})
 		s.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(roundTrip, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(roundTrip)}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), roundTrip/2)
 		defer cancel()

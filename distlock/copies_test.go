@@ -96,9 +96,7 @@ func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
 		l := s.locker(t, distlock.Options{})
 		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(100*time.Millisecond, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(100 * time.Millisecond)}
 		})
 		for range 10 {
 			if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {

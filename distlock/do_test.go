@@ -26,9 +26,7 @@ func TestDo_S1_runsOneAtATime(t *testing.T) {
 			runs   int // guarded by the lock under test
 		)
 		for i := range 20 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				err := lockers[i%2].Do(t.Context(), key, func(context.Context) error {
 					if inside.Add(1) != 1 {
 						t.Error("two at once")
@@ -41,7 +39,7 @@ func TestDo_S1_runsOneAtATime(t *testing.T) {
 				if err != nil {
 					t.Errorf("Do: %v", err)
 				}
-			}()
+			})
 		}
 		wg.Wait()
 		if runs != 20 {
@@ -210,9 +208,7 @@ func TestGuard_serialisesTheStepsOfALease(t *testing.T) {
 			inside atomic.Int32
 		)
 		for range 10 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				err := lease.Guard(t.Context(), func(ctx context.Context) error {
 					if inside.Add(1) != 1 {
 						t.Error("two steps at once")
@@ -224,7 +220,7 @@ func TestGuard_serialisesTheStepsOfALease(t *testing.T) {
 				if err != nil {
 					t.Errorf("Guard: %v", err)
 				}
-			}()
+			})
 		}
 		wg.Wait()
 		mustRelease(t, lease)

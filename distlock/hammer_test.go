@@ -38,9 +38,7 @@ func TestHammer(t *testing.T) {
 	)
 	stop := time.Now().Add(2 * time.Second)
 	for g := range 24 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for time.Now().Before(stop) {
 				k := rand.N(keys)
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
@@ -65,7 +63,7 @@ func TestHammer(t *testing.T) {
 				}
 				cancel()
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	s.Inject(nil)

@@ -121,9 +121,7 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 					if c.Op == drivertest.Release {
 						return drivertest.Fault{Before: errBroken}
 					}
-					answer := make(chan struct{})
-					time.AfterFunc(ttl/3, func() { close(answer) })
-					return drivertest.Fault{HoldAfter: answer}
+					return drivertest.Fault{HoldAfter: in(ttl / 3)}
 				})
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 				if extends {
@@ -149,9 +147,7 @@ func TestLease_N_renewalCountsFromTheSending(t *testing.T) {
 					switch {
 					case c.Op == drivertest.Extend && c.N == 0:
 						sent = time.Now()
-						answer := make(chan struct{})
-						time.AfterFunc(takes, func() { close(answer) })
-						return drivertest.Fault{HoldAfter: answer}
+						return drivertest.Fault{HoldAfter: in(takes)}
 					case c.Op == drivertest.Acquire:
 						return drivertest.Fault{}
 					}
@@ -234,9 +230,7 @@ func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(ttl/10, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(ttl / 10)}
 		})
 		time.Sleep(10 * ttl)
 		if err := lease.Err(); err != nil {

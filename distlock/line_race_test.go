@@ -130,9 +130,7 @@ func TestLine_handsOnNoLeaseThatIsShort(t *testing.T) {
 				l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
 				if c.answer > 0 {
 					s.Inject(func(drivertest.Call) drivertest.Fault {
-						answer := make(chan struct{})
-						time.AfterFunc(c.answer, func() { close(answer) })
-						return drivertest.Fault{HoldAfter: answer}
+						return drivertest.Fault{HoldAfter: in(c.answer)}
 					})
 				}
 				first := mustAcquire(t, l)

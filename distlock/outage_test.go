@@ -227,9 +227,7 @@ func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 			if c.Op != drivertest.Acquire {
 				return drivertest.Fault{}
 			}
-			slow := make(chan struct{})
-			time.AfterFunc(l.Options().TTL, func() { close(slow) })
-			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: slow}
+			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: in(l.Options().TTL)}
 		})
 		_, err = l.Acquire(t.Context(), key)
 		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {

@@ -127,9 +127,7 @@ func TestRefence_N_thatIsAnsweredTooLateIsALoss(t *testing.T) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		time.Sleep(ttl / 2)
 		s.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(ttl-ttl/10, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(ttl - ttl/10)}
 		})
 		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Refence: %v, want ErrLost", err)

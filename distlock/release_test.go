@@ -34,9 +34,7 @@ func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(10*time.Millisecond, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(10 * time.Millisecond)}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

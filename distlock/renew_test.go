@@ -63,9 +63,7 @@ func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
 				return drivertest.Fault{}
 			}
 			sent.note()
-			answer := make(chan struct{})
-			time.AfterFunc(takes, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
+			return drivertest.Fault{HoldAfter: in(takes)}
 		})
 		time.Sleep(4*ttl/3 + ttl/6)
 		times := sent.all()

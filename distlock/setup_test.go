@@ -174,6 +174,13 @@ func nth(op drivertest.Op, n int, fault drivertest.Fault) func(drivertest.Call) 
 	}
 }
 
+// in is closed after d.
+func in(d time.Duration) <-chan struct{} {
+	passed := make(chan struct{})
+	time.AfterFunc(d, func() { close(passed) })
+	return passed
+}
+
 // always makes the calls of op fail before they reach the service.
 func always(op drivertest.Op, err error) func(drivertest.Call) drivertest.Fault {
 	return on(op, drivertest.Fault{Before: err})

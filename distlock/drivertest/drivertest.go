@@ -239,16 +239,14 @@ func testOneWins(t *testing.T, newDriver New) {
 		start    = make(chan struct{})
 	)
 	for i := range contenders {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			<-start
 			reply, err := s.Acquire(context.Background(), s.request())
 			if err != nil {
 				t.Errorf("Acquire: %v", err)
 			}
 			outcomes[i] = reply.Outcome
-		}()
+		})
 	}
 	close(start)
 	wg.Wait()

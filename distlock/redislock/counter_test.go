@@ -37,15 +37,13 @@ func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for range processes {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
 			cmd.Env = append(os.Environ(), counterURL+"="+server.URL())
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("a counting process: %v\n%s", err, out)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	got, err := server.Do("GET", counterValue)
