@@ -47,7 +47,7 @@ func testExtendBatch(t *testing.T, newDriver New) {
 	if replies := s.Extend(context.Background(), nil); len(replies) != 0 {
 		t.Errorf("an empty batch has %d replies", len(replies))
 	}
-	const n = 600
+	const n = 150
 	var (
 		reqs  []driver.ExtendRequest
 		holds []bool
