@@ -2,7 +2,6 @@ package randomfaults
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 )
@@ -225,45 +224,6 @@ func TestAttribute_forgottenInTheWay(t *testing.T) {
 				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
 			}
 			c.hear(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
-			if got := c.judged(); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-// What was acknowledged and is missing is lost, unless it was answered after a server was cut off from its replicas, and asked for
-// before it died. No fault lets a stale write in.
-func TestAttribute_tellsForgottenFromLost(t *testing.T) {
-	first, pair1 := savedTurn(1, 10, 1000, 0)
-	second, pair2 := savedTurn(2, 20, 2000, 2)
-	stale, pair3 := savedTurn(3, 10, 3000, 4)
-	_, other := savedTurn(1, 10, 1000, 0)
-	other[1].Body = []byte("another")
-	for _, test := range []struct {
-		name          string
-		after, killed int64
-		stored        []message
-		attempts      []*attempt
-		want          string
-	}{
-		{"all is there", 0, 0, slices.Concat(pair1, pair2), []*attempt{first, second}, "0, apart 0"},
-		{"lost", 0, 0, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"forgotten", 1500, 2500, pair1, []*attempt{first, second}, "0, apart 1 (1 lost)"},
-		{"lost before that", 2500, 3500, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"lost after that", 500, 1500, pair1, []*attempt{first, second}, "1 (1 lost), apart 0"},
-		{"seen by what was forgotten", 500, 1500, pair2, []*attempt{first, second}, "1 (1 stale), apart 1 (1 lost)"},
-		{"other content", 0, 0, other, []*attempt{first}, "1 (1 content), apart 0"},
-		{"a stale write", 0, 0, slices.Concat(pair1, pair2, pair3), []*attempt{first, second, stale},
-			"2 (2 S2), apart 0"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := book(t)
-			if test.killed != 0 {
-				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
-			}
-			v := &verdict{c: c, session: "e0/talk-0", stored: test.stored, attempts: test.attempts}
-			v.talk()
 			if got := c.judged(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}

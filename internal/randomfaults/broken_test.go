@@ -43,7 +43,7 @@ func (r *room) broken() (t tools, err error) {
 		opts.RenewEvery = -1
 		t.locker, err = redislock.New(r.client, opts)
 	case longTTL:
-		opts.TTL *= 4
+		opts.TTL *= 8
 		t.locker, err = redislock.New(r.client, opts)
 	case noFence:
 		t.store = &document{r.client}

@@ -50,18 +50,10 @@ func (c *campaign) hire(s *slot) {
 			c.t.Errorf("a worker does not start: %v", err)
 			return
 		}
-		ready := make(chan error, 1)
-		go func() { ready <- w.Receive(new(string)) }()
-		select {
-		case err := <-ready:
-			if err != nil {
-				break // it has ended
-			}
+		if w.ReceiveWithin(20*time.Second, new(string)) == nil { // or it has ended
 			s.mu.Lock()
 			s.worker = w
 			s.mu.Unlock()
-		case <-w.Done():
-		case <-c.ctx.Done():
 		}
 		select {
 		case <-w.Done():
@@ -103,14 +95,14 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 // dismiss tells a worker to end, and ends it if it does not.
 func (c *campaign) dismiss(w *worker) {
 	w.Stop()
-	w.signal(syscall.SIGCONT)
+	_ = w.Signal(syscall.SIGCONT)
 	select {
 	case <-w.Done():
 	case <-time.After(20 * time.Second):
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end", w.run)})
 		w.strike("killed", syscall.SIGQUIT)
 		time.Sleep(200 * time.Millisecond)
-		w.signal(syscall.SIGKILL)
+		_ = w.Signal(syscall.SIGKILL)
 		<-w.Done()
 	}
 }
@@ -124,21 +116,16 @@ func (c *campaign) ended(w *worker) {
 	err := w.Err()
 	_ = w.Close() // it has ended
 	if err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
-		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, err, tail(stderr, 4000))})
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, err, stderr[max(0, len(stderr)-4000):])})
 	}
 }
-
-func tail(text string, n int) string { return text[max(0, len(text)-n):] }
-
-// signal sends a signal to a process that has not ended.
-func (w *worker) signal(s syscall.Signal) { _ = w.Signal(s) }
 
 // strike ends a worker in a way that is no failure.
 func (w *worker) strike(how string, s syscall.Signal) {
 	w.mu.Lock()
 	w.struck = how
 	w.mu.Unlock()
-	w.signal(s)
+	_ = w.Signal(s)
 }
 
 func (w *worker) tell(o order) {

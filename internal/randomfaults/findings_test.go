@@ -68,10 +68,9 @@ func (c *campaign) attribute() {
 			c.starved++
 			continue
 		}
+		f.text += fmt.Sprintf(" [%s after the start]", time.Duration(f.at-c.start).Round(time.Millisecond))
 		if near := c.windows.others(nil, f.at, f.at); near != nil {
-			f.text += fmt.Sprintf(" [%s after the start, while %s]", time.Duration(f.at-c.start).Round(time.Millisecond), near.name)
-		} else {
-			f.text += fmt.Sprintf(" [%s after the start]", time.Duration(f.at-c.start).Round(time.Millisecond))
+			f.text += " while " + near.name
 		}
 		c.wrong = append(c.wrong, f)
 	}

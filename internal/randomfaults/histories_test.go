@@ -347,15 +347,11 @@ func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	if *keep == "" {
 		return
 	}
-	type line struct {
-		Process string
-		Op      history.Op
-	}
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
 	for _, o := range ops {
 		if o.Key == key || o.Key == "" {
-			_ = lines.Encode(line{o.Process, o})
+			_ = lines.Encode(map[string]any{"Process": o.Process, "Op": o})
 		}
 	}
 	name := fmt.Sprintf("%s-%d-%d-%s.jsonl", h.c.plan.on, h.c.plan.seed, epoch, what)

@@ -166,9 +166,9 @@ func stopAt(c *campaign, h *hit) {
 	}
 	c.histories.struck(w, true)
 	c.windows.begin(h.window)
-	w.signal(syscall.SIGSTOP)
+	_ = w.Signal(syscall.SIGSTOP)
 	h.at = now() // it lasts from then
-	h.restore = func() { w.signal(syscall.SIGCONT) }
+	h.restore = func() { _ = w.Signal(syscall.SIGCONT) }
 	switch {
 	case strings.Contains(a.Session, "/notes-"):
 		c.handOut(h, w, &attempt{Session: a.Session}, aClear)

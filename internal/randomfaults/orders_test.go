@@ -108,24 +108,25 @@ func (p *process) stage(o *order) {
 	defer h.line.conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	began := now()
-	lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
-	for err != nil {
-		if o.Do == doMeet && errors.Is(err, driver.ErrForeign) {
+	for {
+		began := now()
+		lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+		switch {
+		case err == nil:
+			h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
+			h.ended(lease.Release(ctx), true)
+			h.tell(&said{What: sayAlive})
+			return
+		case o.Do == doMeet && errors.Is(err, driver.ErrForeign):
 			h.counts["unavailable"]++ // as it should be, until that is taken away
 			h.rest(20 * time.Millisecond)
-		} else {
+		default:
 			h.ended(err, false)
 		}
 		if ctx.Err() != nil || p.ending.Load() {
 			return
 		}
-		began = now()
-		lease, err = h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
 	}
-	h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
-	h.ended(lease.Release(ctx), true)
-	h.tell(&said{What: sayAlive})
 }
 
 // answer answers one message, or does something else with its session, for as long as that takes, within 5 s.

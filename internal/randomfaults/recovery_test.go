@@ -81,7 +81,8 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	}
 	stalled := overlap(stalls(c.watch, w.since, at), w.since, at)
 	late := w.bar > 0 && took > w.bar
-	if late && stalled > took/10 { // a machine so busy shows nothing
+	// A machine so busy shows nothing, unless the wait is far longer than promised even without the stalls.
+	if late && stalled > took/10 && took-stalled < 2*w.bar {
 		s.disturbed = append(s.disturbed, took)
 		return
 	}

@@ -38,7 +38,6 @@ func (c *campaign) report() string {
 	struck, missed := c.struck()
 	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
 		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
-	line("%d critical sections, %.0f a minute", r.sections, float64(r.sections)/c.took.Minutes())
 	line("what came of acquisitions and Loads, and texts that were searched for names: %s", list[string](r.counts))
 	line("%d turns, %d notes, %d Clears acknowledged; %d sessions judged",
 		l.tally.turns, l.tally.notes, l.tally.clears, l.tally.sessions)
@@ -55,11 +54,6 @@ func (c *campaign) report() string {
 		len(stood), overlap(stood, c.start, now()).Round(time.Millisecond), c.unseen, c.runs)
 	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
-	kinds := make(map[string]int)
-	for _, f := range c.wrong {
-		kinds[f.kind]++
-	}
-	line("violations outside the windows of ✗: %s", list(kinds))
 	return text.String()
 }
 

@@ -102,14 +102,12 @@ func drawn() uint64 {
 
 // shares are how long each topology has: the fewer faults it has, the less.
 func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
-	weight := map[string]float64{"node": 1, "sentinel": 1.2, "cluster": 1.3, "mem": 0.5}
-	sum := 0.0
+	weights, sum, shares := map[string]int{"node": 10, "sentinel": 12, "cluster": 13, "mem": 5}, 0, make(map[string]time.Duration)
 	for _, name := range topologies {
-		sum += weight[name]
+		sum += weights[name]
 	}
-	shares := make(map[string]time.Duration)
 	for _, name := range topologies {
-		shares[name] = time.Duration(float64(lasts) * weight[name] / sum)
+		shares[name] = lasts * time.Duration(weights[name]) / time.Duration(sum)
 	}
 	return shares
 }
@@ -144,7 +142,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		until  []string
 	}{
 		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
-		{longTTL, 8 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
+		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
 		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
 		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn", "stale"}, nil},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/internal/history"
@@ -72,18 +73,11 @@ func (c *campaign) strikeFor(lasts time.Duration) {
 	testservers.Within(20*time.Second, c.register.used)
 	until := time.Now().Add(lasts)
 	time.Sleep(min(lasts/4, time.Second)) // until all work
-	other := make(chan struct{})
-	go func() {
-		defer close(other)
-		c.striker(ofServer, until)
-	}()
-	mine := make(chan struct{})
-	go func() { // not in the test's own goroutine: if a server fails, that ends the striker alone
-		defer close(mine)
-		c.striker(ofWorker, until)
-	}()
-	<-mine
-	<-other
+	var strikers sync.WaitGroup
+	for _, of := range []party{ofServer, ofWorker} { // not in the test's own goroutine: if a server fails, that ends a striker alone
+		strikers.Go(func() { c.striker(of, until) })
+	}
+	strikers.Wait()
 	testservers.Within(time.Until(until), c.hasFound)
 }
 

@@ -124,8 +124,6 @@ func table(all []*campaign) string {
 	for _, c := range all {
 		named := c.count(func(f *finding) bool { return strange(f.key) })
 		row(c, hostileNames, fmt.Sprint(c.register.strange), named, &stat{})
-	}
-	for _, c := range all {
 		changed := c.count(func(f *finding) bool { return f.kind == "content" })
 		row(c, hostileContent, fmt.Sprint(c.ledger.tally.hostile), changed, &stat{})
 	}

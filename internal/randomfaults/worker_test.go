@@ -2,6 +2,7 @@ package randomfaults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -176,9 +177,7 @@ func (p *process) close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
 	defer cancel()
 	for _, r := range p.rooms {
-		if failed := r.now().locker.Close(ctx); failed != nil {
-			err = failed
-		}
+		err = errors.Join(err, r.now().locker.Close(ctx))
 	}
 	return err
 }

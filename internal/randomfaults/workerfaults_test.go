@@ -58,11 +58,11 @@ func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 		}
 		c.histories.struck(w, true)
 		c.windows.begin(h.window)
-		w.signal(syscall.SIGSTOP)
+		_ = w.Signal(syscall.SIGSTOP)
 		if wanted() {
 			return keys
 		}
-		w.signal(syscall.SIGCONT) // that was a moment: it had just left
+		_ = w.Signal(syscall.SIGCONT) // that was a moment: it had just left
 	}
 	c.misses(h, "it held nothing that others want")
 	c.windows.end(h.window)
@@ -81,7 +81,7 @@ func stop(c *campaign, h *hit) {
 	}
 	h.at = now() // it lasts from then
 	c.await(h, w.run, keys, 0)
-	h.restore = func() { w.signal(syscall.SIGCONT) }
+	h.restore = func() { _ = w.Signal(syscall.SIGCONT) }
 }
 
 // killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
