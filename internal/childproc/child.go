@@ -75,6 +75,17 @@ func StartRole(ctx context.Context, role string, config any, stderr io.Writer) (
 	return c, nil
 }
 
+// ReceiveWithin is Receive, but it kills a child that does not answer within d. The error is then
+// os.ErrDeadlineExceeded.
+func (c *Child) ReceiveWithin(d time.Duration, v any) error {
+	late := time.AfterFunc(d, c.Kill)
+	err := c.Receive(v)
+	if !late.Stop() {
+		return os.ErrDeadlineExceeded
+	}
+	return err
+}
+
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
@@ -104,7 +115,7 @@ func (c *Child) Continue() error { return Continue(c.cmd.Process) }
 func (c *Child) Stop() { _ = c.stdin.Close() }
 
 // Close stops the child, kills it 3 s later, and returns when it has ended. The error says how the
-// child ended: nil for exit code 0, or if ctx or Kill ended the child.
+// child ended: nil for exit code 0, or if ctx, Kill or ReceiveWithin ended the child.
 func (c *Child) Close() error {
 	c.unwatch()
 	drained := make(chan struct{})

@@ -239,3 +239,14 @@ func gone(id int) bool {
 	_, _ = fmt.Sscan(string(text), &pid, &name, &state)
 	return state == "Z"
 }
+
+func TestChild_lateAnswer_killed(t *testing.T) {
+	c := start(t, "upper", nil)
+	var never string
+	if err := c.ReceiveWithin(10*time.Millisecond, &never); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("received %q, %v", never, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

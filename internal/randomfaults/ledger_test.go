@@ -208,9 +208,7 @@ func (l *ledger) order(do, session string) (r reading) {
 	}
 	w.tell(order{Do: do, Key: session})
 	var s reply
-	late := time.AfterFunc(20*time.Second, w.Kill)
-	defer late.Stop()
-	if r.err = w.Receive(&s); r.err == nil && s.Error != "" {
+	if r.err = w.ReceiveWithin(20*time.Second, &s); r.err == nil && s.Error != "" {
 		r.err = errors.New(s.Error)
 	}
 	r.stored = s.Stored

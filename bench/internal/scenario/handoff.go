@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/stats"
@@ -81,7 +82,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 	}
 	for end := time.Now().Add(window); time.Now().Before(end) || len(passes) == 0; {
 		took, rtt, err := b.pass(ctx, name, holder, waiter)
-		if err != nil && !errors.Is(err, errLate) {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, nil, err
 		}
 		passes, pings = append(passes, took), append(pings, rtt)
@@ -93,9 +94,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 	return passes, pings, nil
 }
 
-var errLate = errors.New("no answer in time")
-
-// pass hands the lock from holder to waiter. With errLate, the times are valid, and the waiter has ended.
+// pass hands the lock from holder to waiter. With os.ErrDeadlineExceeded, the times are valid, and the waiter has ended.
 func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc.Child) (took, rtt time.Duration, err error) {
 	if _, err := tell(waiter, doAcquire, calls); err != nil {
 		return 0, 0, err
@@ -113,11 +112,10 @@ func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc
 	}
 	b.blame(name, from.Faults)
 	var to relayEvent
-	late := time.AfterFunc(lost, waiter.Kill)
-	err = waiter.Receive(&to)
+	err = waiter.ReceiveWithin(lost, &to)
 	switch {
-	case !late.Stop():
-		return lost, ping.Took, errLate
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return lost, ping.Took, err
 	case err != nil:
 		return 0, 0, err
 	case to.What != holds:
