@@ -97,7 +97,7 @@ func give(t *testing.T, lease *Lease) {
 	}
 }
 
-// granted is a lease that nobody renews.
+// granted is a lease without renewal.
 func granted(t *testing.T) *Lease {
 	t.Helper()
 	return take(t, open(t, granter{}, Options{RenewEvery: -1}))

@@ -362,7 +362,7 @@ func TestWaiter_L_isCalledThoughTheHandoverOvertakesTheAnswer(t *testing.T) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		mine := s.twin()
 		answer := make(chan struct{})
-		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // by which it lines up
+		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // the request that joins the queue
 		l := mine.locker(t, patient)
 		q := newQueue(t)
 		q.join(l, "a", 0)

@@ -180,7 +180,8 @@ func checkHandover(t *testing.T, one, other *distlock.Locker) {
 		t.Error(err)
 	}
 	err := <-got
-	if took := time.Since(start) - stop(); err != nil || took > time.Second { // without notifications it asks after 3 s
+	// Without notifications the waiter asks after 3 s.
+	if took := time.Since(start) - stop(); err != nil || took > time.Second {
 		t.Errorf("the waiter has it after %s: %v", took, err)
 	}
 }
