@@ -54,7 +54,7 @@ func (t *task) announce(m moment) bool {
 		return false
 	}
 	t.aimed = &aimed{aim, now(), make(chan answer, 1)}
-	s := &said{What: sayReached, Attempt: &attempt{Session: t.session, Kind: t.kind}}
+	s := &said{What: sayReached, Attempt: &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Begun: t.begun}}
 	if t.named {
 		s.Attempt.Turn = t.turn
 	}
@@ -130,8 +130,16 @@ func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
 	return nil, nil
 }
 
-// handOut gives the message of a struck worker to another worker, as a load balancer does.
+// handOut gives the message of a struck worker to another worker, as a load balancer does. The ledger has to
+// know the first attempt, even if its worker does not report it any more.
 func (c *campaign) handOut(h *hit, struck *worker, a *attempt, do kind) {
+	if do == a.Kind {
+		a.End, a.Ended, a.Write = unknown, now(), a.own()
+		if a.Kind == aSave {
+			a.Sent, a.Write = a.Begun, "note"
+		}
+		c.ledger.add(a)
+	}
 	for n := range c.slots {
 		w := c.slots[(h.victim+n)%len(c.slots)].now()
 		if w != nil && w != struck {
@@ -172,7 +180,7 @@ func stopAt(c *campaign, h *hit) {
 	switch {
 	case strings.Contains(a.Session, "/notes-"):
 		c.handOut(h, w, &attempt{Session: a.Session}, aClear)
-	case a.Turn != 0 && h.rng.IntN(2) == 0:
+	case a.Turn != 0 && a.Kind == aTurn && h.rng.IntN(2) == 0:
 		c.handOut(h, w, a, aTurn)
 	}
 }

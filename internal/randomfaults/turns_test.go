@@ -86,6 +86,7 @@ type task struct {
 	named   bool // it has a turn ID, and may be repeated
 	tools
 	inner, outer memory // those of the tools, or what records their calls
+	begun        int64  // of the attempt
 	aimed        *aimed // nil: no strike is aimed at this
 }
 
@@ -93,8 +94,8 @@ type task struct {
 func (t *task) do() *attempt {
 	t.tools = t.room.now()
 	t.inner, t.outer = t.recorded(t.store), t.recorded(t.memory)
-	t.aimed = nil
-	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: now()}
+	t.aimed, t.begun = nil, now()
+	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: t.begun}
 	a.Write = a.own()
 	ctx, cancel := t.limited()
 	defer cancel()
