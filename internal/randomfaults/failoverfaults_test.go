@@ -16,7 +16,7 @@ var failoverFaults = []*fault{
 	{name: "fail-over that loses nothing", on: replicatedOn, of: ofServer, heals: 7000 * ms, strike: replaceMaster},
 }
 
-// loseMaster kills a master. If the fault lasts, the master loses its replicas before that and goes on acknowledging.
+// loseMaster kills a master. A fault that lasts first cuts the master from its replicas.
 func loseMaster(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)

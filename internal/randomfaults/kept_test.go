@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// position is that of an entry of a session. Positions only rise: an entry that is missing before one that was
-// replicated is lost, not forgotten. The zero position is an unknown one.
+// position is the place of an entry in its session. Positions only rise: a missing entry before a
+// replicated one is lost. The zero position is unknown.
 type position struct{ fence, n int64 }
 
 func (p position) behind(q position) bool {
@@ -105,11 +105,10 @@ func savedTurn(turn int, fence, at int64, seen int) (a *attempt, pair []message)
 	return a, []message{question, answer}
 }
 
-// What was acknowledged and is missing is lost, whatever died, unless the master died after it was sent,
-// and its position is behind the last entry of the replica that was promoted. Where that entry is not known,
-// it has to be answered after the master was cut off. A message that is handed out again, and whose turn the
-// server forgot, is stored again, once. A worker that has loaded from the dead master, and saves to the next
-// one, has seen what is gone. A worker that loads later has not. No fault lets a stale write in.
+// A missing acknowledged turn is lost, unless the call was sent before the master died, and its position is
+// behind the last entry of the promoted replica. Where that entry is not known, the answer must have come
+// after the cut. A forgotten message that is handed out again is stored again, once. A worker that loaded
+// from the dead master has seen a forgotten history; a worker that loads later has not.
 func TestJudge_tellsForgottenFromLost(t *testing.T) {
 	type turn struct {
 		a    *attempt

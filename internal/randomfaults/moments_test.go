@@ -165,8 +165,8 @@ func killAt(c *campaign, h *hit) {
 	}
 }
 
-// stopAt stops a worker at a moment of a turn for longer than its leases last. Meanwhile another worker
-// gets the message, or clears the session of notes.
+// stopAt stops a worker at a moment of a turn for longer than its leases last. Another worker gets
+// the message, or clears the session of notes.
 func stopAt(c *campaign, h *hit) {
 	w, a := c.aimAt(h)
 	if w == nil {

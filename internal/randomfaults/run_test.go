@@ -54,6 +54,9 @@ func TestCampaign(t *testing.T) {
 		topologies = append(topologies, name)
 	}
 	command := fmt.Sprintf("make faults MINUTES=%.3g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
+	if *only != "" {
+		command += fmt.Sprintf(" FLAGS=%q", "-faults '"+*only+"'")
+	}
 	t.Logf("seed %d: %s", drawn, command)
 	shares := shares(topologies, lasts)
 	var all []*campaign

@@ -97,7 +97,7 @@ func restartEmpty(c *campaign, h *hit) {
 	over()
 }
 
-// sparedBy tells which locks and sessions a master of a Cluster does not have, and so does not lose; on other topologies, none.
+// sparedBy tells which locks and sessions another master of a Cluster has. Other topologies have none.
 func (c *campaign) sparedBy(master *testservers.Redis) func(key string) bool {
 	spared := make(map[string]bool)
 	if c.service.Cluster != nil {
@@ -198,8 +198,8 @@ func reload(c *campaign, h *hit) {
 	}
 }
 
-// withRights takes rights away. The workers are the servers' default user, which has all rights again when a server is restarted.
-// So are the parent, which needs these rights only to read sessions, and the Sentinels, which can do without them for so long.
+// withRights takes rights from the servers' default user, which a restart gives back. Workers and Sentinels
+// are that user, and the parent, which needs these rights only to read sessions.
 func withRights(taken, given string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		set := func(rules string) {

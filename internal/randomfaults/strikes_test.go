@@ -74,7 +74,7 @@ func (c *campaign) strikeFor(lasts time.Duration) {
 	until := time.Now().Add(lasts)
 	time.Sleep(min(lasts/4, time.Second)) // until all work
 	var strikers sync.WaitGroup
-	for _, of := range []party{ofServer, ofWorker} { // not in the test's own goroutine: if a server fails, that ends a striker alone
+	for _, of := range []party{ofServer, ofWorker} { // each in its goroutine, which a failure of a server ends
 		strikers.Go(func() { c.striker(of, until) })
 	}
 	strikers.Wait()

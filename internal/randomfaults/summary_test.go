@@ -50,7 +50,7 @@ func failure(all []*campaign) (err error) {
 		err = fmt.Errorf("%d stale writes were accepted", accepted)
 	}
 	if kills := kills(all); len(kills) > 0 && slices.Max(kills) > bar {
-		err = errors.Join(err, fmt.Errorf("after a holder was killed, nobody worked for %s; at most %s are promised", slices.Max(kills), bar))
+		err = errors.Join(err, fmt.Errorf("after a holder was killed, no worker had the lock for %s; at most %s are promised", slices.Max(kills), bar))
 	}
 	return err
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-// window is the time in which a fault may show: from its strike until a TTL after it was healed, see docs/design/randomfaults.md.
+// window is the time in which a fault may show: from its strike until a TTL after its end. See
+// docs/design/randomfaults.md.
 type window struct {
 	fault       *fault
 	from, until int64
@@ -40,35 +41,25 @@ func (w *windows) open(f *fault, run int, from int64) *window {
 	return v
 }
 
-// begin has a window begin now, and not when it was opened.
-func (w *windows) begin(v *window) {
+func (w *windows) set(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v.from = now()
+	f()
 }
+
+// begin has a window begin now, and not when it was opened.
+func (w *windows) begin(v *window) { w.set(func() { v.from = now() }) }
 
 // close ends a window, a TTL from now, unless it was closed before.
-func (w *windows) close(v *window) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v.until = min(v.until, now()+int64(w.ttl))
-}
+func (w *windows) close(v *window) { w.set(func() { v.until = min(v.until, now()+int64(w.ttl)) }) }
 
 // end ends a window now: what has struck did not last.
-func (w *windows) end(v *window) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v.until = min(v.until, now())
-}
+func (w *windows) end(v *window) { w.set(func() { v.until = min(v.until, now()) }) }
 
 // spare notes which keys a window does not concern.
-func (w *windows) spare(v *window, spares func(key string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v.spares = spares
-}
+func (w *windows) spare(v *window, spares func(key string) bool) { w.set(func() { v.spares = spares }) }
 
-// find returns the fault of the first window for which that is so; nil: there is none.
+// find returns the fault of the first window that matches, or nil.
 func (w *windows) find(is func(v *window) bool) *fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,17 +73,11 @@ func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares
 
 // forget notes what the servers lose: what was answered after the one time and asked for before the other.
 func (w *windows) forget(v *window, after, killed int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v.forgets, v.after, v.killed = true, after, killed
+	w.set(func() { v.forgets, v.after, v.killed = true, after, killed })
 }
 
 // kept notes the last entry of each session that the servers have kept.
-func (w *windows) kept(v *window, last map[string]position) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v.last = last
-}
+func (w *windows) kept(v *window, last map[string]position) { w.set(func() { v.last = last }) }
 
 // broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
 // nil if none may.
@@ -102,8 +87,8 @@ func (w *windows) broken(from, until int64, key string, run int) *fault {
 	})
 }
 
-// forgot returns the fault in which the servers have lost what was asked for and answered at these times, and stood at a position.
-// Where the position and the last entry that was kept are known, they decide. Elsewhere the times do.
+// forgot returns the fault in which the servers have lost an entry: a call between two times has written
+// it at a position. Where the position and the last kept entry are known, they decide. Elsewhere the times do.
 func (w *windows) forgot(key string, at position, asked, answered int64) *fault {
 	return w.find(func(v *window) bool {
 		if !v.forgets || asked >= v.killed || !v.concerns(key) {

@@ -160,8 +160,8 @@ func (p *process) work() error {
 	p.working.Wait()
 	if p.config.Hammers {
 		_ = p.client.Close()
-		p.watch.Stop()
-		testservers.Within(15*time.Second, func() bool { err = goleak.Find(); return err == nil }) // connections may outlive their client
+		p.watch.Stop() // connections may outlive their client
+		testservers.Within(15*time.Second, func() bool { err = goleak.Find(); return err == nil })
 		return err
 	}
 	return nil
