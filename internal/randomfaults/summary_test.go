@@ -92,9 +92,7 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 		row(c.plan.on, c)
 	}
 	row("all", all...)
-	text.WriteString("\n")
-	text.WriteString(table(all))
-	return text.String()
+	return text.String() + "\n" + table(all)
 }
 
 // table has a row for each fault on each topology.
