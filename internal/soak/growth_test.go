@@ -30,45 +30,6 @@ func halfAnHour(grown func(place int, at time.Duration) float64) (samples []samp
 	return samples
 }
 
-func check(t *testing.T, samples []sample, flat bool) {
-	t.Helper()
-	verdict, err := judge(samples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(verdict) != len(watched) {
-		t.Errorf("there are %d series in the verdict, want %d", len(verdict), len(watched))
-	}
-	for _, g := range verdict {
-		if g.flat() != flat {
-			t.Error(g)
-		}
-	}
-}
-
-func TestVerdict_noiseIsNoGrowth(t *testing.T) {
-	check(t, halfAnHour(func(int, time.Duration) float64 { return 0 }), true)
-}
-
-// The leak is of one goroutine, connection and file, one key and 1 KiB in 1,000 operations.
-func TestVerdict_seesALeakOfOneInAThousandOperations(t *testing.T) {
-	leaks := [nSeries]float64{heap: 1 << 10, goroutines: 1, files: 1, lastingMemory: 1 << 10, lastingKeys: 1, redisClients: 1}
-	check(t, halfAnHour(func(i int, at time.Duration) float64 { return math.Floor(at.Seconds()/2) * leaks[i] }), false)
-}
-
-// The bounds are where they are said to be, whatever the noise.
-func TestVerdict_boundsGrowth(t *testing.T) {
-	measured := 30 * time.Minute * 3 / 4
-	for _, test := range []struct {
-		times float64
-		flat  bool
-	}{{0.5, true}, {2, false}} {
-		check(t, halfAnHour(func(i int, at time.Duration) float64 {
-			return test.times * allowed(i) * at.Seconds() / measured.Seconds()
-		}), test.flat)
-	}
-}
-
 // allowed is the bound of the series at a place of the samples.
 func allowed(place int) float64 {
 	for _, s := range watched {
@@ -79,36 +40,56 @@ func allowed(place int) float64 {
 	return 0
 }
 
-func TestVerdict_wildSamplesAreNoGrowth(t *testing.T) {
-	n := 0
-	check(t, halfAnHour(func(i int, at time.Duration) float64 {
-		if n++; n/nSeries%5 == 0 && at > 10*time.Minute {
-			return 3 * around[i].value // as if it grew: there are none in the beginning
-		}
-		return 0
-	}), true)
+func still(int, time.Duration) float64 { return 0 }
+
+// wild samples are one in five of those between two times.
+func wild(i int, at, from, to time.Duration) float64 {
+	if at/(10*time.Second)%5 == 0 && from < at && at < to {
+		return 3 * around[i].value
+	}
+	return 0
 }
 
-func TestVerdict_wildSamplesHideNoLeak(t *testing.T) {
-	n := 0
-	check(t, halfAnHour(func(i int, at time.Duration) float64 {
-		if n++; n/nSeries%5 == 0 && at < 20*time.Minute {
-			return 3 * around[i].value // as if it shrank
-		}
-		return at.Minutes() / 30 * around[i].value
-	}), false)
-}
-
-func TestVerdict_leavesTheWarmUpOut(t *testing.T) {
-	check(t, halfAnHour(func(i int, at time.Duration) float64 { return around[i].value * min(0, at.Minutes()/7-1) }), true)
-}
-
-func TestVerdict_shrinkingIsFlat(t *testing.T) {
-	check(t, halfAnHour(func(i int, at time.Duration) float64 { return -around[i].value * at.Minutes() / 60 }), true)
+func TestVerdict(t *testing.T) {
+	// One goroutine, connection and file, one key and 1 KiB in 1,000 operations.
+	leaks := [nSeries]float64{heap: 1 << 10, goroutines: 1, files: 1, lastingMemory: 1 << 10, lastingKeys: 1, redisClients: 1}
+	measured := 30 * time.Minute * 3 / 4
+	for name, test := range map[string]struct {
+		flat  bool
+		grown func(i int, at time.Duration) float64
+	}{
+		"noise":           {true, still},
+		"a small leak":    {false, func(i int, at time.Duration) float64 { return math.Floor(at.Seconds()/2) * leaks[i] }},
+		"half the bound":  {true, func(i int, at time.Duration) float64 { return 0.5 * allowed(i) * at.Seconds() / measured.Seconds() }},
+		"twice the bound": {false, func(i int, at time.Duration) float64 { return 2 * allowed(i) * at.Seconds() / measured.Seconds() }},
+		// There are none in the beginning, as if it grew.
+		"wild samples": {true, func(i int, at time.Duration) float64 { return wild(i, at, 10*time.Minute, time.Hour) }},
+		// There are none in the end, as if it shrank.
+		"wild samples in a leak": {false, func(i int, at time.Duration) float64 {
+			if w := wild(i, at, 0, 20*time.Minute); w != 0 {
+				return w
+			}
+			return at.Minutes() / 30 * around[i].value
+		}},
+		"growth in the warm-up": {true, func(i int, at time.Duration) float64 { return around[i].value * min(0, at.Minutes()/7-1) }},
+		"shrinking":             {true, func(i int, at time.Duration) float64 { return -around[i].value * at.Minutes() / 60 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict, err := judge(halfAnHour(test.grown))
+			if err != nil || len(verdict) != len(watched) {
+				t.Fatalf("there are %d series in the verdict, want %d: %v", len(verdict), len(watched), err)
+			}
+			for _, g := range verdict {
+				if g.flat() != test.flat {
+					t.Error(g)
+				}
+			}
+		})
+	}
 }
 
 func TestVerdict_needsSamples(t *testing.T) {
-	samples := halfAnHour(func(int, time.Duration) float64 { return 0 })
+	samples := halfAnHour(still)
 	if verdict, err := judge(samples[:len(samples)/4+enough-2]); err == nil {
 		t.Errorf("of so few: %s", verdict)
 	}
@@ -119,7 +100,7 @@ func TestVerdict_needsSamples(t *testing.T) {
 
 // Where the system does not tell what is open, nothing is said of it.
 func TestVerdict_leavesOutWhatIsNotKnown(t *testing.T) {
-	samples := halfAnHour(func(int, time.Duration) float64 { return 0 })
+	samples := halfAnHour(still)
 	for i := range samples {
 		samples[i].values[files] = 0
 	}
