@@ -102,18 +102,24 @@ func hang(ctx context.Context) error {
 	}
 }
 
-// locks is a driver of a lock service behind a point.
+// locks is a driver of a lock service behind a point. It embeds no driver: a method that it lacks does not compile.
 type locks struct {
-	driver.Driver
+	inner driver.Driver
 	point *point
 }
 
+var _ driver.Queue = (*locks)(nil)
+
+func (d *locks) Capabilities() driver.Capabilities { return d.inner.Capabilities() }
+
+func (d *locks) Close() error { return d.inner.Close() }
+
 func (d *locks) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return through(ctx, d.point, func(ctx context.Context) (driver.AcquireReply, error) { return d.Driver.Acquire(ctx, req) })
+	return through(ctx, d.point, func(ctx context.Context) (driver.AcquireReply, error) { return d.inner.Acquire(ctx, req) })
 }
 
 func (d *locks) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies, err := through(ctx, d.point, func(ctx context.Context) ([]driver.ExtendReply, error) { return d.Driver.Extend(ctx, reqs), nil })
+	replies, err := through(ctx, d.point, func(ctx context.Context) ([]driver.ExtendReply, error) { return d.inner.Extend(ctx, reqs), nil })
 	if err != nil {
 		replies = make([]driver.ExtendReply, len(reqs))
 		for i := range replies {
@@ -124,15 +130,15 @@ func (d *locks) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 }
 
 func (d *locks) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return through(ctx, d.point, func(ctx context.Context) (driver.ReleaseReply, error) { return d.Driver.Release(ctx, req) })
+	return through(ctx, d.point, func(ctx context.Context) (driver.ReleaseReply, error) { return d.inner.Release(ctx, req) })
 }
 
 func (d *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	return through(ctx, d.point, func(ctx context.Context) (driver.State, error) { return d.Driver.Inspect(ctx, name) })
+	return through(ctx, d.point, func(ctx context.Context) (driver.State, error) { return d.inner.Inspect(ctx, name) })
 }
 
 func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	queue := d.Driver.(driver.Queue)
+	queue := d.inner.(driver.Queue)
 	if !d.point.hit() {
 		return queue.Listen(ctx, name, owner)
 	}
@@ -149,20 +155,20 @@ func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-c
 
 // sessions is a driver of a session store behind a point.
 type sessions struct {
-	storedriver.Driver
+	inner storedriver.Driver
 	point *point
 }
 
 func (d *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.inner.Append(ctx, a) })
 }
 
 func (d *sessions) Clear(ctx context.Context, w storedriver.Write) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Clear(ctx, w) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.inner.Clear(ctx, w) })
 }
 
 func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.Driver.Read(ctx, r) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.inner.Read(ctx, r) })
 }
 
 // kinds are those in which an operation of a driver fails.
