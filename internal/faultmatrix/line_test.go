@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -74,21 +73,21 @@ func waiterDies(which string) func(*testing.T, *service) {
 		holder := mustAcquire(t, l, key)
 		var line []*child
 		for n := range 3 {
-			line = append(line, startWaiter(t, order{URL: s.URL(), Key: key, TTL: ttl}))
+			line = append(line, startChild(t, "lock", order{URL: s.URL(), Key: key, TTL: ttl}))
 			s.lined(t, key, n+1)
 		}
 		dead, others := line[0], line[1:]
 		fence, start := holder.Fence(), time.Now()
 		switch which {
 		case "head":
-			dead.kill()
+			dead.Kill()
 			mustRelease(t, holder)
 		case "middle":
 			dead, others = line[1], []*child{line[0], line[2]}
-			dead.kill()
+			dead.Kill()
 			mustRelease(t, holder)
 		case "justHandedOver":
-			dead.signal(syscall.SIGSTOP) // so that it cannot know
+			dead.must(dead.Pause()) // so that it cannot know
 			mustRelease(t, holder)
 			info, err := l.Inspect(t.Context(), key)
 			if err != nil || info.Fence <= holder.Fence() || info.Waiters != 2 {
@@ -96,7 +95,7 @@ func waiterDies(which string) func(*testing.T, *service) {
 			}
 			fence = info.Fence
 			start = time.Now()
-			dead.kill()
+			dead.Kill()
 		}
 		for _, c := range others {
 			c.holds()

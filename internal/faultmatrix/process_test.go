@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,12 +17,13 @@ import (
 // A waiter has the lock one TTL after its holder was killed, with a higher token.
 func holderKilled(t *testing.T, s *service) {
 	const key, ttl = "holderKilled", time.Second
-	holder := startChild(t, order{URL: s.URL(), Key: key, TTL: ttl})
+	holder := startChild(t, "lock", order{URL: s.URL(), Key: key, TTL: ttl})
+	holder.holds()
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
 	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Fatalf("while the holder lives: %v", err)
 	}
-	holder.kill()
+	holder.Kill()
 	start := time.Now()
 	lease := mustAcquire(t, l, key)
 	recovered(t, start, ttl+time.Second)
@@ -71,10 +71,10 @@ const cleared = ""
 func holderStopped(t *testing.T, s *service, key string, opts *sessionstore.Options, access func(*turn) error, more ...string) {
 	const ttl = time.Second
 	orders := turnOrders(key)
-	holder := startWaiter(t, order{Turns: orders, TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()})
-	began := holder.reports()
-
-	holder.signal(syscall.SIGSTOP)
+	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()})
+	var began, late map[string]report
+	holder.must(holder.Receive(&began))
+	holder.must(holder.Pause())
 	start := time.Now()
 	in := s.instance(t, distlock.Options{TTL: time.Minute})
 	in.store = opts
@@ -94,9 +94,9 @@ func holderStopped(t *testing.T, s *service, key string, opts *sessionstore.Opti
 	if t.Failed() {
 		t.FailNow()
 	}
-	holder.tell("go on")
-	holder.signal(syscall.SIGCONT)
-	late := holder.reports()
+	holder.must(holder.Send("go on"))
+	holder.must(holder.Continue())
+	holder.must(holder.Receive(&late))
 
 	for i, o := range orders {
 		r, next := late[o.Key], nexts[i]

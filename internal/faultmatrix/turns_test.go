@@ -1,16 +1,15 @@
 package faultmatrix
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -65,9 +64,17 @@ type report struct {
 	TurnLost bool
 }
 
-// serveTurns is a child that works on sessions. It says when it is in the middle of a turn of each; when it is told to go on, it writes
-// at once, past every check of its leases, lets the turns end, and says what came of it.
-func serveTurns(o order) error {
+// sessionOrder has a child work on sessions of the Redis that it makes clients of.
+type sessionOrder struct {
+	Turns      []turnOrder
+	TTL        time.Duration
+	Addrs      []string
+	MasterName string
+}
+
+// serveTurns sends reports when it is in the middle of all turns. At the parent's word it writes at once, past every check
+// of its leases, lets the turns end, and sends reports of them.
+func serveTurns(_ context.Context, parent *childproc.Line, o sessionOrder) error {
 	var clients [2]redis.UniversalClient
 	var lockers [2]*distlock.Locker
 	for i := range clients {
@@ -104,28 +111,18 @@ func serveTurns(o order) error {
 			reports <- r
 		}()
 	}
-	say := func() error {
+	send := func() error {
 		all := make(map[string]report)
 		for range o.Turns {
 			r := <-reports
 			all[r.Key] = r
 		}
-		return json.NewEncoder(os.Stdout).Encode(all)
+		return parent.Send(all)
 	}
-	if err := say(); err != nil {
+	var word string
+	if err := errors.Join(send(), parent.Receive(&word)); err != nil {
 		return err
 	}
-	bufio.NewScanner(os.Stdin).Scan()
 	close(goOn)
-	return say()
-}
-
-// reports waits for what the child has to say of its turns.
-func (c *child) reports() map[string]report {
-	c.tb.Helper()
-	all := make(map[string]report)
-	if err := json.Unmarshal([]byte(c.answer()), &all); err != nil {
-		c.tb.Fatal(err)
-	}
-	return all
+	return send()
 }
