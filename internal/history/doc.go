@@ -41,12 +41,9 @@
 //
 // # What a server forgets
 //
-// A Forgot says that a fail-over or restart, between Call and Return, put a key back to an earlier state: the last one whose last
-// entry is Kept and whose mark is Mark (0: whatever it was); with neither, nothing is left. It forgives just that: entries, marks,
-// Clears and turn IDs from after that state, and no others. One for each session is needed, because the place is its own. A Forgot
-// whose Key is empty, or of a key that has leases, lets every lease that was granted before end without notice; that tokens rise is
-// still required. Record Call before the server is killed, and Return after its successor serves. A master that goes on answering
-// while its successor serves has no place in the model.
+// A Forgot says that a fail-over or restart between Call and Return lost something. Every lease that was granted before may then
+// end without notice; tokens still rise. Record Call before the server is killed, and Return after its successor serves. A master
+// that goes on answering while its successor serves has no place in the model. Leave out the sessions that lost something.
 //
 // # What is checked
 //

@@ -23,11 +23,8 @@ type Op struct {
 	Turn  string `json:"turn,omitempty"`  // of Save: its turn ID
 	// Seen are the entries that a Load returned, in order.
 	Seen []string `json:"seen,omitempty"`
-	// Mark is, of a call that was refused as stale, the mark that the store named; 0 if it named none. Of Forgot: the highest token that
-	// was kept.
+	// Mark is, of a call that was refused as stale, the mark that the store named; 0 if it named none.
 	Mark int64 `json:"mark,omitempty"`
-	// Kept is, of Forgot, the last entry that was kept.
-	Kept string `json:"kept,omitempty"`
 }
 
 // Kind is what an Op is.
@@ -82,9 +79,6 @@ func (o Op) String() string {
 	if o.Turn != "" {
 		fmt.Fprintf(&b, " as turn %q", o.Turn)
 	}
-	if o.Kind == Forgot {
-		fmt.Fprintf(&b, " all behind %q, token %d", o.Kept, o.Mark)
-	}
 	switch o.Outcome {
 	case Unknown:
 		if o.Kind == Acquire || o.Kind == Release || o.Kind == Load || o.Kind == Save || o.Kind == Clear {
@@ -102,7 +96,7 @@ func (o Op) String() string {
 		}
 		fmt.Fprintf(&b, " %q", seen)
 	}
-	if o.Mark != 0 && o.Kind != Forgot {
+	if o.Mark != 0 {
 		fmt.Fprintf(&b, ", the mark is %d", o.Mark)
 	}
 	end := "never returned"

@@ -73,10 +73,6 @@ func (r *Recorder) Begin(op Op) *Pending {
 	if op.Key != "" {
 		op.Key = Hash(op.Key)
 	}
-	return r.begin(op)
-}
-
-func (r *Recorder) begin(op Op) *Pending {
 	p := &Pending{r: r, op: op}
 	r.mu.Lock()
 	r.number++

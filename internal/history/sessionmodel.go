@@ -14,7 +14,6 @@ type sessionState struct {
 	log  *node // the last entry
 	// turns are the turn IDs that are known, one bit for each Save that may have stored it.
 	turns string
-	past  *past // states that a fail-over may go back to; kept only if there is one
 }
 
 // node is the last entry of a log, and with it the log.
@@ -23,11 +22,6 @@ type node struct {
 	entry int32
 	size  int32
 	hash  uint64
-}
-
-type past struct {
-	sessionState
-	hash uint64
 }
 
 // chain is the hash of a log with one more entry.
@@ -58,16 +52,9 @@ func (n *node) entries() []int32 {
 	return all
 }
 
-func (p *past) sum() uint64 {
-	if p == nil {
-		return 0
-	}
-	return p.hash
-}
-
 func (s sessionState) hash() uint64 {
 	h, _ := s.log.sum()
-	h ^= uint64(s.mark)*0x9e3779b97f4a7c15 ^ uint64(s.most)*0xc2b2ae3d27d4eb4f ^ s.past.sum()
+	h ^= uint64(s.mark)*0x9e3779b97f4a7c15 ^ uint64(s.most)*0xc2b2ae3d27d4eb4f
 	for i := range len(s.turns) {
 		h = h*31 + uint64(s.turns[i])
 	}
@@ -77,7 +64,7 @@ func (s sessionState) hash() uint64 {
 func (s sessionState) equal(t sessionState) bool {
 	h1, n1 := s.log.sum()
 	h2, n2 := t.log.sum()
-	return s.mark == t.mark && s.most == t.most && h1 == h2 && n1 == n2 && s.turns == t.turns && s.past.sum() == t.past.sum()
+	return s.mark == t.mark && s.most == t.most && h1 == h2 && n1 == n2 && s.turns == t.turns
 }
 
 func (s sessionState) knows(bit int) bool {
@@ -95,15 +82,9 @@ func (s *session) model(without promise) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return sessionState{} },
 		Step: func(state, input, _ any) (bool, any) {
-			before, in := state.(sessionState), input.(*step)
-			after := before
-			if !s.next(&after, in, without) {
-				return false, nil
-			}
-			if s.forgets && !after.equal(before) && in.Kind != Forgot {
-				after.past = &past{before, before.hash()}
-			}
-			return true, after
+			st := state.(sessionState)
+			ok := s.next(&st, input.(*step), without)
+			return ok, st
 		},
 		Equal: func(a, b any) bool { return a.(sessionState).equal(b.(sessionState)) },
 		Hash:  func(state any) uint64 { return state.(sessionState).hash() },
@@ -112,22 +93,15 @@ func (s *session) model(without promise) porcupine.Model {
 
 // next makes a step of the model of a fenced log, and reports whether it may come next.
 func (s *session) next(st *sessionState, in *step, without promise) bool {
-	switch in.Kind {
-	case Forgot:
-		return st.forget(in, s)
-	case Load:
-		if in.Outcome == Stale {
-			return st.refuses(in, without)
-		}
+	switch {
+	case in.Outcome == Stale:
+		return in.excused || in.Fence < st.most || without&unfoundedRefusals != 0
+	case in.Kind == Load:
 		return s.load(st, in, without)
-	}
-	switch in.Outcome {
-	case Stale:
-		return st.refuses(in, without)
-	case Conflict:
+	case in.Outcome == Conflict:
 		return in.founded || without&conflicts != 0
 	}
-	if in.Kind == Save && s.repeated(st, in, without) {
+	if in.Kind == Save && without&turnsOnce == 0 && st.knows(in.again) { // it stores nothing
 		if st.most = max(st.most, in.Fence); in.Fence == 0 { // it may have been shown, or not
 			st.most = math.MaxInt64
 		}
@@ -149,11 +123,6 @@ func (s *session) next(st *sessionState, in *step, without promise) bool {
 		st.turns = st.learn(in.again)
 	}
 	return true
-}
-
-// repeated reports whether a Save stores nothing, because its turn ID is known.
-func (s *session) repeated(st *sessionState, in *step, without promise) bool {
-	return without&turnsOnce == 0 && st.knows(in.again)
 }
 
 // conflicts reports whether the turn ID is known with other messages.
@@ -180,14 +149,10 @@ func (st *sessionState) raise(in *step) {
 	}
 }
 
-func (st *sessionState) refuses(in *step, without promise) bool {
-	return in.excused || in.Fence < st.most || without&unfoundedRefusals != 0
-}
-
 // load is a Load that was answered. What is not the first access under its lease shows the store nothing.
 func (s *session) load(st *sessionState, in *step, without promise) bool {
 	switch {
-	case in.part == reading && in.Fence > st.mark && !s.forgets:
+	case in.part == reading && in.Fence > st.mark:
 		return false // it has not been shown yet
 	case in.part != reading && in.first && in.Fence != 0 && in.Fence < st.mark && without&staleLoads == 0:
 		return false
@@ -200,11 +165,7 @@ func (s *session) load(st *sessionState, in *step, without promise) bool {
 			return false
 		}
 	}
-	switch {
-	case in.Fence == 0 || in.Fence < st.mark:
-	case (in.later || in.part == reading) && s.forgets: // the server that has seen it may be gone
-		st.most = max(st.most, in.Fence)
-	default:
+	if in.Fence != 0 && in.Fence >= st.mark {
 		st.raise(in)
 	}
 	return true
@@ -246,25 +207,4 @@ func once(list []int32) []int32 {
 		}
 	}
 	return kept
-}
-
-// forget goes back to the last state whose last entry and mark are what the server has kept, or to the empty one.
-func (st *sessionState) forget(in *step, s *session) bool {
-	kept := int32(-1)
-	if in.Kept != "" {
-		kept = int32(s.entry(in.Kept).number)
-	}
-	for at := (&past{sessionState: *st}); at != nil; at = at.sessionState.past {
-		last := int32(-1)
-		if at.log != nil {
-			last = at.log.entry
-		}
-		empty := in.Kept == "" && in.Mark == 0
-		if empty && at.past != nil || last != kept || in.Mark != 0 && at.mark != in.Mark {
-			continue
-		}
-		*st = at.sessionState
-		return true
-	}
-	return false
 }

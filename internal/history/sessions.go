@@ -8,12 +8,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// CheckSessions checks the log of every session: [Load], [Save], [Clear] and [Forgot].
+// CheckSessions checks the log of every session: [Load], [Save] and [Clear].
 //
 // Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID
 // nobody was told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
 func CheckSessions(ops []Op, opts Options) Verdict {
-	keys, of, _ := byKey(ops, Load, Save, Clear, Forgot)
+	keys, of, _ := byKey(ops, Load, Save, Clear)
 	var histories []prepared
 	for _, key := range keys {
 		s, err := newSession(of[key])
@@ -33,7 +33,6 @@ type session struct {
 	entries map[string]*saved
 	list    []*saved // by number
 	turns   map[string]*turn
-	forgets bool // there is a Forgot: no mark lasts for sure
 	steps   []porcupine.Operation
 }
 
@@ -61,7 +60,6 @@ type step struct {
 	seen    []int32 // entries by number
 	hash    uint64  // of seen
 	first   bool    // surely the first access under its lease
-	later   bool    // surely not
 	excused bool    // an operation that was under way, or was made outside of a turn, explains a refusal
 	founded bool    // a Save with other messages explains a conflict
 	floor   int64   // of what was made outside of a turn: the highest token that was granted before
@@ -115,8 +113,6 @@ func (s *session) collect(o Op) error {
 	switch {
 	case o.Outcome != Unknown && o.Return < o.Call:
 		return fmt.Errorf("it has an outcome and no return: %s", o)
-	case o.Kind == Forgot:
-		s.forgets = true
 	case o.Kind == Save:
 		if o.Entry == "" {
 			return fmt.Errorf("it does not say what it saves: %s", o)
@@ -179,13 +175,11 @@ func (s *session) until(o Op) (int64, bool) {
 		return o.Return, true
 	}
 	switch o.Kind {
-	case Forgot:
-		return o.Return, o.Return != 0
 	case Clear:
 		to := int64(forever)
 		for _, other := range s.ops { // after a higher token was shown, it is refused
 			shown := other.Outcome == OK && other.Turn == "" && other.Fence > o.Fence
-			if shown && o.Fence != 0 && !s.forgets && other.Return >= o.Call {
+			if shown && o.Fence != 0 && other.Return >= o.Call {
 				to = min(to, other.Return)
 			}
 		}
@@ -193,13 +187,7 @@ func (s *session) until(o Op) (int64, bool) {
 	case Save:
 		// After it is stored under its turn ID, another copy does nothing. Without one, there is no other.
 		e := s.entries[o.Entry]
-		switch {
-		case e.stored == math.MaxInt64:
-			return 0, false
-		case s.forgets && e.saves > 1:
-			return forever, true // what was stored may have been forgotten, and be stored again
-		}
-		return e.stored, o.Call <= e.stored
+		return e.stored, e.stored != math.MaxInt64 && o.Call <= e.stored
 	}
 	return 0, false
 }
@@ -241,7 +229,6 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 			if (a.call != o.Call || a.end != o.Return) && a.call <= o.Return {
 				in.first = false
 			}
-			in.later = in.later || a.end < o.Call
 		}
 	case Save:
 		in.entry = s.entries[o.Entry]
@@ -258,7 +245,7 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 	if o.Outcome == Stale {
 		in.excused = o.Mark == 0 && o.Fence != 0 || slices.ContainsFunc(s.ops, func(other Op) bool {
 			higher := other.Fence > o.Fence || other.Fence == 0 && other.Kind != Load
-			return other.Outcome == Unknown && other.Kind != Forgot && other.Call < o.Return && higher
+			return other.Outcome == Unknown && other.Call < o.Return && higher
 		})
 	}
 	if o.Fence == 0 && (o.Kind == Save || o.Kind == Clear) && o.Outcome == OK {

@@ -10,8 +10,6 @@ var wrongSessions = []wrong{
 		load(5, 0, 1), save(0, 2, 3, "A", OK), save(5, 4, 5, "B", OK)}},
 	{"S2: a holder who was only told that its turn is known writes after a Save outside of a turn", staleWrites, []Op{
 		save(4, 0, 1, "A", OK).as("t"), save(9, 2, 3, "A", OK).as("t"), save(0, 4, 5, "B", OK), save(9, 6, 7, "C", OK)}},
-	{"S2: a stale write is accepted after a fail-over that kept the mark", staleWrites, []Op{
-		save(5, 0, 1, "A", OK), save(5, 2, 3, "B", OK), forgot(4, 5, "A", 5), save(4, 6, 7, "C", OK)}},
 	{"S2: a stale Load is answered", staleLoads, []Op{save(5, 0, 1, "A", OK), load(4, 2, 3, "A")}},
 	{"S2: a stale Load is answered while others write", staleLoads, []Op{
 		save(5, 0, 1, "A", OK), load(4, 2, 5, "A", "B"), save(5, 3, 4, "B", OK)}},
@@ -45,10 +43,6 @@ var wrongSessions = []wrong{
 	{"O: a Save that was repeated is lost", nothingLost, []Op{
 		save(4, 0, 0, "A", Unknown).as("t"), save(5, 2, 3, "A", OK).as("t"), load(5, 6, 7)}},
 	{"O: what a Load has shown is lost", nothingLost, []Op{save(4, 0, 0, "A", Unknown), load(5, 2, 3, "A"), load(5, 4, 5)}},
-	{"O: a fail-over loses more than it has said", nothingLost, []Op{
-		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), forgot(4, 5, "A", 4), load(5, 6, 7)}},
-	{"O: an entry is lost, and no server has forgotten one", nothingLost, []Op{
-		forgot(0, 1, "", 0), save(4, 2, 3, "A", OK), load(5, 4, 5)}},
 	{"O: nobody has saved it", wholeEntries, []Op{save(4, 0, 1, "A", OK), load(4, 2, 3, "A", "X")}},
 	{"O: an entry is torn", wholeEntries, []Op{save(4, 0, 0, "A", Unknown), load(4, 2, 3, `torn: "A" alone`)}},
 	{"O: a conflict with nothing", conflicts, []Op{save(4, 0, 1, "A", OK).as("t"), save(4, 2, 3, "A", Conflict).as("t")}},
@@ -93,21 +87,6 @@ var rightSessions = map[string][]Op{
 		load(4, 0, 1), save(5, 2, 3, "A", OK), load(4, 4, 5, "A"), save(4, 6, 7, "B", Stale).marked(5)},
 	"two Saves at once":            {save(4, 0, 5, "A", OK), save(4, 1, 4, "B", OK), load(0, 6, 7, "B", "A")},
 	"a Load at the time of a Save": {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
-	"the server forgot one": {
-		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), forgot(4, 5, "A", 4), load(5, 6, 7, "A")},
-	"the server forgot a mark": {
-		save(4, 0, 1, "A", OK), load(5, 2, 3, "A"), forgot(4, 5, "A", 4), save(4, 6, 7, "B", OK), load(0, 8, 9, "A", "B")},
-	"the server forgot a Clear": {save(4, 0, 1, "A", OK), cleared(5, 2, 3, OK), forgot(4, 5, "A", 4), load(6, 6, 7, "A")},
-	"the server forgot all":     {save(4, 0, 1, "A", OK), forgot(4, 5, "", 0), load(2, 6, 7), save(2, 8, 9, "B", OK)},
-	"the server forgot a turn ID": {
-		save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK).as("t"), forgot(4, 5, "A", 4), save(5, 6, 7, "B", OK).as("t"), load(0, 8, 9, "A", "B")},
-	"the server forgot a mark, and who was shown to it reads on": {
-		save(4, 0, 1, "A", OK), load(5, 2, 3, "A"), forgot(4, 5, "A", 4), load(5, 6, 7, "A"), save(4, 8, 9, "B", OK), load(0, 10, 11, "A", "B")},
-	"the server forgot a retry, and the first comes late": {
-		save(4, 0, 0, "A", Unknown).as("t"), save(4, 1, 2, "A", OK).as("t"), load(4, 3, 4, "A"), forgot(5, 6, "", 0),
-		load(0, 7, 8), load(0, 9, 10, "A")},
-	"the server forgot all, and not only since a Clear": {cleared(5, 0, 1, OK), forgot(2, 3, "", 0), save(4, 4, 5, "A", OK), load(0, 6, 7, "A")},
-	"the server forgot nothing":                         {save(4, 0, 1, "A", OK), forgot(4, 5, "A", 4), load(0, 8, 9, "A")},
 }
 
 func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions, CheckSessions) }

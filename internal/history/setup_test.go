@@ -45,7 +45,3 @@ func staleLoad(fence, call, end, mark int64) Op {
 func cleared(fence, call, end int64, outcome Outcome) Op {
 	return Op{Kind: Clear, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
 }
-
-func forgot(call, end int64, kept string, mark int64) Op {
-	return Op{Kind: Forgot, Process: "judge", Key: "k", Call: call, Return: end, Kept: kept, Mark: mark}
-}
