@@ -12,8 +12,13 @@ import (
 	"slices"
 )
 
-// Read reads what one [Recorder] wrote. The last line may be torn, as it is if the process was killed while it wrote.
-func Read(in io.Reader) ([]Op, error) {
+// read reads what one [Recorder] wrote. The last line may be torn, as it is if the process was killed while it wrote.
+func read(path string) ([]Op, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
 	var (
 		ops     []Op
 		at      = make(map[int]int) // number of an operation to its index
@@ -61,7 +66,7 @@ func Read(in io.Reader) ([]Op, error) {
 func ReadFiles(paths ...string) ([]Op, error) {
 	var all []Op
 	for _, path := range paths {
-		ops, err := readFile(path)
+		ops, err := read(path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -69,13 +74,4 @@ func ReadFiles(paths ...string) ([]Op, error) {
 	}
 	slices.SortStableFunc(all, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	return all, nil
-}
-
-func readFile(path string) ([]Op, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return Read(f)
 }

@@ -2,7 +2,7 @@ package history
 
 import (
 	"encoding/json"
-	"io"
+	"errors"
 	"os"
 	"sync"
 )
@@ -12,7 +12,7 @@ import (
 // is safe for concurrent use.
 type Recorder struct {
 	mu     sync.Mutex
-	out    io.Writer
+	out    *os.File
 	number int
 	err    error
 }
@@ -25,20 +25,15 @@ type line struct {
 	Ended   *Op    `json:"done,omitempty"` // it has returned: the whole again
 }
 
-// NewRecorder makes a Recorder for a process whose name is its own: one that is started again needs another one.
-func NewRecorder(out io.Writer, process string) *Recorder {
-	r := &Recorder{out: out}
-	r.write(line{Process: process})
-	return r
-}
-
-// Create makes a Recorder that writes to a file of its own, which must not be there yet.
+// Create makes a Recorder for a process whose name is its own: one that is started again needs another one. It writes to a file of
+// its own, which must not be there yet.
 func Create(path, process string) (*Recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	r := NewRecorder(f, process)
+	r := &Recorder{out: f}
+	r.write(line{Process: process})
 	return r, r.Err()
 }
 
@@ -49,16 +44,8 @@ func (r *Recorder) Err() error {
 	return r.err
 }
 
-// Close closes the file, if there is one, and returns the error of [Recorder.Err].
-func (r *Recorder) Close() error {
-	err := r.Err()
-	if c, ok := r.out.(io.Closer); ok {
-		if failed := c.Close(); err == nil {
-			err = failed
-		}
-	}
-	return err
-}
+// Close closes the file, and returns the error of [Recorder.Err].
+func (r *Recorder) Close() error { return errors.Join(r.Err(), r.out.Close()) }
 
 // Pending is an operation that was called.
 type Pending struct {
