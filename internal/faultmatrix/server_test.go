@@ -236,14 +236,7 @@ func slotMoved(t *testing.T, s *service) {
 	const key, ttl = "slotMoved", time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
 	lease := mustAcquire(t, l, key)
-	waiting := make(chan *distlock.Lease)
-	go func() {
-		next, err := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}).Acquire(t.Context(), key)
-		if err != nil {
-			t.Errorf("the waiter: %v", err)
-		}
-		waiting <- next
-	}()
+	waiter := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
 	for range 3 {
 		s.Cluster.MoveSlot(lockKey(key))
 		keeps(t, lease, ttl)
@@ -253,7 +246,7 @@ func slotMoved(t *testing.T, s *service) {
 	}
 	fence := lease.Fence()
 	mustRelease(t, lease)
-	next := <-waiting
+	next := waiter.lease(time.Minute)
 	rises(t, fence, next.Fence())
 	mustRelease(t, next)
 	s.gone(t, key)
