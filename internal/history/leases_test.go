@@ -21,8 +21,6 @@ var wrongLeases = []wrong{
 		{Kind: Release, Process: "a", Key: "k", Fence: 1, Alive: 7, Call: 8, Return: 9, Outcome: OK}}},
 	{"S1: granted although another process was killed", exclusion, []Op{
 		granted("a", 1, 0, 1), done(Killed, "c", 2), granted("b", 2, 5, 6)}},
-	{"S1: granted although another process was killed, as noted for the key", exclusion, []Op{
-		granted("a", 1, 0, 1), {Kind: Killed, Process: "c", Key: "k", Call: 2, Return: 2}, granted("b", 2, 5, 6)}},
 	{"S1: the process was killed before it was granted the lease", exclusion, []Op{
 		done(Killed, "a", 0), granted("a", 1, 2, 3), granted("b", 2, 5, 6)}},
 	{"S1: nobody ended it", exclusion, []Op{granted("a", 1, 0, 1), granted("a", 2, 5, 6)}},

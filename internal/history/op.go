@@ -3,8 +3,7 @@ package history
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"strings"
+	"encoding/json"
 )
 
 // Op is one operation as its caller saw it, or one event that whoever runs the test has caused. The package's documentation says what
@@ -67,42 +66,9 @@ func Hash(key string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// String is the process and the operation as it stands in the file, with the last entries of a Load.
 func (o Op) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", o.Process, o.Kind)
-	if o.Fence != 0 {
-		fmt.Fprintf(&b, " under %d", o.Fence)
-	}
-	if o.Entry != "" {
-		fmt.Fprintf(&b, " of %q", o.Entry)
-	}
-	if o.Turn != "" {
-		fmt.Fprintf(&b, " as turn %q", o.Turn)
-	}
-	switch o.Outcome {
-	case Unknown:
-		if o.Kind == Acquire || o.Kind == Release || o.Kind == Load || o.Kind == Save || o.Kind == Clear {
-			b.WriteString(": unknown")
-		}
-	default:
-		fmt.Fprintf(&b, ": %s", o.Outcome)
-	}
-	if o.Kind == Load && o.Outcome == OK {
-		const shown = 12
-		seen := o.Seen
-		if len(seen) > shown {
-			seen = seen[len(seen)-shown:]
-			b.WriteString(" …")
-		}
-		fmt.Fprintf(&b, " %q", seen)
-	}
-	if o.Mark != 0 {
-		fmt.Fprintf(&b, ", the mark is %d", o.Mark)
-	}
-	end := "never returned"
-	if o.Return != 0 {
-		end = fmt.Sprint(o.Return)
-	}
-	fmt.Fprintf(&b, "   [%d, %s]", o.Call, end)
-	return b.String()
+	o.Seen = o.Seen[max(0, len(o.Seen)-12):]
+	text, _ := json.Marshal(o)
+	return o.Process + " " + string(text)
 }

@@ -49,7 +49,7 @@ func TestRecorder_whatWasUnderWayIsUnknown(t *testing.T) {
 func TestVerdict_sayWhatIsWrong(t *testing.T) {
 	v := CheckSessions([]Op{load(5, 0, 1), save(4, 2, 3, "A", OK)}, Options{})
 	text := v.Err().Error()
-	for _, part := range []string{"key k: S2", "p save under 4", "p load under 5"} {
+	for _, part := range []string{"key k: S2", `p {"kind":"save"`, `"fence":4`, `p {"kind":"load"`, `"fence":5`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in:\n%s", part, text)
 		}
