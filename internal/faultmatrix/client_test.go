@@ -17,43 +17,45 @@ import (
 
 // The application has used up the pool it shares with the Locker. Only who asks for a new lock has to wait for it.
 func poolUsedUp(t *testing.T, s *service) {
-	const key, ttl = "poolUsedUp", 2 * time.Second
-	client := s.client(t, func(o *redis.UniversalOptions) {
-		o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
-	})
-	l := locker(t, client, distlock.Options{TTL: ttl})
-	renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
-
-	var blocked sync.WaitGroup
-	var taken []context.CancelFunc
-	for _, name := range []string{renewed.Key(), released.Key(), key} { // in a Cluster, at three nodes or fewer
-		ctx, cancel := context.WithCancel(t.Context())
-		taken = append(taken, cancel)
-		blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
-		testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
-			return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
+	unlessStalled(t, "poolUsedUp", func(t testing.TB, key string) {
+		const ttl = 2 * time.Second
+		client := s.client(t, func(o *redis.UniversalOptions) {
+			o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
 		})
-	}
-	_, err := l.Acquire(t.Context(), key)
-	wants(t, "Acquire", err, distlock.ErrUnavailable, redis.ErrPoolTimeout)
-	if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
-	start := time.Now()
-	mustRelease(t, released)
-	if !soon(start, time.Second) {
-		t.Errorf("Release took %s", time.Since(start))
-	}
-	s.gone(t, released.Key())
-	keeps(t, renewed, 3*ttl)
-	for _, name := range []string{renewed.Key(), released.Key(), key} {
-		mustDo(t, s.master(name), "RPUSH", "list:{"+name+"}", "x", "x", "x")
-	}
-	for _, cancel := range taken {
-		cancel()
-	}
-	blocked.Wait()
-	mustRelease(t, renewed)
+		l := locker(t, client, distlock.Options{TTL: ttl})
+		renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
+
+		var blocked sync.WaitGroup
+		var taken []context.CancelFunc
+		for _, name := range []string{renewed.Key(), released.Key(), key} { // in a Cluster, at three nodes or fewer
+			ctx, cancel := context.WithCancel(t.Context())
+			taken = append(taken, cancel)
+			blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
+			testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
+				return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
+			})
+		}
+		_, err := l.Acquire(t.Context(), key)
+		wants(t, "Acquire", err, distlock.ErrUnavailable, redis.ErrPoolTimeout)
+		if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		start := time.Now()
+		mustRelease(t, released)
+		if !soon(start, time.Second) {
+			t.Errorf("Release took %s", time.Since(start))
+		}
+		s.gone(t, released.Key())
+		keeps(t, renewed, 3*ttl)
+		for _, name := range []string{renewed.Key(), released.Key(), key} {
+			mustDo(t, s.master(name), "RPUSH", "list:{"+name+"}", "x", "x", "x")
+		}
+		for _, cancel := range taken {
+			cancel()
+		}
+		blocked.Wait()
+		mustRelease(t, renewed)
+	})
 }
 
 // A user who lacks a right is told which command it is about, at once. With all that is documented everything works; without

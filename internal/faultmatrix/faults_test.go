@@ -59,9 +59,6 @@ var rows = []row{
 	{name: "foreignSessionData", run: foreignSessionData},
 }
 
-// stalls are the times in which this process was not let run. Limits of time allow for them.
-var stalls *leakcheck.Watch
-
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
 func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, rows []row)) {
 	stalls = leakcheck.NewWatch()

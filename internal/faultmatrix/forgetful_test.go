@@ -50,7 +50,7 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 
 // answered makes a call until the server answers it; of a Cluster, it may be 2 s before a node that was started takes writes.
 func answered(call func() error) (err error) {
-	testservers.Within(10*time.Second, func() bool {
+	testservers.Within(time.Minute, func() bool {
 		err = call()
 		return !errors.Is(err, sessionstore.ErrUnavailable) && !errors.Is(err, distlock.ErrUnavailable)
 	})

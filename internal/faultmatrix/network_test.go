@@ -82,7 +82,13 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	var told sync.WaitGroup
 	ends := make([]end, holders)
 	for i := range ends {
-		lease := patiently(t, lockers[i%len(lockers)], fmt.Sprint(prefix, i))
+		var lease *distlock.Lease
+		if err := answered(func() (err error) { // on a machine that may take longer for an answer than the lock would last
+			lease, err = lockers[i%len(lockers)].Acquire(t.Context(), fmt.Sprint(prefix, i))
+			return err
+		}); err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
 		key := lockKey(lease.Key())
 		if err := direct.PTTL(t.Context(), key).Err(); err != nil { // connects
 			t.Fatal(err)
@@ -103,19 +109,6 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	defer network.Heal()
 	told.Wait()
 	return ends
-}
-
-// patiently acquires on a machine that may take longer for an answer than the lock would last.
-func patiently(t *testing.T, l *distlock.Locker, key string) (lease *distlock.Lease) {
-	t.Helper()
-	var err error
-	if !testservers.Within(time.Minute, func() bool {
-		lease, err = l.Acquire(t.Context(), key)
-		return !errors.Is(err, distlock.ErrUnavailable)
-	}) || err != nil {
-		t.Fatalf("Acquire: %v", err)
-	}
-	return lease
 }
 
 // A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
@@ -179,61 +172,60 @@ func cancelledAnywhere(t *testing.T, s *service) {
 	for name, run := range operations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			network := faultnet.NewNet(t)
-			key := "cancelled-" + name
-			cancelled := 0
-			for n := int64(1); ; n++ {
-				ctx, cancel := context.WithCancel(t.Context())
-				var armed atomic.Bool
-				var count, reached atomic.Int64
-				dial := faultnet.Dialer(network.Dial, func(int) error {
-					if armed.Load() && count.Add(1) == n {
-						reached.Store(time.Now().UnixNano())
-						cancel()
+			cancelled, more := 0, true
+			for n := int64(1); more; n++ {
+				unlessStalled(t, fmt.Sprint("cancelled-", name, "-", n), func(t testing.TB, key string) {
+					network := faultnet.NewNet(t)
+					ctx, cancel := context.WithCancel(t.Context())
+					var armed atomic.Bool
+					var count, reached atomic.Int64
+					dial := faultnet.Dialer(network.Dial, func(int) error {
+						if armed.Load() && count.Add(1) == n {
+							reached.Store(time.Now().UnixNano())
+							cancel()
+						}
+						return nil
+					})
+					l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+					var held *distlock.Lease
+					switch name {
+					case "acquire":
+					case "wait":
+						held = mustAcquire(t, others, key)
+						if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
+							t.Fatal(err)
+						}
+					default:
+						held = mustAcquire(t, l, key)
 					}
-					return nil
-				})
-				l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
-				var held *distlock.Lease
-				switch name {
-				case "acquire":
-				case "wait":
-					held = mustAcquire(t, others, key)
-					if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
-						t.Fatal(err)
+					network.Latency(prompt / 2)
+					armed.Store(true)
+					lease, err := run(ctx, l, held, key)
+					if at := time.Unix(0, reached.Load()); count.Load() >= n && !soon(at, 0) {
+						t.Errorf("%s, I/O %d: it returned %s late", name, n, time.Since(at))
 					}
-				default:
-					held = mustAcquire(t, l, key)
-				}
-				network.Latency(prompt / 2)
-				armed.Store(true)
-				lease, err := run(ctx, l, held, key)
-				if at := time.Unix(0, reached.Load()); count.Load() >= n && !soon(at, 0) {
-					t.Errorf("%s, I/O %d: it returned %s late", name, n, time.Since(at))
-				}
-				armed.Store(false)
-				network.Latency(0)
-				cancel()
-				if name == "wait" {
-					s.lineGone(t, key)
-					mustRelease(t, held)
-				}
-				switch {
-				case err == nil && lease != nil:
-					mustRelease(t, lease)
-				case err == nil:
-				case errors.Is(err, context.Canceled) && count.Load() >= n:
-					cancelled++
-					if name == "extend" {
+					armed.Store(false)
+					network.Latency(0)
+					cancel()
+					if name == "wait" {
+						s.lineGone(t, key)
 						mustRelease(t, held)
 					}
-				default:
-					t.Errorf("%s, I/O %d: %v", name, n, err)
-				}
-				s.gone(t, key)
-				if count.Load() < n { // the call needs fewer
-					break
-				}
+					switch {
+					case err == nil && lease != nil:
+						mustRelease(t, lease)
+					case err == nil:
+					case errors.Is(err, context.Canceled) && count.Load() >= n:
+						cancelled++
+						if name == "extend" {
+							mustRelease(t, held)
+						}
+					default:
+						t.Errorf("%s, I/O %d: %v", name, n, err)
+					}
+					s.gone(t, key)
+					more = count.Load() >= n // or the call needs fewer
+				})
 			}
 			t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
 			if cancelled == 0 {
@@ -294,53 +286,55 @@ func repliesLost(t *testing.T, s *service) {
 	for name, client := range map[string]func(*redis.UniversalOptions){"replays": func(*redis.UniversalOptions) {}, "sendsOnce": withoutReplays} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			replays, key := name == "replays", "repliesLost-"+name
-			network := faultnet.NewNet(t)
-			l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
-			lost := func() *faultnet.Dropped {
-				return network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
-			}
-			warm := mustAcquire(t, l, key)
-			if err := warm.Extend(t.Context(), ttl); err != nil {
-				t.Fatal(err)
-			}
-			mustRelease(t, warm)
-
-			dropped := lost()
-			lease, err := l.Acquire(t.Context(), key)
-			dropped.Wait(1)
-			if err != nil {
-				if replays {
-					t.Errorf("Acquire: %v", err)
+			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
+				replays := name == "replays"
+				network := faultnet.NewNet(t)
+				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+				lost := func() *faultnet.Dropped {
+					return network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
 				}
-				wants(t, "Acquire", err, distlock.ErrUnavailable)
+				warm := mustAcquire(t, l, key)
+				if err := warm.Extend(t.Context(), ttl); err != nil {
+					t.Fatal(err)
+				}
+				mustRelease(t, warm)
+
+				dropped := lost()
+				lease, err := l.Acquire(t.Context(), key)
+				dropped.Wait(1)
+				if err != nil {
+					if replays {
+						t.Errorf("Acquire: %v", err)
+					}
+					wants(t, "Acquire", err, distlock.ErrUnavailable)
+					s.gone(t, key)
+					lease = mustAcquire(t, l, key)
+				}
+				info, err := l.Inspect(t.Context(), key)
+				if err != nil || info.Fence != lease.Fence() {
+					t.Errorf("the lease has the fence %d, the server says %d, %v", lease.Fence(), info.Fence, err)
+				}
+
+				lost()
+				if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+					wants(t, "Extend", err, distlock.ErrUnavailable)
+				}
+				if err := lease.Extend(t.Context(), ttl); err != nil {
+					t.Errorf("the next Extend: %v", err)
+				}
+				renewal := lost()
+				renewal.Wait(1)
+				keeps(t, lease, ttl+ttl/2)
+
+				lost()
+				if err := lease.Release(t.Context()); err != nil {
+					if replays {
+						t.Errorf("Release: %v", err)
+					}
+					wants(t, "Release", err, distlock.ErrUnavailable)
+				}
 				s.gone(t, key)
-				lease = mustAcquire(t, l, key)
-			}
-			info, err := l.Inspect(t.Context(), key)
-			if err != nil || info.Fence != lease.Fence() {
-				t.Errorf("the lease has the fence %d, the server says %d, %v", lease.Fence(), info.Fence, err)
-			}
-
-			lost()
-			if err := lease.Extend(t.Context(), 2*ttl); err != nil {
-				wants(t, "Extend", err, distlock.ErrUnavailable)
-			}
-			if err := lease.Extend(t.Context(), ttl); err != nil {
-				t.Errorf("the next Extend: %v", err)
-			}
-			renewal := lost()
-			renewal.Wait(1)
-			keeps(t, lease, ttl+ttl/2)
-
-			lost()
-			if err := lease.Release(t.Context()); err != nil {
-				if replays {
-					t.Errorf("Release: %v", err)
-				}
-				wants(t, "Release", err, distlock.ErrUnavailable)
-			}
-			s.gone(t, key)
+			})
 		})
 	}
 }
