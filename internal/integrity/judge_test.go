@@ -193,6 +193,13 @@ func TestJudge_namesWhatIsWrong(t *testing.T) {
 			append([]Message{question(0, "a")}, turn(0, "b", 1)...), []Attempt{unknown(0, "a"), acknowledged(0, "b")},
 			[]string{"turn 0 is torn: question at 0, no answer", "turn 0 is doubled: stored 2 times, by 2 Saves: at 0, 1, 2"},
 		},
+		"doubled and torn: an answer is repeated": {
+			append(turn(0, "a", 0), answer(0, "a", 0)), all[:1],
+			[]string{
+				"turn 0 is torn: answer at 2, no question",
+				"turn 0 is doubled: stored 2 times, by one Save, or by some that cannot be told apart: at 0, 1, 2",
+			},
+		},
 		"out of order and stale": {
 			slices.Concat(turn(2, "a", 2), turn(0, "a", 0)),
 			[]Attempt{acknowledged(0, "a", 1, 2), acknowledged(2, "a", 3, 4)},
