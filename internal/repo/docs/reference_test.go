@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -53,21 +52,6 @@ func TestGuide_distlockOptions(t *testing.T) {
 		want = append(want, []string{field.Name, text})
 	}
 	sameRows(t, "### distlock.Options", want)
-}
-
-func TestGuide_limitsOfDistlockOptions(t *testing.T) {
-	const ms = time.Millisecond
-	takesLimits(t, "### distlock.Options", func(o *distlock.Options) error { _, err := memlock.New(o); return err }, []limit[distlock.Options]{
-		{"At most 128 bytes", "Namespace", distlock.Options{Namespace: strings.Repeat("n", 128)}, distlock.Options{Namespace: strings.Repeat("n", 129)}},
-		{"no braces", "Namespace", distlock.Options{Namespace: "n"}, distlock.Options{Namespace: "n}"}},
-		{"At least 100 ms", "TTL", distlock.Options{TTL: 100 * ms}, distlock.Options{TTL: 99 * ms}},
-		{"At least 1 ms", "Retry.Min", distlock.Options{Retry: distlock.Retry{Min: ms}}, distlock.Options{Retry: distlock.Retry{Min: ms - 1}}},
-		{"not below `Retry.Min`", "Retry.Max", distlock.Options{Retry: distlock.Retry{Min: ms, Max: ms}}, distlock.Options{Retry: distlock.Retry{Min: 2 * ms, Max: ms}}},
-		{"At least 10 ms", "RenewEvery", distlock.Options{RenewEvery: 10 * ms}, distlock.Options{RenewEvery: 9 * ms}},
-		{"(92 ms of 100 ms)", "RenewEvery", distlock.Options{RenewEvery: 91 * ms, TTL: 100 * ms}, distlock.Options{RenewEvery: 92 * ms, TTL: 100 * ms}},
-		{"Not negative", "MaxHold", distlock.Options{MaxHold: 1}, distlock.Options{MaxHold: -1}},
-		{"At most 256 bytes", "Holder", distlock.Options{Holder: strings.Repeat("h", 256)}, distlock.Options{Holder: strings.Repeat("h", 257)}},
-	})
 }
 
 func TestGuide_lockedmemoryOptions(t *testing.T) {
@@ -118,33 +102,28 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 	}
 }
 
+// The row of an option says its limit. There are values on both sides of that.
 func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
-	takesLimits(t, "### sessionstore.Options", func(o *sessionstore.Options) error { _, err := newStore(nil, o); return err }, []limit[sessionstore.Options]{
-		{"At most 128 bytes", "Namespace", sessionstore.Options{Namespace: strings.Repeat("n", 128)}, sessionstore.Options{Namespace: strings.Repeat("n", 129)}},
-		{"no braces", "Namespace", sessionstore.Options{Namespace: "n"}, sessionstore.Options{Namespace: "n}"}},
-		{"At least 1 s", "IdleTTL", sessionstore.Options{IdleTTL: time.Second}, sessionstore.Options{IdleTTL: 999 * time.Millisecond}},
-		{"At most 256 MiB", "MaxMessage", sessionstore.Options{MaxMessage: 256 << 20}, sessionstore.Options{MaxMessage: 256<<20 + 1}},
-		{"At least 1 s", "RememberTurns", sessionstore.Options{RememberTurns: time.Second}, sessionstore.Options{RememberTurns: 999 * time.Millisecond}},
-	})
-}
-
-// limit is a sentence in the row of an option, with values on both sides of it.
-type limit[O any] struct {
-	says, field     string
-	allowed, beyond O
-}
-
-func takesLimits[O any](t *testing.T, heading string, open func(*O) error, limits []limit[O]) {
-	t.Helper()
-	rows := ReadPage(t, "docs/guide.md").Table(t, heading)
-	for _, c := range limits {
+	const ms = time.Millisecond
+	type options = sessionstore.Options
+	rows := ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options")
+	for _, c := range []struct {
+		says, field     string
+		allowed, beyond options
+	}{
+		{"At most 128 bytes", "Namespace", options{Namespace: strings.Repeat("n", 128)}, options{Namespace: strings.Repeat("n", 129)}},
+		{"no braces", "Namespace", options{Namespace: "n"}, options{Namespace: "n}"}},
+		{"At least 1 s", "IdleTTL", options{IdleTTL: time.Second}, options{IdleTTL: 999 * ms}},
+		{"At most 256 MiB", "MaxMessage", options{MaxMessage: 256 << 20}, options{MaxMessage: 256<<20 + 1}},
+		{"At least 1 s", "RememberTurns", options{RememberTurns: time.Second}, options{RememberTurns: 999 * ms}},
+	} {
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)
 		}
-		if err := open(&c.allowed); err != nil {
+		if _, err := newStore(nil, &c.allowed); err != nil {
 			t.Errorf("%s, %s: %v", c.field, c.says, err)
 		}
-		if err := open(&c.beyond); err == nil {
+		if _, err := newStore(nil, &c.beyond); err == nil {
 			t.Errorf("%s, %s: more is allowed", c.field, c.says)
 		}
 	}

@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"errors"
-	"fmt"
 	"go/token"
 	"io/fs"
 	"os"
@@ -10,31 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/belugalock/belugalock/distlock"
 )
-
-// The figures that semantics.md gives for the deadline of a lease with the default TTL.
-func TestSemantics_deadlineOfTheDefaultTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		locker := inProcess(t, &distlock.Options{RenewEvery: -1})
-		start := time.Now()
-		lease := acquire(t, locker)
-		<-lease.Context().Done()
-		if !errors.Is(lease.Err(), distlock.ErrLost) {
-			t.Fatal(lease.Err())
-		}
-		lasted, ttl := time.Since(start), locker.Options().TTL
-		text := strings.Join(ReadPage(t, "docs/semantics.md").lines, " ")
-		says := fmt.Sprintf("With the default TTL of %.0f s, a lease that cannot be renewed ends on the holder's side after %.3f s: %d ms before",
-			ttl.Seconds(), lasted.Seconds(), (ttl - lasted).Milliseconds())
-		if !strings.Contains(text, says) {
-			t.Errorf("semantics.md should say: %s", says)
-		}
-	})
-}
 
 // The sentinels that distlock exports are the rows of the table of errors; those of sessionstore, and its types, are in the one of turns.md.
 func TestSemantics_everyErrorIsExplained(t *testing.T) {
