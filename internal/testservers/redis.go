@@ -100,7 +100,7 @@ func newServer(tb testing.TB, program string, args []string) *Redis {
 	tb.Helper()
 	r, err := prepare(program, tb.TempDir(), args)
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("%v", err)
 	}
 	r.tb = tb
 	// Registered after TempDir, so that it runs before the directory is removed.
