@@ -36,20 +36,24 @@ func Start(cmd *exec.Cmd, run func()) error {
 	return <-started
 }
 
+// pauseTimeout is far more than the kernel takes to stop a process.
+const pauseTimeout = 5 * time.Second
+
 // Pause stops a process and returns when the process no longer executes. The signal alone takes effect a moment later.
-// On Linux alone can Pause see that. A process that has ended is an error, as is any on a system without [CanPause].
+// On Linux alone can Pause see that. A process that has ended is an error, as is any on
+// a system without such signals.
 func Pause(p *os.Process, ended <-chan struct{}) error {
 	if err := p.Signal(sigStop); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(grace); !stopped(p.Pid); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(pauseTimeout); !stopped(p.Pid); time.Sleep(time.Millisecond) {
 		select {
 		case <-ended:
 			return os.ErrProcessDone
 		default:
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("process %d still runs %v after SIGSTOP", p.Pid, grace)
+			return fmt.Errorf("process %d still runs %v after SIGSTOP", p.Pid, pauseTimeout)
 		}
 	}
 	return nil

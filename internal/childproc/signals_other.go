@@ -4,9 +4,6 @@ package childproc
 
 import "syscall"
 
-// CanPause reports whether Pause works on this system.
-const CanPause = false
-
 // This system has neither signal. Sending either returns an error.
 const (
 	sigStop = syscall.Signal(0x13)

@@ -1,7 +1,6 @@
 package testservers
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -64,27 +63,12 @@ func (p *process) kill() {
 // when it is gone.
 func (p *process) stop(grace time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Process.Signal(sigCont) // a paused process does not see a SIGTERM
+	_ = childproc.Continue(p.cmd.Process) // a paused process does not see a SIGTERM
 	select {
 	case <-p.exited:
 	case <-time.After(grace):
 		p.kill()
 	}
-}
-
-// pause returns when the process has stopped executing: the signal alone is
-// delivered a moment later, in which the server could still answer.
-func (p *process) pause(timeout time.Duration) error {
-	if err := p.cmd.Process.Signal(sigStop); err != nil {
-		return err
-	}
-	if !Within(timeout, func() bool { return stopped(p.cmd.Process.Pid) || p.gone() }) {
-		return fmt.Errorf("process %d still runs %v after it was told to stop", p.cmd.Process.Pid, timeout)
-	}
-	if p.gone() {
-		return os.ErrProcessDone
-	}
-	return nil
 }
 
 // gone tells whether the process has ended.
@@ -95,10 +79,6 @@ func (p *process) gone() bool {
 	default:
 		return false
 	}
-}
-
-func (p *process) resume() error {
-	return p.cmd.Process.Signal(sigCont)
 }
 
 // output returns what this run has logged so far.

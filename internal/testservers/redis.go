@@ -13,12 +13,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 const (
 	startTimeout = 10 * time.Second
 	stopTimeout  = 3 * time.Second
-	pauseTimeout = 5 * time.Second
 	doTimeout    = 5 * time.Second
 	portAttempts = 10
 )
@@ -253,7 +254,7 @@ func (r *Redis) Pause() {
 	r.tb.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.proc.pause(pauseTimeout); err != nil {
+	if err := childproc.Pause(r.proc.cmd.Process, r.proc.exited); err != nil {
 		r.tb.Errorf("pause %s: %v", r.program, err)
 		return
 	}
@@ -265,7 +266,7 @@ func (r *Redis) Resume() {
 	r.tb.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.proc.resume(); err != nil {
+	if err := childproc.Continue(r.proc.cmd.Process); err != nil {
 		r.tb.Errorf("resume %s: %v", r.program, err)
 		return
 	}
