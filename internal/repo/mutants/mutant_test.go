@@ -1,13 +1,9 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,8 +20,8 @@ func TestMutants_fitTheCode(t *testing.T) {
 	if len(mutants) < 100 {
 		t.Errorf("%d mutants were found", len(mutants))
 	}
-	suites := append(literals(t, "distlock/drivertest"), literals(t, "lockedmemory/sessionstore/storetest")...)
-	known := make(map[string]tests)
+	suites := source(t, "distlock/drivertest", "*.go") + source(t, "lockedmemory/sessionstore/storetest", "*.go")
+	known := make(map[string]string)
 	for _, m := range mutants {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
 		if err != nil {
@@ -36,84 +32,38 @@ func TestMutants_fitTheCode(t *testing.T) {
 			t.Error(err)
 		}
 		for _, c := range m.caught {
-			there, ok := known[c.pkg]
-			if !ok {
-				there = testsOf(t, c.pkg)
-				known[c.pkg] = there
+			if known[c.pkg] == "" {
+				known[c.pkg] = source(t, c.pkg, "*_test.go")
 			}
-			words := c.split()
-			if !slices.Contains(there.names, words[0]) {
+			name, part, _ := strings.Cut(c.name, "/")
+			if !strings.Contains(known[c.pkg], "func_"+name+"(") {
 				t.Errorf("%s: %s: there is no test %s", m.from, m.name, c)
 			}
 			// How a part of a test is called can only be guessed from what is written there. make mutants knows.
-			if sub := strings.Join(words[1:], "/"); sub != "" && !slices.ContainsFunc(append(there.literals, suites...), func(text string) bool {
-				return text != "" && (text == sub || strings.HasSuffix(sub, "/"+text))
-			}) {
-				t.Errorf("%s: %s: there is no part %s of %s", m.from, m.name, sub, words[0])
+			for rest, more := part, part != ""; more && !strings.Contains(known[c.pkg]+suites, `"`+rest+`"`); {
+				if _, rest, more = strings.Cut(rest, "/"); !more {
+					t.Errorf("%s: %s: there is no part %s of %s", m.from, m.name, part, name)
+				}
 			}
 		}
 	}
 }
 
-// tests are what the tests of a package are called.
-type tests struct{ names, literals []string }
-
-func testsOf(t *testing.T, pkg string) (found tests) {
+// source is the code of a package, with _ for each space, as go test shows the names of tests.
+func source(t *testing.T, pkg, files string) (text string) {
 	t.Helper()
-	for _, file := range files(t, pkg) {
-		if !strings.HasSuffix(file.name, "_test.go") {
-			continue
-		}
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
-				found.names = append(found.names, f.Name.Name)
-			}
-		}
-		found.literals = append(found.literals, literalsOf(file.File)...)
-	}
-	return found
-}
-
-func literals(t *testing.T, pkg string) (found []string) {
-	t.Helper()
-	for _, file := range files(t, pkg) {
-		found = append(found, literalsOf(file.File)...)
-	}
-	return found
-}
-
-// literalsOf returns the texts in a file, as go test would show them.
-func literalsOf(file *ast.File) (found []string) {
-	ast.Inspect(file, func(n ast.Node) bool {
-		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			if text, err := strconv.Unquote(lit.Value); err == nil {
-				found = append(found, strings.ReplaceAll(text, " ", "_"))
-			}
-		}
-		return true
-	})
-	return found
-}
-
-type source struct {
-	name string
-	*ast.File
-}
-
-func files(t *testing.T, pkg string) (all []source) {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+	names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), files))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no package %s: %v", pkg, err)
 	}
 	for _, name := range names {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		code, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, source{name, file})
+		text += strings.ReplaceAll(string(code), " ", "_")
 	}
-	return all
+	return text
 }
 
 const example = `# A comment.
