@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -55,21 +54,6 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 		tb.Fatalf("start Cluster: %v", err)
 	}
 	return c
-}
-
-// DownAfter sets how long a node may be silent before it is taken for dead: at first 1 s. A node
-// that is restarted keeps it.
-func (c *Cluster) DownAfter(silence time.Duration) {
-	c.tb.Helper()
-	ms := strconv.FormatInt(silence.Milliseconds(), 10)
-	for _, node := range c.nodes {
-		node.mu.Lock()
-		node.args = append(node.args, "--cluster-node-timeout", ms)
-		node.mu.Unlock()
-		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", ms); err != nil {
-			c.tb.Fatalf("set the patience of a node: %v", err)
-		}
-	}
 }
 
 // assemble makes nodes that know nothing of each other a cluster.

@@ -227,14 +227,7 @@ func (r *Redis) Restart() {
 	r.restart()
 }
 
-// RestartAsReplica is Restart for a dead node of a Sentinel: it comes back as a replica
-// of the new master at once. After a Restart it would take itself for a master, and take
-// writes, until the sentinels tell it.
-func (r *Redis) RestartAsReplica(master *Redis) {
-	r.tb.Helper()
-	r.restart("--replicaof", "127.0.0.1 "+strconv.Itoa(master.port))
-}
-
+// restart is Restart, this time with more arguments.
 func (r *Redis) restart(args ...string) {
 	r.tb.Helper()
 	r.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The name by which the sentinels know their master.
@@ -131,17 +130,6 @@ func knowsAll(sentinel *Redis) error {
 	return nil
 }
 
-// DownAfter sets how long a master may be silent before it is replaced: at first 1 s.
-func (s *Sentinel) DownAfter(silence time.Duration) {
-	s.tb.Helper()
-	for _, sentinel := range s.sentinels {
-		if _, err := sentinel.Do("SENTINEL", "SET", masterName,
-			"down-after-milliseconds", strconv.FormatInt(silence.Milliseconds(), 10)); err != nil {
-			s.tb.Fatalf("set the patience of a sentinel: %v", err)
-		}
-	}
-}
-
 // MasterName returns the name of the master that the sentinels are asked for.
 func (s *Sentinel) MasterName() string { return masterName }
 
@@ -172,12 +160,6 @@ func (s *Sentinel) Master() *Redis {
 		s.tb.Fatalf("master of the Sentinel: %v", err)
 	}
 	return master
-}
-
-// Replicas returns the nodes that are not the master, dead ones included.
-func (s *Sentinel) Replicas() []*Redis {
-	s.tb.Helper()
-	return without(s.nodes, s.Master())
 }
 
 // AwaitMaster waits for the master that replaces old, which the test has killed or

@@ -3,6 +3,7 @@ package testservers
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -117,25 +118,38 @@ func (t *Topology) AwaitMaster(key string, old *Redis) *Redis {
 // successor's data. The server of a "node" comes back empty.
 func (t *Topology) ComeBack(old, successor *Redis) {
 	old.tb.Helper()
-	switch {
-	case t.Sentinel != nil:
-		old.RestartAsReplica(successor)
-	default:
+	if t.Node != nil {
 		old.Restart()
+		return
 	}
-	if t.Node == nil {
-		Await(old.tb, settleTimeout, old.Addr()+" is a replica", func() bool { return old.Info("master_link_status") == "up" })
+	var as []string
+	if t.Sentinel != nil { // or it takes itself for a master, and takes writes, until the sentinels tell it
+		as = []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(successor.port)}
 	}
+	old.restart(as...)
+	Await(old.tb, settleTimeout, old.Addr()+" is a replica", func() bool { return old.Info("master_link_status") == "up" })
 }
 
-// Patient sets how long a server may be silent before it is taken for dead: at first 1 s. It does
-// nothing for a "node", which nothing replaces.
+// Patient sets how long a server may be silent before it is taken for dead: at first 1 s. A node of a
+// Cluster keeps that when it is restarted. It does nothing for a "node", which nothing replaces.
 func (t *Topology) Patient(silence time.Duration) {
-	switch {
-	case t.Sentinel != nil:
-		t.Sentinel.DownAfter(silence)
-	case t.Cluster != nil:
-		t.Cluster.DownAfter(silence)
+	ms := strconv.FormatInt(silence.Milliseconds(), 10)
+	set := func(r *Redis, command ...string) {
+		if _, err := r.Do(append(command, ms)...); err != nil {
+			r.tb.Fatalf("set the patience of %s: %v", r.Addr(), err)
+		}
+	}
+	for _, sentinel := range t.Sentinels() {
+		set(sentinel, "SENTINEL", "SET", masterName, "down-after-milliseconds")
+	}
+	if t.Cluster == nil {
+		return
+	}
+	for _, node := range t.Nodes() {
+		node.mu.Lock()
+		node.args = append(node.args, "--cluster-node-timeout", ms)
+		node.mu.Unlock()
+		set(node, "CONFIG", "SET", "cluster-node-timeout")
 	}
 }
 
