@@ -116,7 +116,7 @@ soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow
 
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample
-	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)' $(if $(SEED),-seed $(SEED))
+	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
 faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS="-table FILE"

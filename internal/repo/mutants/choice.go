@@ -16,7 +16,6 @@ type choice struct {
 	only    *regexp.Regexp
 	since   string // a revision of git, or "recent"
 	minutes float64
-	seed    uint64
 }
 
 // choose prints what it chooses. Nothing is chosen if nothing has changed.
@@ -30,31 +29,19 @@ func (c choice) choose(root string) ([]*mutant, error) {
 		return nil, fmt.Errorf("no mutant matches %s", c.only)
 	}
 	of := ""
-	if c.since != "" {
-		revision, err := resolve(root, c.since)
+	if revision := resolve(root, c.since); revision != "" {
+		changed, err := changedSince(root, revision)
 		if err != nil {
 			return nil, err
 		}
-		if revision == "" {
-			fmt.Println("git knows no tag and no commit older than a day, as in a shallow clone: all mutants count as changed")
-		} else {
-			changed, err := changedSince(root, revision)
-			if err != nil {
-				return nil, err
-			}
-			chosen = slices.DeleteFunc(chosen, func(m *mutant) bool { return !m.concerns(changed) })
-			of = " of what has changed since " + revision
-		}
+		chosen = slices.DeleteFunc(chosen, func(m *mutant) bool { return !m.concerns(changed) })
+		of = " of what has changed since " + revision
 	}
-	fmt.Printf("%d mutants%s", len(chosen), of)
-	switch {
-	case len(chosen) == 0:
-		fmt.Print(": nothing to run")
-	case c.minutes > 0:
-		rand.New(rand.NewPCG(c.seed, 0)).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-		fmt.Printf(", in the order of -seed %d, for %v minutes", c.seed, c.minutes)
+	if c.minutes > 0 {
+		rand.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		of += fmt.Sprintf(", in random order, for %v minutes", c.minutes)
 	}
-	fmt.Println()
+	fmt.Printf("%d mutants%s\n", len(chosen), of)
 	return chosen, nil
 }
 
@@ -68,19 +55,17 @@ func (m *mutant) concerns(files []string) bool {
 	})
 }
 
-// resolve returns a revision that git knows, or none if there is nothing recent to compare with.
-func resolve(root, since string) (string, error) {
+// resolve returns the revision that since stands for. It is empty, and all mutants count as changed, if
+// git knows no tag and no commit older than a day, as in a shallow clone.
+func resolve(root, since string) string {
 	if since != "recent" {
-		if _, err := git(root, "rev-parse", "--verify", "--quiet", since+"^{commit}"); err != nil {
-			return "", fmt.Errorf("git does not know the revision %q: fetch it, or name another, or recent", since)
-		}
-		return since, nil
+		return since
 	}
 	if tag, err := git(root, "describe", "--tags", "--abbrev=0"); err == nil {
-		return tag, nil
+		return tag
 	}
 	yesterday, _ := git(root, "rev-list", "-1", "--before=1.day.ago", "--abbrev-commit", "HEAD")
-	return yesterday, nil
+	return yesterday
 }
 
 // changedSince returns the files that differ from a revision, those that git does not know yet included.

@@ -31,14 +31,13 @@
 //
 // The tests of this package see to it that all mutants still fit the code and the tests. make mutants runs them:
 //
-//	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n] [-seed n]
+//	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n]
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"regexp"
@@ -51,7 +50,6 @@ func main() {
 	flag.StringVar(&c.since, "since", "", "run the mutants whose file, quotes or tests differ from this `revision` of git; recent is the last tag, "+
 		"or without a tag the last commit older than a day")
 	flag.Float64Var(&c.minutes, "minutes", 0, "start mutants in random order for that long; 0 runs all of them")
-	flag.Uint64Var(&c.seed, "seed", rand.Uint64N(1e6), "the random order")
 	root := flag.String("root", ".", "where the module is")
 	flag.Parse()
 	var err error
