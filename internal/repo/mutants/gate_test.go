@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,27 +33,30 @@ func TestNothing(*testing.T) {}
 
 const change = "file: thing.go\n-return true\n+return false\n"
 
-// Each way that a mutant can go is told from the others.
+// Each way that a mutant can go is told from the others. A module below the root may import what only the workspace has a
+// stand-in for.
 func TestGate_tellsWhatBecomesOfAMutant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range thing {
 		write(t, dir, name, text)
+		write(t, dir, "below/"+name, strings.Replace(text, "module thing", "module thing/below", 1))
 	}
+	write(t, dir, "contract.work", "go 1.25.0\n\nuse (\n\t.\n\t./below\n)\n")
 	for _, c := range []struct {
-		name, mutant string
-		want         verdict
+		name, in, mutant string
+		want             verdict
 	}{
-		{"a guard that is tested", "caught: TestGuard/go\n" + change, killed},
-		{"an embedded file, and a panic", "caught: TestGuard/embedded\nfile: words.txt\n-guarded\n+\n", killed},
-		{"a guard that is not tested", "caught: TestNothing\n" + change, survived},
-		{"one of two tests", "caught: TestGuard/go\ncaught: TestNothing\n" + change, survived},
-		{"what does not compile", "caught: TestGuard/go\nfile: thing.go\n-return true\n+return maybe\n", invalid},
-		{"a test that is not there", "caught: TestGuard/gone\n" + change, invalid},
+		{"a guard that is tested", "", "caught: TestGuard/go\n" + change, killed},
+		{"in a module below", "below/", "caught: TestGuard/go\n" + change, killed},
+		{"an embedded file, and a panic", "", "caught: TestGuard/embedded\nfile: words.txt\n-guarded\n+\n", killed},
+		{"one of two tests", "", "caught: TestGuard/go\ncaught: TestNothing\n" + change, survived},
+		{"what does not compile", "", "caught: TestGuard/go\nfile: thing.go\n-return true\n+return maybe\n", invalid},
+		{"a test that is not there", "", "caught: TestGuard/gone\n" + change, invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			mutants, err := parse("testdata/mutants/x.txt", "mutant: m\nguard: S1\n"+c.mutant)
+			mutants, err := parse(c.in+"testdata/mutants/x.txt", "mutant: m\nguard: S1\n"+c.mutant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,28 +80,6 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 	}
 	if v, _ := out.judge(test{"", "TestA"}, true); v != killed {
 		t.Error(v)
-	}
-}
-
-// A module below the root may import what only the workspace has a stand-in for.
-func TestGate_testsAModuleBelowTheRootInTheWorkspace(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range thing {
-		for _, name := range []string{name, filepath.Join("below", name)} {
-			write(t, dir, name, strings.Replace(text, "module thing", "module "+filepath.Join("thing", filepath.Dir(name)), 1))
-		}
-	}
-	write(t, dir, "contract.work", "go 1.25.0\n\nuse (\n\t.\n\t./below\n)\n")
-	g := &gate{root: dir, scratch: t.TempDir()}
-	for _, from := range []string{"testdata/mutants/x.txt", "below/testdata/mutants/x.txt"} {
-		mutants, err := parse(from, "mutant: m\nguard: S1\ncaught: TestGuard/go\n"+change)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, by, detail, err := g.try(t.Context(), mutants[0]); v != killed || err != nil {
-			t.Errorf("%s: %s, %v, by %s\n%s", from, v, err, by, detail)
-		}
 	}
 }
 
