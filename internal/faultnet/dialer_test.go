@@ -4,11 +4,8 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -59,48 +56,4 @@ func TestDialer_anErrorOfTheHookIsTheOperations(t *testing.T) {
 		t.Errorf("read: %v, want %v", err, broken)
 	}
 	c.want("$-1", "GET", "key")
-}
-
-func TestDialer_returnsTheErrorOfADial(t *testing.T) {
-	t.Parallel()
-	server := testservers.StartRedis(t)
-	server.Kill()
-	c, err := faultnet.Dialer(nil, func(int) error { return nil })(t.Context(), "tcp", server.Addr())
-	if c != nil || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dial: %v, %v; want connection refused", c, err)
-	}
-}
-
-// TestDialer_sweepsEveryOperationOfACall is how a test of a lock uses it.
-func TestDialer_sweepsEveryOperationOfACall(t *testing.T) {
-	t.Parallel()
-	server := testservers.StartRedis(t)
-	for failing := 0; ; failing++ {
-		var reached atomic.Bool
-		client := redis.NewClient(&redis.Options{
-			Addr:       server.Addr(),
-			MaxRetries: -1,
-			Dialer: faultnet.Dialer(nil, func(n int) error {
-				if n == failing {
-					reached.Store(true)
-					return errors.New("broken")
-				}
-				return nil
-			}),
-		})
-		err := client.Incr(t.Context(), "key").Err()
-		if closed := client.Close(); closed != nil {
-			t.Error(closed)
-		}
-		if !reached.Load() {
-			if err != nil {
-				t.Errorf("no operation failed, but the call: %v", err)
-			}
-			// The greeting and the command, each written and read.
-			if failing < 4 {
-				t.Errorf("only %d operations were reached", failing)
-			}
-			return
-		}
-	}
 }

@@ -11,8 +11,7 @@ import (
 
 func TestDropReplies_losesTheReplyToWhatWasExecuted(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	dropped := p.DropReplies(faultnet.Containing("incr"))
 	for n := range 3 {
 		c := dial(t, p.Addr())
@@ -31,8 +30,7 @@ func TestDropReplies_losesTheReplyToWhatWasExecuted(t *testing.T) {
 
 func TestDropReplies_passesRepliesToWhatCameBefore(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	dropped := p.DropReplies(faultnet.Containing("incr"))
 	c := dial(t, p.Addr())
 	if _, err := c.Write([]byte(encode("SET", "a", "1") + encode("EVAL", "return {1, {2}}", "0") + encode("INCR", "a"))); err != nil {
@@ -73,8 +71,7 @@ func TestDropReplies_tellsRepliesFromMessages(t *testing.T) {
 
 func TestDropReplies_losesTheConfirmationOfASubscription(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	_, p := proxied(t)
 	for _, protocol := range []string{"2", "3"} {
 		dropped := p.DropReplies(faultnet.Containing("subscribe"))
 		c := dial(t, p.Addr())
@@ -85,20 +82,9 @@ func TestDropReplies_losesTheConfirmationOfASubscription(t *testing.T) {
 	}
 }
 
-func TestDropReplies_ofAllRequests(t *testing.T) {
-	t.Parallel()
-	p := faultnet.New(t, testservers.StartRedis(t).Addr())
-	dropped := p.DropReplies(nil)
-	c := dial(t, p.Addr())
-	c.send("PING")
-	c.wantReset()
-	dropped.Wait(1)
-}
-
 func TestHoldRequests_deliversTheLatePacketOfAClientThatHasGone(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	held := p.HoldRequests(faultnet.First(2, faultnet.Containing("set")))
 	patient, hasty := dial(t, p.Addr()), dial(t, p.Addr())
 	patient.want("+PONG", "PING")
@@ -124,8 +110,7 @@ func TestHoldRequests_deliversTheLatePacketOfAClientThatHasGone(t *testing.T) {
 
 func TestHoldRequests_releaseReturnsWhenTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	for _, loss := range []func(){p.Refuse, server.Kill} {
 		held := p.HoldRequests(nil)
 		c := dial(t, p.Addr())

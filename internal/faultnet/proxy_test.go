@@ -14,8 +14,7 @@ import (
 
 func TestProxy_forwards(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	_, p := proxied(t)
 	c := dial(t, p.Addr())
 	c.want("+OK", "SET", "key", "value")
 	c.want("$5 value", "GET", "key")
@@ -44,8 +43,7 @@ func TestProxy_forwardsTheEndFromEitherSide(t *testing.T) {
 
 func TestProxy_resetsWhatItCannotConnect(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	server.Kill()
 	// The reset may come before the dial has returned.
 	if c, err := net.Dial("tcp", p.Addr()); err == nil {
@@ -59,8 +57,7 @@ func TestProxy_resetsWhatItCannotConnect(t *testing.T) {
 
 func TestProxy_cutPassesNothingUntilHealed(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	writer, reader := dial(t, p.Addr()), dial(t, p.Addr())
 	writer.want("+PONG", "PING")
 	reader.want("*3 $9 subscribe $7 channel :1", "SUBSCRIBE", "channel")
@@ -84,8 +81,7 @@ func TestProxy_cutPassesNothingUntilHealed(t *testing.T) {
 
 func TestProxy_cutHidesThatTheServerDied(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	c := dial(t, p.Addr())
 	c.want("+PONG", "PING")
 	p.Cut()
@@ -97,8 +93,7 @@ func TestProxy_cutHidesThatTheServerDied(t *testing.T) {
 
 func TestProxy_whatWasSentDuringACutArrivesThoughTheClientHasGone(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	c := dial(t, p.Addr())
 	c.want("+PONG", "PING")
 	p.Cut()
@@ -114,8 +109,7 @@ func TestProxy_whatWasSentDuringACutArrivesThoughTheClientHasGone(t *testing.T) 
 
 func TestProxy_aConnectionOfTheCutAloneLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	p.Cut()
 	for range 3 {
 		c := dial(t, p.Addr())
@@ -132,8 +126,7 @@ func TestProxy_aConnectionOfTheCutAloneLeavesNoTrace(t *testing.T) {
 
 func TestProxy_refusesAndComesBack(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	_, p := proxied(t)
 	c := dial(t, p.Addr())
 	c.want("+PONG", "PING")
 	for range 2 {
@@ -150,8 +143,7 @@ func TestProxy_refusesAndComesBack(t *testing.T) {
 func TestProxy_latencyDelaysBothDirections(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	_, p := proxied(t)
 	existing := dial(t, p.Addr())
 	existing.want("+PONG", "PING")
 
@@ -200,8 +192,7 @@ func TestProxy_passesWhatIsNotRESP(t *testing.T) {
 
 func TestProxy_endsWithMoreOnItsWayThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	p := faultnet.New(t, server.Addr())
+	server, p := proxied(t)
 	c := dial(t, p.Addr())
 	c.want("+PONG", "PING")
 	p.Cut()

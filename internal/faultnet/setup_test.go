@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/internal/faultnet"
@@ -26,7 +25,6 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	logging.Disable() // go-redis reports each failure, and here they are wanted
 	goleak.VerifyTestMain(m)
 }
 
@@ -53,6 +51,13 @@ func dial(t *testing.T, addr string) *conn {
 func wrap(t *testing.T, c net.Conn) *conn {
 	t.Cleanup(func() { c.Close() })
 	return &conn{t, c, bufio.NewReader(c)}
+}
+
+// proxied returns a server and a proxy in front of it.
+func proxied(t *testing.T) (*testservers.Redis, *faultnet.Proxy) {
+	t.Helper()
+	server := testservers.StartRedis(t)
+	return server, faultnet.New(t, server.Addr())
 }
 
 // scripted returns both ends of a connection through a proxy, for a test that plays

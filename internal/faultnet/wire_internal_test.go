@@ -46,25 +46,3 @@ func TestFramer_keepsEveryByteOfWhatIsNotRESP(t *testing.T) {
 		}
 	}
 }
-
-func TestUnasked_isAMessage(t *testing.T) {
-	message := "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
-	for _, c := range []struct {
-		reply      string
-		subscribed bool
-		want       bool
-	}{
-		{">" + message, false, true},
-		{"*" + message, true, true},
-		{"*" + message, false, false}, // a list that begins with this word
-		{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", true, true},
-		{"*2\r\n$4\r\npong\r\n$0\r\n\r\n", true, false},
-		{"+OK\r\n", true, false},
-		{"*0\r\n", true, false},
-		{"", true, false},
-	} {
-		if got := unasked([]byte(c.reply), c.subscribed); got != c.want {
-			t.Errorf("unasked(%q, %v) = %v", c.reply, c.subscribed, got)
-		}
-	}
-}
