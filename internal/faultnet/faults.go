@@ -40,9 +40,8 @@ func First(n int, match Match) Match {
 
 // fault is a rule that applies to requests, and counts what became of it.
 type fault struct {
-	tb      testing.TB
-	what    string // what is counted
-	timeout time.Duration
+	tb   testing.TB
+	what string // what is counted
 
 	mu    sync.Mutex
 	match Match // nil once the fault has ended
@@ -53,7 +52,7 @@ func newFault(tb testing.TB, what string, match Match) *fault {
 	if match == nil {
 		match = func([]byte) bool { return true }
 	}
-	return &fault{tb: tb, what: what, timeout: waitTimeout, match: match}
+	return &fault{tb: tb, what: what, match: match}
 }
 
 // Count returns how many there have been so far.
@@ -66,8 +65,8 @@ func (f *fault) Count() int {
 // Wait returns when Count is at least n. After 10 seconds it fails the test.
 func (f *fault) Wait(n int) {
 	f.tb.Helper()
-	if !testservers.Within(f.timeout, func() bool { return f.Count() >= n }) {
-		f.tb.Fatalf("%d of %d %s after %v", f.Count(), n, f.what, f.timeout)
+	if !testservers.Within(waitTimeout, func() bool { return f.Count() >= n }) {
+		f.tb.Fatalf("%d of %d %s after %v", f.Count(), n, f.what, waitTimeout)
 	}
 }
 
