@@ -17,10 +17,7 @@ type Net struct {
 
 	mu      sync.Mutex
 	proxies map[string]*Proxy // by the servers' addresses
-	mode    mode
-	latency time.Duration
-	drops   []*Dropped
-	holds   []*Held
+	faults  []func(*Proxy)    // all so far, for the proxies to come
 	closed  bool
 }
 
@@ -54,64 +51,37 @@ func (n *Net) Only(addr string) *Proxy {
 }
 
 // Cut is that of Proxy, for all servers.
-func (n *Net) Cut() {
-	n.tb.Helper()
-	n.set(cut)
-}
+func (n *Net) Cut() { n.apply((*Proxy).Cut) }
 
 // Refuse is that of Proxy, for all servers.
-func (n *Net) Refuse() {
-	n.tb.Helper()
-	n.set(refusing)
-}
+func (n *Net) Refuse() { n.apply((*Proxy).Refuse) }
 
 // Heal is that of Proxy, for all servers.
-func (n *Net) Heal() {
-	n.tb.Helper()
-	n.set(open)
-}
+func (n *Net) Heal() { n.apply((*Proxy).Heal) }
 
-func (n *Net) set(m mode) {
-	n.tb.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mode = m
-	for _, p := range n.proxies {
-		p.set(m)
-	}
-}
+// Latency is that of Proxy, for all servers.
+func (n *Net) Latency(d time.Duration) { n.apply(func(p *Proxy) { p.Latency(d) }) }
 
 // DropReplies is that of Proxy, for all servers.
 func (n *Net) DropReplies(match Match) *Dropped {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	d := newDropped(n.tb, match)
-	n.drops = append(n.drops, d)
-	for _, p := range n.proxies {
-		p.drop(d)
-	}
+	n.apply(func(p *Proxy) { p.drop(d) })
 	return d
 }
 
 // HoldRequests is that of Proxy, for all servers.
 func (n *Net) HoldRequests(match Match) *Held {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	h := newHeld(n.tb, match)
-	n.holds = append(n.holds, h)
-	for _, p := range n.proxies {
-		p.hold(h)
-	}
+	n.apply(func(p *Proxy) { p.hold(h) })
 	return h
 }
 
-// Latency is that of Proxy, for all servers.
-func (n *Net) Latency(d time.Duration) {
+func (n *Net) apply(fault func(*Proxy)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.latency = d
+	n.faults = append(n.faults, fault)
 	for _, p := range n.proxies {
-		p.Latency(d)
+		fault(p)
 	}
 }
 
@@ -128,14 +98,9 @@ func (n *Net) proxy(addr string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range n.drops {
-		p.drop(d)
+	for _, fault := range n.faults {
+		fault(p)
 	}
-	for _, h := range n.holds {
-		p.hold(h)
-	}
-	p.Latency(n.latency)
-	p.set(n.mode)
 	n.proxies[addr] = p
 	return p, nil
 }
