@@ -13,11 +13,6 @@ func init() {
 	_ = flag.Set("rapid.nofailfile", "true") // seeds are printed, and files would be left in the source
 }
 
-// random draws numbers as a rand.Rand does.
-type random struct{ *rapid.T }
-
-func (r random) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(r.T, "n") }
-
 // conversation is one that is right, and what those who wrote it know. Its turns stand one behind the other.
 type conversation struct {
 	stored   []Message
@@ -27,19 +22,19 @@ type conversation struct {
 // right makes a conversation as several writers leave it who take turns: some do not learn what has become of theirs, and
 // some messages reach two of them.
 func right(t *rapid.T) (c conversation) {
-	r := random{t}
-	writers, named, several := 1+r.IntN(4), r.IntN(2) == 0, r.IntN(2) == 0
+	intN := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") }
+	writers, named, several := 1+intN(4), intN(2) == 0, intN(2) == 0
 	ended, now := make([]int64, writers), int64(0) // when each writer ended its last attempt, and when the last message was stored
 	numbers := rapid.SliceOfNDistinct(rapid.IntRange(0, 19), 1, 20, rapid.ID).Draw(t, "numbers")
 	for save, number := range numbers {
-		w := r.IntN(writers)
+		w := intN(writers)
 		attempt := func(acknowledged bool) {
-			begun := ended[w] + 1 + int64(r.IntN(int(now+10-ended[w]))) // it has waited since then
+			begun := ended[w] + 1 + int64(intN(int(now+10-ended[w]))) // it has waited since then
 			if several {
-				begun = 1 + int64(r.IntN(int(now+10))) // a writer may do several things at once
+				begun = 1 + int64(intN(int(now+10))) // a writer may do several things at once
 			}
 			now += 10
-			ended[w] = now + int64(r.IntN(8))
+			ended[w] = now + int64(intN(8))
 			c.attempts = append(c.attempts, Attempt{number, fmt.Sprint("writer-", w), acknowledged, begun, ended[w]})
 		}
 		store := func() {
@@ -49,7 +44,7 @@ func right(t *rapid.T) (c conversation) {
 			}
 			c.stored = append(c.stored, turn(number, by, len(c.stored))...)
 		}
-		switch r.IntN(8) {
+		switch intN(8) {
 		case 0: // the writer died, or was told of an error, before it stored anything
 			attempt(false)
 		case 1: // or afterwards
@@ -58,11 +53,11 @@ func right(t *rapid.T) (c conversation) {
 		case 2: // then somebody else tries it again, and finds it
 			attempt(false)
 			store()
-			w = r.IntN(writers)
+			w = intN(writers)
 			attempt(true)
 		case 3: // or does not
 			attempt(false)
-			w = r.IntN(writers)
+			w = intN(writers)
 			attempt(true)
 			store()
 		default:

@@ -1,11 +1,10 @@
 package docs
 
 import (
-	"context"
 	"flag"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
@@ -15,11 +14,6 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	redis.SetLogger(silent{})
+	logging.Disable() // of go-redis
 	leakcheck.VerifyTestMain(m)
 }
-
-// silent is a logger of go-redis.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
