@@ -41,7 +41,7 @@ func First(n int, match Match) Match {
 // fault is a rule that applies to requests, and counts what became of it.
 type fault struct {
 	tb   testing.TB
-	what string // what is counted
+	what string // in a message: "replies were dropped"
 
 	mu    sync.Mutex
 	match Match // nil once the fault has ended

@@ -51,7 +51,7 @@ func DocumentedRights(tb testing.TB, file string) Rights {
 	return r
 }
 
-// Without returns the rights without one, and whether it was among them.
+// Without returns the rights but one.
 func (r Rights) Without(right string) Rights {
 	left := func(all []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right })

@@ -33,8 +33,8 @@ func TestNothing(*testing.T) {}
 
 const change = "file: thing.go\n-return true\n+return false\n"
 
-// Each way that a mutant can go is told from the others. A module below the root may import what only the workspace has a
-// stand-in for.
+// Each verdict is told from the others. A module below the root is tested in the workspace, which may
+// have a stand-in for an import.
 func TestGate_tellsWhatBecomesOfAMutant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
