@@ -165,16 +165,3 @@ func mustRefuse(t *testing.T, addr string) {
 		t.Errorf("dial %s: %v, want connection refused", addr, err)
 	}
 }
-
-// eventuallyDo waits until a command has the reply that is wanted.
-func eventuallyDo(t *testing.T, r *Redis, want string, args ...string) {
-	t.Helper()
-	if err := await(func() error {
-		if got, err := r.Do(args...); err != nil || got != want {
-			return fmt.Errorf("%s: %v: got %q, %v; want %q", r.Addr(), args, got, err, want)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
