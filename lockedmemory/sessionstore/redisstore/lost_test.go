@@ -115,7 +115,8 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1}, nil, nil)
+	r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second, MaxRetries: -1}, nil, nil)
+	must(t, r.client.Ping(t.Context()).Err()) // a Save that finds no connection is not sent, and takes the lock
 	other := newRig(t, redis.Options{}, nil, nil)
 	must(t, other.memory.Save(t.Context(), "before", "re: before"))
 	void := proxy.HoldRequests(faultnet.First(1, func(b []byte) bool {
