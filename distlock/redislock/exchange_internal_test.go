@@ -132,13 +132,15 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*service, *exchang
 	return s, x, w
 }
 
+func (x *exchange) isPending(n int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.pending) == n
+}
+
 func (x *exchange) awaitPending(t *testing.T, n int) {
 	t.Helper()
-	testservers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return len(x.pending) == n
-	})
+	testservers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return x.isPending(n) })
 }
 
 // occupy has as many exchanges under way as there can be before others wait. The function that it returns ends one, and when

@@ -257,7 +257,8 @@ func TestExchange_everybodyIsBackInTime(t *testing.T) {
 					})
 				}
 				if patience == time.Hour {
-					x.awaitPending(t, len(took))
+					// A caller whose start was late may be there when another has left.
+					testservers.Within(soon, func() bool { return x.isPending(len(took)) })
 					end()
 				}
 				all.Wait()
