@@ -56,7 +56,8 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 
 func TestAgent_S2_chaosDoesNoDamageOnACluster(t *testing.T) {
 	t.Parallel()
-	c := testservers.StartCluster(t)
+	c := testservers.StartTopology(t, "cluster")
+	c.Patient(time.Minute) // no failover, however busy the machine is
 	checkChaos(t, finish(t, program(t, append(chaos, "-lock", c.URL())...)), 6*12)
 	for _, node := range c.Nodes() {
 		// A replica may hear of the last removals a moment later.

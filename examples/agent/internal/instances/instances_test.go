@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
 type order struct {
@@ -136,6 +138,8 @@ func TestRun_endsWithItsContext(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			watch := leakcheck.NewWatch()
+			defer watch.Stop()
 			var end time.Time
 			err := Run(ctx, 2, order{Do: do}, orders(func(*Instance[int], int) error {
 				end = time.Now()
@@ -145,7 +149,8 @@ func TestRun_endsWithItsContext(t *testing.T) {
 			if err == nil || err.Error() != "interrupted" {
 				t.Errorf("the error is %v", err)
 			}
-			if took := time.Since(end); took > limit {
+			ended := time.Now()
+			if took := ended.Sub(end) - watch.Stalled(end, ended); took > limit {
 				t.Errorf("the end took %s", took)
 			}
 		})
