@@ -142,21 +142,15 @@ func brokenEntries(t *testing.T, s *service) {
 				t.FailNow()
 			}
 		}
-		save := func(n int, fields []string) {
+		save := func(n int) {
 			t.Helper()
 			turn := x.begin(t)
-			for _, text := range []string{fmt.Sprint("turn-", n, "-1"), fmt.Sprint("turn-", n, "-2")} {
-				if err := b.note(text, x.save(turn.ctx, text)); err != nil {
-					t.Fatalf("after %q: %v", fields, err)
-				}
-			}
+			b.mustSave(t, turn.ctx, x, fmt.Sprint("turn-", n, "-1"))
+			b.mustSave(t, turn.ctx, x, fmt.Sprint("turn-", n, "-2"))
 			turn.mustEnd(t)
-			text := fmt.Sprint("outside-", n)
-			if err := b.note(text, other.save(t.Context(), text)); err != nil {
-				t.Fatalf("after %q: %v", fields, err)
-			}
+			b.mustSave(t, t.Context(), other, fmt.Sprint("outside-", n))
 		}
-		save(0, nil)
+		save(0)
 		for n, fields := range [][]string{
 			{"op", "x"}, {"op", "x", "in", ".q"}, {"op", "x", "out", ".a"}, {"in", ".q", "out", ".a"}, {"op", "x", "in", ".q", "out", ".a", "more", "x"},
 			{"op", "x", "in", "q", "out", ".a"}, {"op", "x", "in", ".q", "out", ""}, {"role", "user", "content", "hello"}, {"", ""}, {"\x00", "\xff"},
@@ -165,13 +159,13 @@ func brokenEntries(t *testing.T, s *service) {
 			// As the last one and in front of others; by the server's choice, and under a token of its own.
 			foreign = append(foreign, put(t, node, key, "*", fields...))
 			check(fmt.Sprintf("%q", fields))
-			save(2*n+1, fields)
+			save(2*n + 1)
 			top, _, _ := strings.Cut(foreign[len(foreign)-1].place, "-")
 			fence, _ := strconv.ParseInt(top, 10, 64)
 			foreign = append(foreign, put(t, node, key, fmt.Sprint(fence+time.Second.Microseconds(), "-0"), fields...))
 			foreign = append(foreign, put(t, node, key, fmt.Sprint(fence+time.Second.Microseconds(), "-1"), fields...))
 			check(fmt.Sprintf("%q at a higher token", fields))
-			save(2*n+2, fields)
+			save(2*n + 2)
 			check(fmt.Sprintf("%q before others", fields))
 		}
 
@@ -236,9 +230,7 @@ func foreignSessionData(t *testing.T, s *service) {
 				refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(t.Context(), "id"), "x"))
 				still()
 			}
-			if err := b.note("another", x.save(lockedmemory.WithTurnID(t.Context(), "another"), "another")); err != nil {
-				t.Error(err)
-			}
+			b.mustSave(t, lockedmemory.WithTurnID(t.Context(), "another"), x, "another")
 			b.check(t, x.history(t, t.Context()))
 
 			// Where a mark of the session was, which is to be removed, in a session that somebody has deleted and begun.

@@ -34,17 +34,13 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 	fence := old.lease.Fence()
 	stale(t, old.key+": a Save of the old holder", old.saveUnchecked("stale"), fence, mark)
 	stale(t, old.key+": a Clear of the old holder", old.store.Clear(old.unchecked()), fence, mark)
-	if err := b.note("after", following.save(following.ctx, "after")); err != nil {
-		t.Errorf("%s: the new holder: %v", old.key, err)
-	}
+	b.mustSave(t, following.ctx, next, "after")
 	lostWithin(t, old.lease, time.Until(start.Add(ttl)))
 	wants(t, "Extend", old.lease.Extend(t.Context(), ttl), distlock.ErrLost)
 	wants(t, "a Save that looks at its lease", old.save(old.ctx, "stale"), distlock.ErrLost)
 	wants(t, "Turn", old.end(), distlock.ErrLost)
 	following.mustEnd(t)
-	if err := b.note("outside", next.save(t.Context(), "outside")); err != nil {
-		t.Errorf("%s: a Save outside a turn: %v", old.key, err)
-	}
+	b.mustSave(t, t.Context(), next, "outside")
 	b.check(t, next.history(t, t.Context()))
 }
 
@@ -79,9 +75,7 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 	books := make(map[*turn]*book)
 	for _, old := range []*turn{besides, careful, apart, kept, ahead} {
 		books[old] = new(book)
-		if err := books[old].note("before", old.save(old.ctx, "before")); err != nil {
-			t.Fatal(err)
-		}
+		books[old].mustSave(t, old.ctx, old.session, "before")
 	}
 
 	s.master(key).Restart()
@@ -125,21 +119,15 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 	sessions := []*session{holders.session(key, false), holders.session(s.keyAt(key+"-apart", key), true)}
 	eager := holders.session(s.keyAt(key+"-eager", key), false)
 	books := make(map[*session]*book)
-	saved := func(x *session, text string, err error) {
-		t.Helper()
-		if books[x].note(text, err) != nil {
-			t.Fatal(err)
-		}
-	}
 	whole := func(x *session, text string) {
 		t.Helper()
 		turn := x.begin(t)
 		_ = turn.history(t, turn.ctx)
 		for _, n := range []string{"-1", "-2"} {
-			saved(x, text+n, turn.save(turn.ctx, text+n))
+			books[x].mustSave(t, turn.ctx, x, text+n)
 		}
 		turn.mustEnd(t)
-		saved(x, text+"-3", x.save(t.Context(), text+"-3"))
+		books[x].mustSave(t, t.Context(), x, text+"-3")
 	}
 	const kept = 3
 	for _, x := range append(sessions, eager) {
@@ -153,7 +141,7 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 	for _, x := range append(sessions, eager) {
 		whole(x, "forgotten")
 		turn := x.begin(t)
-		saved(x, "forgotten-4", turn.save(turn.ctx, "forgotten-4"))
+		books[x].mustSave(t, turn.ctx, x, "forgotten-4")
 		turns = append(turns, turn)
 	}
 	old.Kill()

@@ -142,32 +142,28 @@ func wakeUpLost(t *testing.T, s *service) {
 	recovered(t, start, 2*time.Second)
 	mustRelease(t, next)
 
-	type deletion struct {
-		name                  string
-		holder, waiter, limit time.Duration
-		lease                 *distlock.Lease
-		w                     *waiting
-		start                 time.Time
-	}
-	deletions := []*deletion{ // all at once: they have nothing to do with each other
-		{name: "the holder's TTL passes", holder: time.Second, waiter: 30 * time.Second, limit: time.Second},
-		{name: "the waiter's time is up", holder: 30 * time.Second, waiter: 2 * time.Second, limit: time.Second},
-		{name: "the waiter's time is cut", holder: 30 * time.Second, waiter: 30 * time.Second, limit: check},
-	}
-	for _, d := range deletions {
-		key := key + strings.ReplaceAll(d.name, " ", "-")
-		d.lease = mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
-		d.w = lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
+	var judges []func()
+	for name, d := range map[string]struct{ holder, waiter, limit time.Duration }{ // all at once: they have nothing to do with each other
+		"the holder's TTL passes":  {holder: time.Second, waiter: 30 * time.Second, limit: time.Second},
+		"the waiter's time is up":  {holder: 30 * time.Second, waiter: 2 * time.Second, limit: time.Second},
+		"the waiter's time is cut": {holder: 30 * time.Second, waiter: 30 * time.Second, limit: check},
+	} {
+		key := key + strings.ReplaceAll(name, " ", "-")
+		lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
+		w := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
 		mustDo(t, s.master(key), "DEL", lockKey(key))
-		d.start = time.Now()
+		start := time.Now()
+		judges = append(judges, func() {
+			next := w.lease(2 * check)
+			t.Log(name)
+			recoveredAt(t, start, w.at, d.limit+time.Second/2)
+			rises(t, lease.Fence(), next.Fence())
+			wants(t, "the old holder's Release", lease.Release(t.Context()), distlock.ErrLost)
+			mustRelease(t, next)
+		})
 	}
-	for _, d := range deletions {
-		next := d.w.lease(2 * check)
-		t.Log(d.name)
-		recoveredAt(t, d.start, d.w.at, d.limit+time.Second/2)
-		rises(t, d.lease.Fence(), next.Fence())
-		wants(t, "the old holder's Release", d.lease.Release(t.Context()), distlock.ErrLost)
-		mustRelease(t, next)
+	for _, judge := range judges {
+		judge()
 	}
 }
 

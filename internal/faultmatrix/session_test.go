@@ -140,6 +140,13 @@ func (b *book) note(text string, err error) error {
 	return err
 }
 
+func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text string) {
+	t.Helper()
+	if err := b.note(text, s.save(ctx, text)); err != nil {
+		t.Fatalf("%s: %v", s.key, err)
+	}
+}
+
 // refused reports whether an error says that nothing was written.
 func refused(err error) bool {
 	var stale *sessionstore.StaleError

@@ -115,11 +115,11 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	case c.inTurn:
 		turn = x.begin(t)
 		ctx = turn.ctx
-		if !c.first && b.note(before, x.save(ctx, before)) != nil {
-			t.Fatal("the Save before has failed")
+		if !c.first {
+			b.mustSave(t, ctx, x, before)
 		}
-	case c.clears() && b.note(before, other.save(ctx, before)) != nil:
-		t.Fatal("the Save before has failed")
+	case c.clears():
+		b.mustSave(t, ctx, other, before)
 	}
 	if c.named {
 		ctx = lockedmemory.WithTurnID(ctx, text)
@@ -226,13 +226,6 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 	time.AfterFunc(prompt/2, cancel) // until then, it may be sent again
 	wants(t, x.key, <-done, context.Canceled)
 	return turn, packet
-}
-
-func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text string) {
-	t.Helper()
-	if err := b.note(text, s.save(ctx, text)); err != nil {
-		t.Fatalf("%s: %v", s.key, err)
-	}
 }
 
 // lateInItsTurn lets the request arrive when its own turn has gone on.
