@@ -56,13 +56,6 @@ func TestVerdict_sayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestVerdict_namesSeveralPromises(t *testing.T) {
-	v := CheckSessions([]Op{load(5, 0, 1), save(4, 2, 3, "A", OK), save(4, 4, 5, "B", OK).as("t"), save(4, 6, 7, "B", Conflict).as("t")}, Options{})
-	if len(v.Violations) != 1 || v.Violations[0].promise != staleWrites|conflicts || v.Violations[0].Letter != "S2, O" {
-		t.Errorf("%v", v.Err())
-	}
-}
-
 func TestVerdict_undecidedIsAnError(t *testing.T) {
 	v := CheckSessions([]Op{load(5, 0, 1)}, Options{Timeout: time.Nanosecond})
 	if len(v.Undecided) != 1 || v.Err() == nil {

@@ -33,7 +33,7 @@ type Verdict struct {
 // Violation is a promise that was broken for one key.
 type Violation struct {
 	Key    string // hash
-	Letter string // of the promise in docs/semantics.md, or of several; "?" if there is none
+	Letter string // of the promise in docs/semantics.md; "?" if no single one explains it
 	Text   string // of the promise
 	Op     Op     // the first operation for which the model has no place
 	Around []Op   // that one, and those that came before and after it
@@ -102,48 +102,18 @@ const patience = 5 * time.Second
 
 // explain finds the promise without which the history would be right.
 func (h prepared) explain(opts Options) Violation {
-	v := Violation{Key: h.key, Letter: "?", Text: "no promise explains it"}
+	v := Violation{Key: h.key, Letter: "?", Text: "no single promise explains it"}
 	for _, p := range promises {
 		if opts.without&p.promise == 0 && h.check(opts.without|p.promise, patience) == porcupine.Ok {
 			v.Letter, v.Text, v.promise = p.letter, p.text, p.promise
 			break
 		}
 	}
-	if v.promise == 0 {
-		h.explainBySeveral(opts, &v)
-	}
 	model, ops := h.build(opts.without)
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
 	v.Op, v.Around = stuck(ops, info)
 	return v
-}
-
-// explainBySeveral finds promises without which the history would be right, and none of which can be left in.
-func (h prepared) explainBySeveral(opts Options, v *Violation) {
-	without := opts.without
-	for _, p := range promises {
-		without |= p.promise
-	}
-	if h.check(without, patience) != porcupine.Ok {
-		return
-	}
-	var letters, texts []string
-	for _, p := range promises {
-		if opts.without&p.promise != 0 {
-			continue
-		}
-		if h.check(without&^p.promise, patience) == porcupine.Ok {
-			without &^= p.promise
-			continue
-		}
-		v.promise |= p.promise
-		texts = append(texts, p.text)
-		if !slices.Contains(letters, p.letter) {
-			letters = append(letters, p.letter)
-		}
-	}
-	v.Letter, v.Text = strings.Join(letters, ", "), strings.Join(texts, "; and ")
 }
 
 // stuck is the operation that returned first of those that the longest legal beginning leaves out, and what stands around it.
