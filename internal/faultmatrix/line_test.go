@@ -169,29 +169,31 @@ func wakeUpLost(t *testing.T, s *service) {
 
 // Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and nobody overtakes it.
 func notificationMissed(t *testing.T, s *service) {
-	const key, ttl = "notificationMissed", 4 * time.Second
-	silent := s.user(t, "silent", "~*", "&*", "+@all", "-publish")
-	holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
-	first := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
-	second := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)
-	mustRelease(t, holder)
-	start := time.Now()
-	newcomer := locker(t, s.client(t), distlock.Options{TTL: ttl})
-	for range 20 {
-		if _, err := newcomer.TryAcquire(t.Context(), key); err == nil {
-			t.Fatal("a newcomer has overtaken the line")
+	unlessStalled(t, "notificationMissed", func(t testing.TB, key string) {
+		const ttl = 4 * time.Second
+		silent := s.user(t, "silent", "~*", "&*", "+@all", "-publish")
+		holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
+		first := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
+		second := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)
+		mustRelease(t, holder)
+		start := time.Now()
+		newcomer := locker(t, s.client(t), distlock.Options{TTL: ttl})
+		for range 20 {
+			if _, err := newcomer.TryAcquire(t.Context(), key); err == nil {
+				t.Fatal("a newcomer has overtaken the line")
+			}
 		}
-	}
-	lease := first.lease(2 * ttl)
-	recovered(t, start, ttl/2+time.Second)
-	second.still()
-	rises(t, holder.Fence(), lease.Fence())
-	mustRelease(t, lease)
-	next := second.lease(time.Second)
-	rises(t, lease.Fence(), next.Fence())
-	mustRelease(t, next)
-	s.gone(t, key)
-	s.lineGone(t, key)
+		lease := first.lease(2 * ttl)
+		recovered(t, start, ttl/2+time.Second)
+		second.still()
+		rises(t, holder.Fence(), lease.Fence())
+		mustRelease(t, lease)
+		next := second.lease(time.Second)
+		rises(t, lease.Fence(), next.Fence())
+		mustRelease(t, next)
+		s.gone(t, key)
+		s.lineGone(t, key)
+	})
 }
 
 // The master dies while some stand in line, which its replica knows of. They ask the next one, and have the lock in their

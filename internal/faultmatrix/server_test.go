@@ -1,7 +1,6 @@
 package faultmatrix
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -105,29 +104,29 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 
 // Scripts that the server has forgotten are sent again.
 func scriptsFlushed(t *testing.T, s *service) {
-	const key, ttl = "scriptsFlushed", 500 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	var flushing sync.WaitGroup
-	flushing.Go(func() {
-		for ctx.Err() == nil {
-			s.everywhere(t, "SCRIPT", "FLUSH")
+	unlessStalled(t, "scriptsFlushed", func(t testing.TB, key string) {
+		const ttl = 500 * time.Millisecond
+		var flushing sync.WaitGroup
+		t.Cleanup(flushing.Wait)
+		flushing.Go(func() {
+			for t.Context().Err() == nil {
+				s.everywhere(t, "SCRIPT", "FLUSH")
+			}
+		})
+		l := locker(t, s.client(t), distlock.Options{TTL: ttl})
+		kept := mustAcquire(t, l, key+"-kept")
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
+			lease := mustAcquire(t, l, key)
+			if err := lease.Extend(t.Context(), ttl); err != nil {
+				t.Errorf("Extend: %v", err)
+			}
+			mustRelease(t, lease)
 		}
+		if err := kept.Err(); err != nil {
+			t.Errorf("a lease that is renewed meanwhile: %v", err)
+		}
+		mustRelease(t, kept)
 	})
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
-	kept := mustAcquire(t, l, key+"-kept")
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
-		lease := mustAcquire(t, l, key)
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Errorf("Extend: %v", err)
-		}
-		mustRelease(t, lease)
-	}
-	if err := kept.Err(); err != nil {
-		t.Errorf("a lease that is renewed meanwhile: %v", err)
-	}
-	mustRelease(t, kept)
-	cancel()
-	flushing.Wait()
 }
 
 // Without memory nobody gets a lock, and whoever has one keeps it for as long as it likes, and can give it back.
