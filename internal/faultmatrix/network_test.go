@@ -83,7 +83,8 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	ends := make([]end, holders)
 	for i := range ends {
 		var lease *distlock.Lease
-		if err := answered(func() (err error) { // on a machine that may take longer for an answer than the lock would last
+		// A busy machine may take longer for an answer than the lock would last.
+		if err := answered(func() (err error) {
 			lease, err = lockers[i%len(lockers)].Acquire(t.Context(), fmt.Sprint(prefix, i))
 			return err
 		}); err != nil {

@@ -15,8 +15,8 @@ import (
 // stalls are the times in which this process was not let run. Limits of time allow for them.
 var stalls *leakcheck.Watch
 
-// unlessStalled runs a part of a row that needs a process that runs. The part runs again, on another key, if it fails and the
-// process was not let run for a quarter of a second: the failure then shows nothing.
+// unlessStalled runs a part of a row that needs a process that runs. If the part fails and the
+// process was not let run for 250 ms, the failure shows nothing: the part runs again, on another key.
 func unlessStalled(t *testing.T, key string, part func(t testing.TB, key string)) {
 	t.Helper()
 	const tries, much = 10, 250 * time.Millisecond

@@ -72,8 +72,8 @@ type sessionOrder struct {
 	MasterName string
 }
 
-// serveTurns sends reports when it is in the middle of all turns. At the parent's word it writes at once, past every check
-// of its leases, lets the turns end, and sends reports of them.
+// serveTurns sends reports when it is in the middle of all turns. At the parent's word serveTurns
+// writes at once, past every check of its leases. Then the turns end, and it sends reports of them.
 func serveTurns(_ context.Context, parent *childproc.Line, o sessionOrder) error {
 	var clients [2]redis.UniversalClient
 	var lockers [2]*distlock.Locker

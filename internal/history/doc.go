@@ -41,9 +41,10 @@
 //
 // # What a server forgets
 //
-// A Forgot says that a fail-over or restart between Call and Return lost something. Every lease that was granted before may then
-// end without notice; tokens still rise. Record Call before the server is killed, and Return after its successor serves. A master
-// that goes on answering while its successor serves has no place in the model. Leave out the sessions that lost something.
+// A Forgot says that a failover or restart between Call and Return lost something. Every lease that
+// was granted before may then end without notice. Tokens still rise. Record Call before the server is
+// killed, and Return after its successor serves. A master that goes on answering while its successor
+// serves has no place in the model. Leave out the sessions that lost something.
 //
 // # What is checked
 //

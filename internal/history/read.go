@@ -12,7 +12,8 @@ import (
 	"slices"
 )
 
-// read reads what one [Recorder] wrote. The last line may be torn, as it is if the process was killed while it wrote.
+// read reads what one [Recorder] wrote. The last line may be torn: the process was killed while it
+// wrote.
 func read(path string) ([]Op, error) {
 	in, err := os.Open(path)
 	if err != nil {

@@ -25,8 +25,8 @@ type line struct {
 	Ended   *Op    `json:"done,omitempty"` // it has returned: the whole again
 }
 
-// Create makes a Recorder for a process whose name is its own: one that is started again needs another one. It writes to a file of
-// its own, which must not be there yet.
+// Create makes a Recorder for a process. A process that is started again needs another name. The
+// Recorder writes to a file of its own, which must not be there yet.
 func Create(path, process string) (*Recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -102,7 +102,8 @@ func hang(ctx context.Context) error {
 	}
 }
 
-// locks is a driver of a lock service behind a point. It embeds no driver: a method that it lacks does not compile.
+// locks is a driver of a lock service behind a point. It embeds no driver: a method that it lacks does
+// not compile.
 type locks struct {
 	inner driver.Driver
 	point *point
