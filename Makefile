@@ -39,7 +39,7 @@ SEVERAL := [Ss]entinel|[Cc]luster|^TestFaults$$/^(sentinel|cluster)$$|^TestTopol
 GOTEST := go test -race -count=1 -timeout 10m
 # Tests wait for servers more than they work: one package more at a time than there are processors.
 AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
-# Packages start in the order in which they are named: long ones come first.
+# Packages start in the order in which they are named, so long ones come first.
 GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))$$')
 
 .PHONY: test
