@@ -114,38 +114,49 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 
 // A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
 func slowServer(t *testing.T, s *service) {
-	const key, wait = "slowServer", 100 * time.Millisecond
+	const wait = 100 * time.Millisecond
 	network := faultnet.NewNet(t)
-	for name, c := range map[string]struct{ begin, end func() }{
-		"latency":      {func() { network.Latency(wait) }, func() { network.Latency(0) }},
-		"CLIENT PAUSE": {func() { mustDo(t, s.master(key), "CLIENT", "PAUSE", "300", "ALL") }, func() {}},
-		"stopped":      {func() { s.master(key).Pause() }, s.master(key).Resume},
+	for name, slow := range map[string]func(master *testservers.Redis) (end func()){
+		"latency": func(*testservers.Redis) func() {
+			network.Latency(wait)
+			return func() { network.Latency(0) }
+		},
+		"CLIENT PAUSE": func(master *testservers.Redis) func() {
+			mustDo(t, master, "CLIENT", "PAUSE", "300", "ALL")
+			return func() {}
+		},
+		"stopped": func(master *testservers.Redis) func() {
+			master.Pause()
+			return master.Resume
+		},
 	} {
-		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
-		lease, err := l.Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustRelease(t, lease) // and everything is connected
-		c.begin()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for by, ctx := range map[string]func() context.Context{
-			"Options.Wait": t.Context,
-			"ctx": func() context.Context {
-				ctx, cancel = context.WithTimeout(ctx, wait)
-				return ctx
-			},
-		} {
-			start := time.Now()
-			_, err := l.Acquire(ctx(), key)
-			if !soon(start, wait) || !errors.Is(err, distlock.ErrUnavailable) {
-				t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
+		unlessStalled(t, "slowServer", func(t testing.TB, key string) {
+			l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
+			lease, err := l.Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		c.end()
-		testservers.Within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
-		s.gone(t, key)
+			mustRelease(t, lease) // and everything is connected
+			end := slow(s.master(key))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for by, ctx := range map[string]func() context.Context{
+				"Options.Wait": t.Context,
+				"ctx": func() context.Context {
+					ctx, cancel = context.WithTimeout(ctx, wait)
+					return ctx
+				},
+			} {
+				start := time.Now()
+				_, err := l.Acquire(ctx(), key)
+				if !soon(start, wait) || !errors.Is(err, distlock.ErrUnavailable) {
+					t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
+				}
+			}
+			end()
+			testservers.Within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
+			s.gone(t, key)
+		})
 	}
 }
 
