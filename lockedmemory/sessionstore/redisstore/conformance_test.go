@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -86,5 +87,6 @@ func TestConformance_miniredis(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
-	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}}, nil))
+	// It runs scripts in Go, which takes its time with the race detector.
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}, nil))
 }

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Tests wait for servers more than they work, so more of them run at once than there are processors.
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
