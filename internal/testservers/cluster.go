@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -76,19 +77,18 @@ func (c *Cluster) assemble() error {
 			return err
 		}
 	}
-	// Each is introduced to all, because gossip alone takes seconds.
-	for i, node := range c.nodes {
-		for _, other := range c.nodes[i+1:] {
-			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1",
-				strconv.Itoa(other.port), strconv.Itoa(other.busPort)); err != nil {
-				return err
-			}
-		}
+	if err := c.meet(); err != nil {
+		return err
 	}
+	met := time.Now()
 	for i, replica := range replicas {
 		// Refused until the two have met.
 		if err := await(func() error {
 			_, err := replica.Do("CLUSTER", "REPLICATE", c.id(masters[i]))
+			if err != nil && time.Since(met) > 2*time.Second { // a node gives up a slow handshake
+				met = time.Now()
+				err = errors.Join(err, c.meet())
+			}
 			return err
 		}); err != nil {
 			return err
@@ -105,6 +105,19 @@ func (c *Cluster) assemble() error {
 		}
 		return nil
 	})
+}
+
+// meet introduces each node to all others, because gossip alone takes seconds.
+func (c *Cluster) meet() error {
+	for i, node := range c.nodes {
+		for _, other := range c.nodes[i+1:] {
+			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1",
+				strconv.Itoa(other.port), strconv.Itoa(other.busPort)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Addrs returns the hosts and ports of all nodes.

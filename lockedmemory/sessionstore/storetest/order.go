@@ -258,7 +258,7 @@ func refusesOlderLeases(h *harness) {
 
 // A session that has expired has not forgotten who was there last.
 func refusesAfterExpiry(h *harness) {
-	opts := &sessionstore.Options{IdleTTL: time.Second}
+	opts := &sessionstore.Options{IdleTTL: 3 * time.Second}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
 	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 1) })
 	unused, fence2 := a.stale(nil)
@@ -277,7 +277,7 @@ func refusesAfterExpiry(h *harness) {
 
 // So it is with one whose lease was handed on within the process, under tokens of one grant, and with one that expires while a turn goes on.
 func refusesAfterExpiryWithinATurn(h *harness) {
-	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
+	a := h.instance(&sessionstore.Options{IdleTTL: 3 * time.Second}, nil)
 	var (
 		first, second context.Context
 		fence         int64
