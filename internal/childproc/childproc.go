@@ -1,7 +1,8 @@
 // Package childproc starts processes that end with their parent, even if the parent is killed.
 //
-// [Start] starts any command. [StartRole] starts the running program again, in a role: parent and child exchange JSON values over
-// the child's stdin and stdout. Such a program calls [Serve] first in main, or in TestMain:
+// [Start] starts any command. [StartRole] starts the running program again, in a role. Parent and
+// child exchange JSON values over the child's stdin and stdout. Such a program calls [Serve] first
+// in main, or in TestMain:
 //
 //	childproc.Serve(map[string]childproc.Work{"worker": childproc.Role(work)})
 package childproc
@@ -14,17 +15,17 @@ import (
 	"time"
 )
 
-// Start starts a command that the kernel kills when this process ends, even if this process is killed, or the command's is stopped.
-// Only Linux can do that; elsewhere it is an ordinary start.
+// Start starts a command that the kernel kills when this process ends, even if this process is
+// killed or the command is stopped. Only Linux can do that; elsewhere Start is an ordinary start.
 //
-// When it has started, run is called in a goroutine. It has to return, and not before the command has ended: mostly it is a call of
-// cmd.Wait. If Start returns an error, run is not called.
+// After the start, a goroutine calls run. The function run returns when the command has ended: most
+// callers pass cmd.Wait. If Start returns an error, run is not called.
 func Start(cmd *exec.Cmd, run func()) error {
 	dieWithParent(cmd)
 	started := make(chan error)
 	go func() {
-		// Linux sends the signal when the thread ends that has started the process. The lock keeps that thread for this goroutine,
-		// which outlives the process.
+		// Linux sends the signal when the thread ends that has started the process. The lock keeps
+		// that thread for this goroutine, which outlives the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -39,9 +40,9 @@ func Start(cmd *exec.Cmd, run func()) error {
 // pauseTimeout is far more than the kernel takes to stop a process.
 const pauseTimeout = 5 * time.Second
 
-// Pause stops a process and returns when the process no longer executes. The signal alone takes effect a moment later.
-// On Linux alone can Pause see that. A process that has ended is an error, as is any on
-// a system without such signals.
+// Pause stops a process and returns when the process no longer executes. The signal alone takes
+// effect a moment later. Only Linux shows that moment. A process that has ended is an error, and so
+// is any process on a system without such signals.
 func Pause(p *os.Process, ended <-chan struct{}) error {
 	if err := p.Signal(sigStop); err != nil {
 		return err

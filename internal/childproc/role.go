@@ -28,8 +28,9 @@ func Role[C any](work func(ctx context.Context, parent *Line, config C) error) W
 	}
 }
 
-// Serve does nothing in a process that a user has started. In a child Serve does the work of its role and ends the process.
-// If the work fails, Serve prints the error to stderr, and the exit code is 1.
+// Serve does nothing in a process that a user has started. In a child Serve does the work of its
+// role and ends the process. If the work fails, Serve prints the error to stderr, and the exit code
+// is 1.
 func Serve(roles map[string]Work) {
 	role, ok := os.LookupEnv(variable)
 	if !ok {
@@ -55,7 +56,8 @@ func Serve(roles map[string]Work) {
 	os.Exit(0)
 }
 
-// Line is one end of the connection of a child and its parent. Several goroutines may send at a time. One may receive.
+// Line is one end of the connection of a child and its parent. Several goroutines may send at a
+// time. One may receive.
 type Line struct {
 	in  *json.Decoder
 	mu  sync.Mutex

@@ -1,6 +1,6 @@
-// Package faultmatrix causes, on every kind of Redis, the faults that a lock has to survive, and checks what is promised in
-// each: that one holder at a time remains where that is promised, that a store which compares fencing tokens accepts no
-// stale write in any case, how soon others go on, and what the caller is told.
+// Package faultmatrix causes each fault on each topology of Redis and checks the promises: at most
+// one live lease where that is promised, no stale write in a store that checks tokens, the time
+// until the next holder, and the errors that callers get.
 //
 // It has tests only. TestFaults/<topology>/<fault> is one fault on one topology.
 // TestFaults_ownServers/<topology>/<fault> is one that breaks its servers for good.

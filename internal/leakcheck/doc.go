@@ -1,3 +1,3 @@
-// Package leakcheck looks after a process that runs tests: for goroutines that its tests leave behind, and for time in which
-// the machine did not let it run.
+// Package leakcheck watches a process that runs tests. It finds goroutines that tests leave behind,
+// and measures the time in which the machine did not let the process run.
 package leakcheck

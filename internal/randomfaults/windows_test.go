@@ -71,7 +71,8 @@ func (w *windows) find(is func(v *window) bool) *fault {
 
 func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares(key) }
 
-// forget notes what the servers lose: what was answered after the one time and asked for before the other.
+// forget notes that the servers lose each write that was answered after one time and sent before
+// another.
 func (w *windows) forget(v *window, after, killed int64) {
 	w.set(func() { v.forgets, v.after, v.killed = true, after, killed })
 }
@@ -79,8 +80,8 @@ func (w *windows) forget(v *window, after, killed int64) {
 // kept notes the last entry of each session that the servers have kept.
 func (w *windows) kept(v *window, last map[string]position) { w.set(func() { v.last = last }) }
 
-// broken returns the fault that may have broken mutual exclusion, of a key, for all workers or a certain one, from one moment to another;
-// nil if none may.
+// broken returns the fault that may have broken mutual exclusion of a key between two moments, for
+// all workers or for one; nil if there is none.
 func (w *windows) broken(from, until int64, key string, run int) *fault {
 	return w.find(func(v *window) bool {
 		return v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key)
