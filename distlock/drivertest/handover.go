@@ -48,7 +48,7 @@ func testUnclaimed(t *testing.T, newDriver New) {
 		s.name = freshName()
 		holder := s.held()
 		late = s.waiter()
-		late.req.Alive = driver.MinHandover
+		late.req.Alive = driver.MinHandover - 100*time.Millisecond // less than a handoff lasts at least
 		promised := time.Now()
 		late.stand()
 		next, last = s.inLine(), s.inLine()
