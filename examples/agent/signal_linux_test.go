@@ -42,6 +42,23 @@ func processes(t *testing.T) (all []process) {
 	return all
 }
 
+// paused reports whether every thread of a process is stopped. While one still runs, Linux does not
+// count the process as stopped, and does not resume it when its process group is orphaned.
+func paused(t *testing.T, p process) bool {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/" + p.pid + "/task/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range threads {
+		stat, err := os.ReadFile(file)
+		if err != nil || !bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T")) {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
+
 // living returns the processes of a process group.
 func living(t *testing.T, group int) []process {
 	t.Helper()
@@ -58,7 +75,7 @@ func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
 	var instances []process
 	testservers.Await(t, 40*time.Second, "an instance is paused", func() bool {
 		instances = slices.DeleteFunc(processes(t), func(p process) bool { return p.parent != cmd.Process.Pid })
-		return slices.ContainsFunc(instances, func(p process) bool { return p.state == "T" })
+		return slices.ContainsFunc(instances, func(p process) bool { return paused(t, p) })
 	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
