@@ -34,20 +34,36 @@ const FenceBlock int64 = 20_000
 // steps back by more than FenceKeep.
 const FenceKeep = 24 * time.Hour
 
-// The errors of a service that answers. An error that wraps neither these nor [ErrForeign] means that there was no
-// answer: the request may have been lost on the way, or its answer.
+// The kinds of a failed call. An error that wraps none of them means an unknown outcome: the answer
+// did not come, or makes no sense. [MayHaveEffect] reports what is certain.
 var (
-	// ErrTemporary is wrapped by the error of a call that the service has turned away for now: it starts, fails over,
-	// moves data, or is busy. The same call may succeed in a moment. An earlier copy of it may have taken effect.
+	// ErrTemporary is wrapped by the error of a call that the service rejects for now: it starts,
+	// fails over, moves data, or is busy. The same call may succeed in a moment.
 	ErrTemporary = errors.New("the service cannot answer now")
-	// ErrRefused is wrapped by the error of a call that the service will turn away again until somebody has changed
-	// something: a right is missing, or memory. An earlier copy of it may have taken effect.
+	// ErrRefused is wrapped by the error of a call that the service rejects until an operator has
+	// changed something: a right is missing, or memory.
 	ErrRefused = errors.New("the service refused")
+	// ErrForeign is wrapped by the error of a call that found data of another program under the name
+	// of the lock. The data is left as it is.
+	ErrForeign = errors.New("data of another program has the name of the lock")
+	// ErrNotSent is wrapped by the error of a call of which nothing was sent: no connection could be
+	// made, or none was free.
+	ErrNotSent = errors.New("the request was not sent")
+	// ErrReplayed is wrapped, beside one of the others, by the error of a call that the client sent
+	// more than once: the error is that of the last copy, and an earlier one may have taken effect.
+	ErrReplayed = errors.New("an earlier copy of the request may have taken effect")
 )
 
-// ErrForeign is wrapped by the error of a call that found, where the lock should be, data that this library did not
-// write. The data is left as it is, and unlike after other errors the outcome is known: nothing is held.
-var ErrForeign = errors.New("data of another program stands where the lock should be")
+// MayHaveEffect reports whether a request that failed with err may have taken effect, or may do so
+// later.
+func MayHaveEffect(err error) bool {
+	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrNotSent} {
+		if errors.Is(err, definite) {
+			return errors.Is(err, ErrReplayed)
+		}
+	}
+	return err != nil
+}
 
 // Name names a lock. Two different Names never share a lock: a driver that joins the parts must do so unambiguously
 // whatever bytes Key holds. The Locker has validated both parts: valid UTF-8 without control characters,
