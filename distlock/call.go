@@ -107,20 +107,15 @@ func ownDeadline(err error, limit, took time.Duration) error {
 // errLeft says that the caller's ctx ended before the lock service had answered.
 var errLeft = errors.New("no answer yet")
 
-// failed turns the error of a detached call into the caller's.
-func failed(operation string, ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, ErrClosed):
-		return err
-	case !errors.Is(err, errLeft):
-		return unavailable(operation, err)
-	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("distlock: %s: %w", operation, ended(ctx))
-	default:
-		// A deadline that passes without any answer says something about the service, not only about the caller.
-		return unavailable(operation, fmt.Errorf("%w: %w", errLeft, ended(ctx)))
-	}
+// left is the error of a call whose caller has left, and has left no effect behind.
+func left(operation string, ctx context.Context) error {
+	return &leftError{fmt.Errorf("distlock: %s: %w", operation, ended(ctx))}
 }
+
+// leftError tells the deadline of a caller from one of the work under a lock.
+type leftError struct{ error }
+
+func (e *leftError) Unwrap() error { return e.error }
 
 // ended is the error of an ended context. Its cause is text alone: it may be the loss of another lease.
 func ended(ctx context.Context) error {

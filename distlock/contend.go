@@ -81,7 +81,7 @@ func (a *acquisition) contend() (*Lease, error) {
 		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
 	}
 	if a.ctx.Err() != nil && a.line == nil {
-		return nil, failed("acquire", a.ctx, errLeft)
+		return nil, left("acquire", a.ctx)
 	}
 	if a.attempts > 0 {
 		lease, _, err := a.compete()
@@ -280,14 +280,14 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 			}
 		})
 	switch {
-	case errors.Is(err, ErrClosed): // and so nothing was sent
+	case err == ErrClosed: // of this Locker, so nothing was sent
 		return nil, none, err
 	case errors.Is(err, errLeft):
 		a.doubt = true
 		return nil, none, err
 	case err != nil:
 		a.doubt = a.doubt || !errors.Is(err, driver.ErrForeign)
-		return nil, none, unavailable("acquire", err)
+		return nil, none, failedRead("acquire", err)
 	}
 	a.doubt = a.doubt || again || reply.Replayed
 	switch reply.Outcome {
@@ -370,7 +370,7 @@ func (a *acquisition) gaveUp(cause error) error {
 		a.blocked = a.aged()
 	}
 	switch {
-	case errors.Is(cause, ErrClosed):
+	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
 		return ErrClosed
 	case a.failure != nil && errors.Is(cause, errWaited):
 		return a.interrupted()
@@ -379,7 +379,7 @@ func (a *acquisition) gaveUp(cause error) error {
 	case a.blocked == nil && errors.Is(cause, errWaited):
 		return unavailable("acquire", errNoAnswer)
 	case a.blocked == nil:
-		return failed("acquire", a.ctx, errLeft)
+		return left("acquire", a.ctx)
 	case errors.Is(cause, errWaited):
 		return a.blocked
 	default:

@@ -180,7 +180,7 @@ func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 		t.Fatalf("%d renewals", len(batch))
 	}
 	e := &extension{lease: lease, ttl: time.Second}
-	if err := e.begin(); err != nil || !e.shortens {
+	if err := e.begin(t.Context()); err != nil || !e.shortens {
 		t.Fatalf("shortens %t, %v", e.shortens, err)
 	}
 	l.renewals.renew(batch)

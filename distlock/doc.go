@@ -36,7 +36,7 @@
 //	busy                         waits, or BusyError     nothing is left behind
 //	turned away for now          waits, ErrUnavailable   cleaned up
 //	none                         waits if it was told busy before; cleaned up, ErrUnavailable, or the error of ctx
-//	refused                      cleaned up, ErrUnavailable
+//	refused                      cleaned up, ErrRefused
 //
 // Answer and departure can meet: exactly one of the two decides, and a lease is returned or undone, never both or neither.
 // To clean up is to release and to mark as cancelled, in the background, until the service has answered or a TTL has

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // The sentinels. Errors of this module are told apart with [errors.Is]; their texts carry details and advice, never a
@@ -17,10 +19,19 @@ var (
 	ErrNotHeld = errors.New("distlock: lock not held by this instance")
 	// ErrLost: the lease ended without being released. Work done under it may have met the work of another holder.
 	ErrLost = errors.New("distlock: lease lost")
-	// ErrUnavailable: the lock service did not answer, or not with sense. It says nothing about who holds the lock; if the
-	// service had named a holder to the same call before, [errors.As] finds that [BusyError]. A grant whose answer was
-	// lost is undone in the background, and ends with its TTL at the latest.
+	// ErrUnavailable: the backend did not answer, or answered that it cannot for now. Nothing was
+	// written, and nothing is held: if an answer of Acquire was lost, its grant is undone in the
+	// background. If the backend had named a holder to the same call before, [errors.As] finds that
+	// [BusyError]. Trying again later is right.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
+	// ErrRefused: the backend refused the command: a right is missing, memory is used up, data of
+	// another program has the name, or the two do not understand each other. Nothing was written.
+	// Trying again is of no use until an operator has changed what the text names.
+	ErrRefused = errors.New("distlock: refused by the lock service")
+	// ErrOutcomeUnknown: the request of an Extend, a Release or another write may or may not have
+	// taken effect, or may still: its answer is lost. It never comes with [ErrUnavailable] or
+	// [ErrRefused].
+	ErrOutcomeUnknown = errors.New("distlock: outcome unknown")
 	// ErrInvalidKey: the key cannot name a lock; see [Locker.Acquire] for what can.
 	ErrInvalidKey = errors.New("distlock: invalid key")
 	// ErrInvalidOption: a constructor's argument is out of its range. Nothing was started.
@@ -91,4 +102,21 @@ func invalidOption(format string, args ...any) error {
 
 func unavailable(operation string, cause error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, operation, cause)
+}
+
+// failedRead is the error of a driver's call that leaves no effect: of Inspect, and of Acquire, which
+// undoes its own.
+func failedRead(operation string, cause error) error {
+	if errors.Is(cause, driver.ErrRefused) || errors.Is(cause, driver.ErrForeign) {
+		return fmt.Errorf("%w: %s: %w", ErrRefused, operation, cause)
+	}
+	return unavailable(operation, cause)
+}
+
+// failedWrite is the error of a driver's call whose effect stays.
+func failedWrite(operation string, cause error) error {
+	if driver.MayHaveEffect(cause) {
+		return fmt.Errorf("%w: %s: %w", ErrOutcomeUnknown, operation, cause)
+	}
+	return failedRead(operation, cause)
 }

@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -12,10 +13,11 @@ import (
 // what Extend has given. ttl is at least [MinTTL]; it may be shorter than what is left, which is of use where the
 // schedule is off.
 //
-// Extend fails with [ErrInvalidOption], [ErrNotHeld] after Release, [ErrLost], [ErrUnavailable], or the error of ctx.
-// After the last two the lease is still held, until the earlier of the two deadlines; an extension that arrives late
-// counts. A shortening Extend that ends with ErrUnavailable leaves a lease that cannot be prolonged any more, because
-// the request may still take effect at any time.
+// Extend fails with [ErrInvalidOption], [ErrNotHeld] after Release, [ErrLost], [ErrUnavailable],
+// [ErrRefused], the error of ctx, or [ErrOutcomeUnknown], joined to the error of ctx if that ended
+// while the request was under way. After the last four the lease is still held, until the earlier of
+// the two deadlines; an extension that arrives late counts. A shortening Extend with an unknown
+// outcome leaves a lease that cannot be prolonged: the request may still take effect at any time.
 func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if le == nil {
 		return ErrNotHeld
@@ -60,9 +62,9 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
-		return failed("extend", ctx, errLeft)
+		return left("extend", ctx)
 	}
-	if err := e.begin(); err != nil {
+	if err := e.begin(ctx); err != nil {
 		<-turn
 		return err
 	}
@@ -78,17 +80,20 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		},
 		func(reply driver.ExtendReply, _ error) { _ = settle(reply) })
 	switch {
-	case errors.Is(err, ErrClosed): // and so nothing was sent
+	case err == ErrClosed: // of this Locker, so nothing was sent
 		le.settle()
 		<-turn
 		return err
-	case err != nil:
-		return failed("extend", ctx, err)
+	case err != nil: // it is errLeft
+		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
 	}
 	return settle(reply)
 }
 
-func (e *extension) begin() error {
+func (e *extension) begin(ctx context.Context) error {
+	if ctx.Err() != nil { // select may have left that to chance
+		return left("extend", ctx)
+	}
 	le := e.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -124,7 +129,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	switch {
 	case reply.Err == nil:
 		le.trustLocked(e.start, e.ttl)
-	case e.shortens:
+	case e.shortens && driver.MayHaveEffect(reply.Err):
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		le.capped = true
 	default:
@@ -134,7 +139,7 @@ func (e *extension) end(reply driver.ExtendReply) error {
 		le.locker.renewals.add(le, next)
 	}
 	if reply.Err != nil {
-		return unavailable("extend", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
+		return failedWrite("extend", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
 	}
 	return nil
 }

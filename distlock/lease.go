@@ -42,6 +42,7 @@ type Lease struct {
 	ended     error         // why the lease is not held any more
 	asked     bool          // the lock service was asked to release
 	removed   bool          // and did
+	failure   error         // of the last call of Release
 	releasing bool          // a call of Release is under way
 	released  chan struct{} // closed when it has ended; made when another call waits for that
 	guard     chan struct{} // holds a token while a guarded call runs; made when first needed
@@ -253,9 +254,10 @@ func (le *Lease) lossLocked(reason error) error {
 // It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. A step under way is
 // then told by its context, and not waited for. Release is idempotent, and releasing a nil lease is fine.
 //
-// It fails with [ErrLost] if the lease had ended before, and with [ErrUnavailable] if the lock service does not answer
-// (joined to the error of ctx if that ended): the lease is over on this side in any case, and the lock ends with its TTL
-// at the latest. Calling Release again tries again, until the Locker is closed ([ErrClosed]).
+// It fails with [ErrLost] if the lease had ended before, [ErrOutcomeUnknown] if the answer is lost
+// (joined to the error of ctx if that ended), [ErrUnavailable] if nothing reached the backend, or
+// [ErrRefused]. The lease is over on this side in any case, and the lock ends with its TTL at the
+// latest. Calling Release again tries again, until the Locker is closed ([ErrClosed]).
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

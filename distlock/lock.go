@@ -100,7 +100,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	err := lease.Release(ctx)
-	if !errors.Is(err, ErrUnavailable) { // after which it may be tried again
+	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) { // else it may be tried again
 		k.mu.Lock()
 		if k.lease == lease {
 			k.lease = nil

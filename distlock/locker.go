@@ -104,7 +104,8 @@ type Info struct {
 
 // Inspect shows who holds the lock on key. It changes nothing, and what it shows may be history by the time it is read:
 // it is for people and dashboards, not for decisions. A lock that nobody holds has an Info with Held
-// false and no error. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrClosed], the error of ctx.
+// false and no error. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrRefused],
+// [ErrClosed], the error of ctx.
 func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := validKey(key); err != nil {
 		return Info{}, err
@@ -116,8 +117,13 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	s, err := detached(ctx, l, l.opts.TTL,
 		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
 		func(driver.State, error) {})
-	if err != nil {
-		return Info{}, failed("inspect", ctx, err)
+	switch {
+	case err == ErrClosed:
+		return Info{}, err
+	case err == errLeft:
+		return Info{}, left("inspect", ctx)
+	case err != nil:
+		return Info{}, failedRead("inspect", err)
 	}
 	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
 }

@@ -19,14 +19,17 @@ const (
 // Outcome says in one word how an [Operation] ended.
 type Outcome string
 
-// The outcomes. Busy and Timeout are the ordinary results of contention; only Unavailable, Lost and Failed are errors.
+// The outcomes. Busy and Timeout are the ordinary results of contention. Errors are Unavailable,
+// Refused, Unknown, Lost and Failed.
 const (
 	OutcomeAcquired    Outcome = "acquired"    // an acquire was granted
 	OutcomeDone        Outcome = "done"        // another operation succeeded
 	OutcomeBusy        Outcome = "busy"        // held by somebody else, and the caller did not wait
 	OutcomeTimeout     Outcome = "timeout"     // held by somebody else until the wait was used up
-	OutcomeCancelled   Outcome = "cancelled"   // the caller's ctx ended, or the Locker was closed
-	OutcomeUnavailable Outcome = "unavailable" // the lock service failed
+	OutcomeCancelled   Outcome = "cancelled"   // the ctx of the caller ended, or the Locker was closed
+	OutcomeUnavailable Outcome = "unavailable" // the backend did not answer, or cannot for now
+	OutcomeRefused     Outcome = "refused"     // the backend refused the command
+	OutcomeUnknown     Outcome = "unknown"     // the answer is lost: it may or may not have taken effect
 	OutcomeLost        Outcome = "lost"        // the lease was not held any more
 	OutcomeFailed      Outcome = "failed"      // what ran under the lock failed, not the lock
 )
@@ -76,14 +79,19 @@ const (
 
 // OutcomeOf classifies the error of an operation of a Locker, or of work done under its locks.
 func OutcomeOf(err error) Outcome {
+	var gone *leftError
 	switch {
 	case err == nil:
 		return OutcomeDone
 	case errors.Is(err, ErrLost), errors.Is(err, ErrNotHeld):
 		return OutcomeLost
+	case errors.Is(err, ErrRefused):
+		return OutcomeRefused
+	case errors.Is(err, ErrOutcomeUnknown):
+		return OutcomeUnknown
 	case errors.Is(err, ErrUnavailable):
 		return OutcomeUnavailable
-	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed):
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed), errors.As(err, &gone):
 		return OutcomeCancelled
 	case errors.Is(err, ErrNotAcquired):
 		return OutcomeTimeout

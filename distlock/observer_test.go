@@ -138,14 +138,21 @@ func TestObserver_seesWhatHappened(t *testing.T) {
 }
 
 func TestOutcomeOf(t *testing.T) {
-	for want, err := range map[distlock.Outcome]error{
-		distlock.OutcomeDone:        nil,
-		distlock.OutcomeLost:        fmt.Errorf("%w: %w", distlock.ErrLost, context.Canceled),
-		distlock.OutcomeUnavailable: fmt.Errorf("%w: %w", distlock.ErrUnavailable, context.DeadlineExceeded),
-		distlock.OutcomeCancelled:   fmt.Errorf("%w: %w", &distlock.BusyError{}, context.Canceled),
-		distlock.OutcomeTimeout:     &distlock.BusyError{},
-		distlock.OutcomeFailed:      errors.New("other"),
+	for _, c := range []struct {
+		want distlock.Outcome
+		err  error
+	}{
+		{distlock.OutcomeDone, nil},
+		{distlock.OutcomeLost, fmt.Errorf("%w: %w", distlock.ErrLost, context.Canceled)},
+		{distlock.OutcomeUnavailable, fmt.Errorf("%w: %w", distlock.ErrUnavailable, context.DeadlineExceeded)},
+		{distlock.OutcomeRefused, distlock.ErrRefused},
+		{distlock.OutcomeUnknown, fmt.Errorf("%w: %w", distlock.ErrOutcomeUnknown, context.Canceled)},
+		{distlock.OutcomeCancelled, fmt.Errorf("%w: %w", &distlock.BusyError{}, context.Canceled)},
+		{distlock.OutcomeFailed, context.DeadlineExceeded}, // of the work
+		{distlock.OutcomeTimeout, fmt.Errorf("%w: %w", &distlock.BusyError{}, context.DeadlineExceeded)},
+		{distlock.OutcomeFailed, errors.New("other")},
 	} {
+		want, err := c.want, c.err
 		if got := distlock.OutcomeOf(err); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)
 		}

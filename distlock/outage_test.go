@@ -46,9 +46,9 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 		"no answer at all":                   {err: errSilence, calls: 1, want: distlock.ErrUnavailable},
 		"no answer for a moment, in line":    {busy: true, err: errSilence, calls: 5, took: 2 * time.Second},
 		"no answer any more, in line":        {busy: true, err: errSilence, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
-		"a right is missing, in line":        {busy: true, err: errForbidden, calls: many, want: distlock.ErrUnavailable, took: time.Second},
-		"somebody else's data, in line":      {busy: true, err: driver.ErrForeign, calls: many, want: distlock.ErrUnavailable, took: time.Second},
-		"a right is missing from the start":  {err: errForbidden, calls: 1, want: distlock.ErrUnavailable},
+		"a right is missing, in line":        {busy: true, err: errForbidden, calls: many, want: distlock.ErrRefused, took: time.Second},
+		"somebody else's data, in line":      {busy: true, err: driver.ErrForeign, calls: many, want: distlock.ErrRefused, took: time.Second},
+		"a right is missing from the start":  {err: errForbidden, calls: 1, want: distlock.ErrRefused},
 		"turned away for a moment, in line":  {busy: true, err: errTurnedAway, calls: 5, took: 2 * time.Second},
 		"turned away for the wait, in line.": {busy: true, err: errTurnedAway, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
 	} {
@@ -236,7 +236,7 @@ func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 		s.Inject(nil)
 		lease := mustAcquire(t, l)
 		s.Inject(always(drivertest.Extend, context.DeadlineExceeded))
-		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Extend: %v", err)
 		}
 	})

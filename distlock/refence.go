@@ -35,6 +35,9 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	if err := le.Check(ctx); err != nil || le.Fence() > above {
 		return err
 	}
+	if ctx.Err() != nil {
+		return left("refence", ctx)
+	}
 	op.Attempts++
 	l := le.locker
 	request := driver.AcquireRequest{
@@ -51,7 +54,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		defer le.settle()
 		switch {
 		case err != nil:
-			return unavailable("refence", err)
+			return failedWrite("refence", err)
 		case reply.Outcome != driver.Granted:
 			return le.lose(errNotMine)
 		}
@@ -66,11 +69,12 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	reply, err := detached(ctx, l, le.ttl,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, request) },
 		func(reply driver.AcquireReply, err error) { _ = settle(reply, err) })
-	if errors.Is(err, ErrClosed) { // and so nothing was sent
+	switch err {
+	case ErrClosed: // of this Locker, so nothing was sent
 		le.settle()
-	}
-	if errors.Is(err, ErrClosed) || errors.Is(err, errLeft) {
-		return failed("refence", ctx, err)
+		return err
+	case errLeft:
+		return failedWrite("refence", fmt.Errorf("%w: %w", err, ended(ctx)))
 	}
 	if err := settle(reply, err); err != nil {
 		return err

@@ -65,7 +65,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 	err := le.end(ctx, first, at, reason)
 
 	le.mu.Lock()
-	le.releasing = false
+	le.releasing, le.failure = false, err
 	if le.released != nil {
 		close(le.released)
 		le.released = nil
@@ -98,22 +98,22 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	if inGuard(ctx, le) { // which the other call may be waiting for
-		return unavailable("release", errors.New("another call is at it, and goes on when this step has ended"))
+		return failedWrite("release", errors.New("another call is at it, and goes on when this step has ended"))
 	}
 	select {
 	case <-under:
 	case <-ctx.Done():
-		return unavailable("release", fmt.Errorf("another call is at it: %w", ended(ctx)))
+		return failedWrite("release", fmt.Errorf("another call is at it: %w", ended(ctx)))
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	switch {
 	case le.state == lost:
 		return le.ended
-	case !le.removed:
-		return unavailable("release", errLeft)
+	case le.removed:
+		return nil
 	}
-	return nil
+	return le.failure
 }
 
 // drain waits until no guarded call runs any more, for at most one TTL. Renewal goes on meanwhile. A caller who is in
@@ -182,12 +182,12 @@ func (le *Lease) remove(ctx context.Context) error {
 		switch {
 		case err != nil:
 			l.cleaner.add(request, le.ttl, cleanupMin)
-			err = unavailable("release", err)
+			err = failedWrite("release", err)
 			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
 				"namespace", le.name.Namespace, "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
 		case !reply.Released && reply.Replayed && le.lapsed():
-			return unavailable("release", errReplayed)
+			return failedWrite("release", errReplayed)
 		case !reply.Released && reply.Replayed: // its time is not over, so it was the first copy that has ended it
 		case !reply.Released && !again: // a second request may just have forgotten the first
 			le.mu.Lock()
@@ -207,10 +207,10 @@ func (le *Lease) remove(ctx context.Context) error {
 		},
 		func(reply driver.ReleaseReply, err error) { _ = settle(reply, err) })
 	switch {
-	case errors.Is(err, ErrClosed):
+	case err == ErrClosed: // of this Locker, so nothing was sent
 		return err
-	case errors.Is(err, errLeft):
-		return unavailable("release", fmt.Errorf("%w, it goes on in the background: %w", errLeft, ended(ctx)))
+	case err == errLeft:
+		return failedWrite("release", fmt.Errorf("%w, it goes on in the background: %w", err, ended(ctx)))
 	}
 	reply.Replayed = reply.Replayed || sentAgain
 	return settle(reply, err)

@@ -56,7 +56,7 @@ func TestRelease_thatFailsWhenItsCallerHasLeftIsTriedAgain(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrUnavailable) {
+		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			t.Errorf("Release: %v", err)
 		}
 		close(answer)
@@ -74,7 +74,7 @@ func TestRelease_returnsSoonWhenItsContextEnds(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
 		err := lease.Release(ctx)
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnavailable) {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			t.Errorf("Release: %v", err)
 		}
 		if late := time.Since(start) - time.Second; late > 50*time.Millisecond {
@@ -128,7 +128,7 @@ func TestRelease_canBeTriedAgain(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 				s.Inject(fault)
-				if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) {
+				if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) {
 					t.Errorf("Release: %v", err)
 				}
 				if cause := context.Cause(lease.Context()); cause != distlock.ErrNotHeld {
@@ -228,12 +228,12 @@ func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 				synctest.Wait()
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
-				if err := lease.Release(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnavailable) {
+				if err := lease.Release(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
 					t.Errorf("a third, cancelled: %v", err)
 				}
 				close(answer)
 				for _, err := range []error{<-first, <-second} {
-					if errors.Is(err, distlock.ErrUnavailable) != (fault != nil) {
+					if errors.Is(err, distlock.ErrOutcomeUnknown) != (fault != nil) {
 						t.Errorf("Release: %v", err)
 					}
 				}
@@ -270,7 +270,7 @@ func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
 		d.lost.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Release: %v", err)
 		}
 		time.Sleep(time.Second)
@@ -309,7 +309,7 @@ func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.
 			synctest.Wait()
 			return lease.Release(context.WithoutCancel(ctx))
 		})
-		if !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > 0 {
+		if !errors.Is(err, distlock.ErrOutcomeUnknown) || time.Since(start) > 0 {
 			t.Errorf("Release in the step: %v after %s", err, time.Since(start))
 		}
 		if err := <-released; err != nil || s.state(t).Held {

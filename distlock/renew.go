@@ -275,7 +275,7 @@ func (r *renewals) settle(batch []*ticket, start moment, replies []driver.Extend
 	for i, t := range batch {
 		err := r.answered(t, start, replies[i])
 		tell(i, err)
-		if OutcomeOf(err) == OutcomeUnavailable {
+		if err != nil && OutcomeOf(err) != OutcomeLost {
 			failures, last = failures+1, err
 		}
 	}
@@ -310,7 +310,7 @@ func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) e
 		if r.waitsFor(t) {
 			r.add(le, le.retryLocked())
 		}
-		return unavailable("renew", reply.Err)
+		return failedWrite("renew", reply.Err)
 	case !reply.Held: // final, however late it comes
 		return le.lossLocked(errNotMine)
 	}

@@ -249,7 +249,7 @@ func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
 		var log strings.Builder
 		var failures atomic.Int32
 		s := newSetup(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Observer: onEnd(func(op *distlock.Operation) {
-			if op.Name == distlock.OpRelease && errors.Is(op.Err, distlock.ErrUnavailable) {
+			if op.Name == distlock.OpRelease && errors.Is(op.Err, distlock.ErrOutcomeUnknown) {
 				failures.Add(1)
 			}
 		})}, nil)

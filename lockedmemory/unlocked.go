@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // unlockedTurn is what stands in a context in the place of a lease while a turn, or one write, runs without the lock.
@@ -29,15 +28,15 @@ func (m *LockedMemory[M, D]) unlockedTurn(ctx context.Context, key string) *unlo
 }
 
 // failsOpen reports whether op, which failed with err before it began, is to run without the lock. Not under a lease: that
-// may have been lost, and somebody else may have the lock. Not when the service has just named a holder, or answers that it
-// will not: then it is not away.
+// may have been lost, and another holder may have the lock. Not when the backend has just named a
+// holder: then it is not away.
 func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operation, err error) bool {
 	if !m.opts.FailOpen || !errors.Is(err, distlock.ErrUnavailable) || ctx.Err() != nil {
 		return false
 	}
 	_, leased := m.locker.FromContext(ctx, op.Key)
 	var holder *distlock.BusyError
-	if leased || errors.As(err, &holder) || errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign) {
+	if leased || errors.As(err, &holder) {
 		return false
 	}
 	op.Unlocked = true

@@ -267,11 +267,12 @@ func TestFailOpen_C_isNotForAServiceThatAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		first bool // the first answer comes
 		then  error
+		want  error
 	}{
-		"it has named a holder":     {true, errBroken},
-		"it lacks a right":          {false, fmt.Errorf("no: %w", driver.ErrRefused)},
-		"it finds data of another":  {false, fmt.Errorf("no: %w", driver.ErrForeign)},
-		"it lacks a right later on": {true, fmt.Errorf("no: %w", driver.ErrRefused)},
+		"it has named a holder":     {true, errBroken, distlock.ErrUnavailable},
+		"it lacks a right":          {false, fmt.Errorf("no: %w", driver.ErrRefused), distlock.ErrRefused},
+		"it finds data of another":  {false, fmt.Errorf("no: %w", driver.ErrForeign), distlock.ErrRefused},
+		"it lacks a right later on": {true, fmt.Errorf("no: %w", driver.ErrRefused), distlock.ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -286,7 +287,7 @@ func TestFailOpen_C_isNotForAServiceThatAnswers(t *testing.T) {
 					})
 					return s.a.Save(t.Context(), "q", "a")
 				})
-				if !errors.Is(err, distlock.ErrUnavailable) || len(s.inner.messages) > 0 {
+				if !errors.Is(err, c.want) || len(s.inner.messages) > 0 {
 					t.Errorf("Save: %v; the memory has %q", err, s.inner.messages)
 				}
 			})

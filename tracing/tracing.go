@@ -14,7 +14,8 @@
 //	lock_key            the key: hashed unless WithKeyAttribute says otherwise
 //	acquired            of distlock.acquire: whether the lock was granted
 //	distlock.backend    "redis", "memory", …
-//	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, lost, failed
+//	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, refused,
+//	                    unknown, lost, failed
 //	distlock.attempts   how often the lock service was asked
 //	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
 //	distlock.ttl_ms     milliseconds that the lease was asked for
@@ -34,7 +35,7 @@
 // handed on within a process keeps the trace context of the first holder in the lock service, so waiters of
 // other processes are linked to that one.
 //
-// Outcomes unavailable, lost and failed set the span's status to error and record the error. Busy, timeout and
+// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record the error. Busy, timeout and
 // cancelled are results of contention, not errors.
 package tracing
 
@@ -146,7 +147,8 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		}
 	}
 	switch op.Outcome {
-	case distlock.OutcomeUnavailable, distlock.OutcomeLost, distlock.OutcomeFailed:
+	case distlock.OutcomeUnavailable, distlock.OutcomeRefused, distlock.OutcomeUnknown,
+		distlock.OutcomeLost, distlock.OutcomeFailed:
 		text := t.redacted(op)
 		span.SetStatus(codes.Error, text)
 		span.RecordError(errors.New(text))

@@ -208,7 +208,7 @@ func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
 		do(t, server, put...)
 		stop, start := leakcheck.Stalls(), time.Now()
 		_, err := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
-		wantUnavailable(t, err, "Namespace", "another program")
+		wantKind(t, err, distlock.ErrRefused, "Namespace", "another program")
 		if took := time.Since(start) - stop(); took > time.Second {
 			t.Errorf("%s: told after %s", at, took)
 		}

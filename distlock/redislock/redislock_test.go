@@ -85,7 +85,7 @@ func TestLocker_onARealServer(t *testing.T) {
 	}
 }
 
-func TestLocker_C_wrongPasswordIsUnavailable(t *testing.T) {
+func TestLocker_C_wrongPassword_refused(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t, "--requirepass", "right")
 	for name, client := range map[string]*redis.Client{
@@ -93,17 +93,18 @@ func TestLocker_C_wrongPasswordIsUnavailable(t *testing.T) {
 		"none":  newClient(t, server),
 	} {
 		_, err := newLocker(t, client, distlock.Options{}).Acquire(t.Context(), key)
-		wantUnavailable(t, err, "check the user and password")
+		wantKind(t, err, distlock.ErrRefused, "check the user and password")
 		if err != nil && strings.Contains(err.Error(), "wrong\"") {
 			t.Errorf("%s: the text shows the password: %v", name, err)
 		}
 	}
 }
 
-func wantUnavailable(t *testing.T, err error, texts ...string) {
+// wantKind tests that an Acquire failed with an error of a kind and the given texts.
+func wantKind(t *testing.T, err, kind error, texts ...string) {
 	t.Helper()
-	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) {
-		t.Errorf("%v, want ErrUnavailable", err)
+	if !errors.Is(err, kind) || errors.Is(err, distlock.ErrNotAcquired) {
+		t.Errorf("%v, want %v", err, kind)
 		return
 	}
 	for _, text := range texts {
@@ -139,7 +140,7 @@ func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := l.Acquire(ctx, key)
-			wantUnavailable(t, err, "choose another Namespace")
+			wantKind(t, err, distlock.ErrRefused, "choose another Namespace")
 			if !errors.Is(err, driver.ErrForeign) || ctx.Err() != nil {
 				t.Errorf("Acquire: %v", err)
 			}
@@ -210,7 +211,7 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 	mustRelease(t, lease)
 	other := newLocker(t, client, distlock.Options{Namespace: "forbidden"})
 	_, err := other.Acquire(t.Context(), key)
-	wantUnavailable(t, err, "lacks a right")
+	wantKind(t, err, distlock.ErrRefused, "lacks a right")
 }
 
 // Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
@@ -313,7 +314,7 @@ func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
 			time.Sleep(time.Millisecond) // a poll
 		}
 		_, err := l.TryAcquire(t.Context(), "another")
-		wantUnavailable(t, err)
+		wantKind(t, err, distlock.ErrUnavailable)
 		if err := <-blocking; !errors.Is(err, redis.Nil) {
 			t.Fatal(err)
 		}
