@@ -104,7 +104,7 @@ func rightsMissing(t *testing.T, s *service) {
 		l := locker(t, s.client(t, user(name, keys, without)), distlock.Options{Wait: 5 * time.Second})
 		start := time.Now()
 		_, err := l.Acquire(t.Context(), key)
-		wants(t, name, err, distlock.ErrUnavailable)
+		wants(t, name, err, distlock.ErrRefused)
 		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "ACL") || !soon(start, 2*time.Second) {
 			t.Errorf("%s: %v after %s", name, err, time.Since(start))
 		}
@@ -135,7 +135,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 				return
 			}
 		}
-		if err != nil && (!errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "ACL")) {
+		if err != nil && (!errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), "ACL")) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

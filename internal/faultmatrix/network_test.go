@@ -140,16 +140,19 @@ func slowServer(t *testing.T, s *service) {
 			end := slow(s.master(key))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			for by, ctx := range map[string]func() context.Context{
-				"Options.Wait": t.Context,
-				"ctx": func() context.Context {
+			for by, c := range map[string]struct {
+				ctx  func() context.Context
+				want error
+			}{
+				"Options.Wait": {t.Context, distlock.ErrUnavailable},
+				"ctx": {func() context.Context {
 					ctx, cancel = context.WithTimeout(ctx, wait)
 					return ctx
-				},
+				}, context.DeadlineExceeded},
 			} {
 				start := time.Now()
-				_, err := l.Acquire(ctx(), key)
-				if !soon(start, wait) || !errors.Is(err, distlock.ErrUnavailable) {
+				_, err := l.Acquire(c.ctx(), key)
+				if !soon(start, wait) || !errors.Is(err, c.want) {
 					t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
 				}
 			}
@@ -329,7 +332,7 @@ func repliesLost(t *testing.T, s *service) {
 
 				lost()
 				if err := lease.Extend(t.Context(), 2*ttl); err != nil {
-					wants(t, "Extend", err, distlock.ErrUnavailable)
+					wants(t, "Extend", err, distlock.ErrOutcomeUnknown)
 				}
 				if err := lease.Extend(t.Context(), ttl); err != nil {
 					t.Errorf("the next Extend: %v", err)
@@ -343,7 +346,7 @@ func repliesLost(t *testing.T, s *service) {
 					if replays {
 						t.Errorf("Release: %v", err)
 					}
-					wants(t, "Release", err, distlock.ErrUnavailable)
+					wants(t, "Release", err, distlock.ErrOutcomeUnknown)
 				}
 				s.gone(t, key)
 			})

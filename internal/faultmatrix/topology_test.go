@@ -206,6 +206,14 @@ func recoveredAt(tb testing.TB, start, at time.Time, limit time.Duration) {
 	}
 }
 
+// wantsWrite tests the error of a write that reached the backend or did not.
+func wantsWrite(tb testing.TB, what string, err error) {
+	tb.Helper()
+	if !errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrUnavailable) {
+		tb.Errorf("%s: %v, want an unknown outcome or an outage", what, err)
+	}
+}
+
 func wants(tb testing.TB, what string, err error, sentinels ...error) {
 	tb.Helper()
 	for _, want := range sentinels {

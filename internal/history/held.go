@@ -76,7 +76,7 @@ func (p *Pending) ended(err error) {
 	switch {
 	case err == nil:
 		p.End(func(o *Op) { o.Outcome = OK })
-	case errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable):
+	case errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrOutcomeUnknown):
 		p.End(func(o *Op) { o.Outcome = Gone })
 	}
 }
@@ -96,7 +96,7 @@ func (r *Recorder) Do(ctx context.Context, key string, lease func(context.Contex
 		defer func() { released = h.over() }()
 		return fn(ctx, h)
 	})
-	if released != nil && errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) {
+	if released != nil && errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 		released.ended(err)
 	}
 	return err

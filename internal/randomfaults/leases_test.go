@@ -186,7 +186,8 @@ func (h *hand) ended(err error, had bool) {
 		h.counts["busy"]++
 	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
 		h.counts["lost"]++
-	case errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, driver.ErrForeign), errors.Is(err, sessionstore.ErrUnavailable):
+	case errors.Is(err, distlock.ErrRefused) && !errors.Is(err, driver.ErrForeign),
+		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown), errors.Is(err, sessionstore.ErrUnavailable):
 		h.counts["unavailable"]++
 	case errors.Is(err, errPaused):
 	default:

@@ -162,7 +162,7 @@ func (s *scene) judgeError(allowed []error) {
 	if strings.Contains(s.err.Error(), secret) {
 		s.Errorf("the error shows a key, a message or a turn ID: %v", s.err)
 	}
-	for _, sentinel := range append(allowed, distlock.ErrUnavailable, sessionstore.ErrUnavailable) {
+	for _, sentinel := range append(allowed, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown, sessionstore.ErrUnavailable) {
 		if errors.Is(s.err, sentinel) {
 			return
 		}
