@@ -111,7 +111,7 @@ func (c *cleaner) try(job *cleanup) {
 	}
 	if err != nil {
 		l.opts.Logger.Debug("distlock: a lock that nobody may hold could not be removed; if it is there, it ends with its TTL",
-			"namespace", job.req.Name.Namespace, "tries", job.tries, "error", err)
+			"namespace", job.req.Name.Namespace, l.keyAttr(job.req.Name.Key), "tries", job.tries, "error", err)
 	}
 	l.end()
 }

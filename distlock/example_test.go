@@ -115,6 +115,15 @@ func ExampleWithWait() {
 	// Output: true
 }
 
+// An Observer that exports keys shows them as log lines do.
+func ExampleKeyMode_Show() {
+	locker := newLocker(&distlock.Options{LogKeys: distlock.KeyHashed})
+	defer locker.Close(context.Background())
+
+	fmt.Println(locker.Options().LogKeys.Show("conversation-42"))
+	// Output: c5119362c78ef8e9
+}
+
 // A lease whose work begins and ends in different functions, where Do does not fit.
 func ExampleLease_Join() {
 	ctx := context.Background()

@@ -235,7 +235,7 @@ func (le *Lease) lossLocked(reason error) error {
 		l.forget(le)
 		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: age, Err: le.ended, Outcome: OutcomeLost}
 		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
-		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, "fence", le.Fence(), "held", age, "reason", reason)
+		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, l.keyAttr(le.name.Key), "fence", le.Fence(), "held", age, "reason", reason)
 	})
 	switch {
 	case reason == errDeadline:

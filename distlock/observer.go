@@ -50,7 +50,7 @@ type Operation struct {
 	// Known at Start.
 	Name      string
 	Backend   string // the driver's name, as "redis"
-	Key       string // personal data, most of the time: hash it before it leaves the process
+	Key       string // personal data, most of the time: export what KeyMode.Show makes of it
 	TTL       time.Duration
 	Fence     int64             // for OpAcquire known at End, and 0 without a grant
 	Scheduled bool              // for OpExtend: the renewal schedule did it, not the caller

@@ -46,9 +46,12 @@ type Options struct {
 	Holder string
 	// Observer is told of every operation. Default: nobody is.
 	Observer Observer
-	// Logger takes what no caller can be told: lost leases, failed renewals and clean-ups. Default [slog.Default]. Keys
-	// are never logged.
+	// Logger takes events without a caller to return an error to: lost leases, failed renewals and
+	// clean-ups. Default [slog.Default]. LogKeys says how its lines show keys.
 	Logger *slog.Logger
+	// LogKeys says how log lines about one key show the key, as the attribute lock_key. Default
+	// [KeyHashed]. With the same mode, spans of the package tracing have the same attribute.
+	LogKeys KeyMode
 }
 
 // Retry is exponential backoff with full jitter: before attempt n+1 a waiter sleeps for a random time between 0 and
@@ -81,6 +84,7 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&c.Retry.Min, min(defaultRetryMin, positiveOr(c.Retry.Max, defaultRetryMin)))
 	setDefault(&c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
 	setDefault(&c.Holder, defaultHolder())
+	setDefault(&c.LogKeys, KeyHashed)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -98,6 +102,9 @@ func (o *Options) withDefaults() (Options, error) {
 
 func (o *Options) validate() error {
 	if err := validTTL(o.TTL); err != nil {
+		return err
+	}
+	if err := o.LogKeys.Validate(); err != nil {
 		return err
 	}
 	switch {

@@ -30,6 +30,7 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 		"long Namespace":       {distlock.Options{Namespace: strings.Repeat("n", 129)}, "at most 128"},
 		"long Holder":          {distlock.Options{Holder: strings.Repeat("h", 257)}, "at most 256"},
 		"Holder not UTF-8":     {distlock.Options{Holder: "\xff"}, "UTF-8"},
+		"unknown LogKeys":      {distlock.Options{LogKeys: "plain"}, `"hashed", "raw" or "none"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := memlock.New(&test.opts)
@@ -54,7 +55,7 @@ func TestNew_defaults(t *testing.T) {
 	o := l.Options()
 	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 5*time.Second || o.RenewEvery != 10*time.Second ||
 		o.MaxHold != 0 || o.Retry != (distlock.Retry{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}) ||
-		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil {
+		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil || o.LogKeys != distlock.KeyHashed {
 		t.Errorf("defaults %+v", o)
 	}
 	if l.Backend() != "memory" {

@@ -35,7 +35,7 @@ func (a *acquisition) listen() {
 		l := a.locker
 		l.warnDeaf.Do(func() {
 			l.opts.Logger.Warn("distlock: the lock service cannot notify those who wait, so they poll, in line all the same",
-				"namespace", l.opts.Namespace, "error", err)
+				"namespace", l.opts.Namespace, l.keyAttr(a.req.Name.Key), "error", err)
 		})
 		return
 	}

@@ -184,7 +184,7 @@ func (le *Lease) remove(ctx context.Context) error {
 			l.cleaner.add(request, le.ttl, cleanupMin)
 			err = failedWrite("release", err)
 			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
-				"namespace", le.name.Namespace, "fence", le.Fence(), "ttl", le.ttl, "error", err)
+				"namespace", le.name.Namespace, l.keyAttr(le.name.Key), "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
 		case !reply.Released && reply.Replayed && le.lapsed():
 			return failedWrite("release", errReplayed)

@@ -40,8 +40,9 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 		return false
 	}
 	op.Unlocked = true
-	m.locker.Options().Logger.Warn("lockedmemory: the lock service is unavailable, running without the lock",
-		"operation", op.Name, "unlocked", true, "error", err)
+	opts := m.locker.Options()
+	opts.Logger.Warn("lockedmemory: the lock service is unavailable, running without the lock",
+		"operation", op.Name, opts.LogKeys.Attr(op.Key), "unlocked", true, "error", err)
 	return true
 }
 

@@ -40,9 +40,8 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,19 +58,6 @@ import (
 // Scope is the name of the instrumentation scope.
 const Scope = "beluga.memory.distlock"
 
-// KeyMode says what becomes of a lock's key, which most of the time identifies a person's session, in spans.
-type KeyMode string
-
-const (
-	// KeyHashed is the first 16 hexadecimal digits of the key's SHA-256: spans of one session can be found together,
-	// and by those who know the key. It is the default. It does not hide keys that can be guessed.
-	KeyHashed KeyMode = "hashed"
-	// KeyRaw is the key itself.
-	KeyRaw KeyMode = "raw"
-	// KeyNone leaves the attribute out.
-	KeyNone KeyMode = "none"
-)
-
 // Option configures [New].
 type Option func(*Tracing)
 
@@ -80,8 +66,9 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(t *Tracing) { t.provider = provider }
 }
 
-// WithKeyAttribute sets what the attribute lock_key shows. Default: [KeyHashed].
-func WithKeyAttribute(mode KeyMode) Option {
+// WithKeyAttribute sets what the attribute lock_key shows. Default: [distlock.KeyHashed].
+// Log lines of a Locker have the same attribute if its Options.LogKeys is the same mode.
+func WithKeyAttribute(mode distlock.KeyMode) Option {
 	return func(t *Tracing) { t.keys = mode }
 }
 
@@ -89,24 +76,22 @@ func WithKeyAttribute(mode KeyMode) Option {
 type Tracing struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer
-	keys     KeyMode
+	keys     distlock.KeyMode
 }
 
 var _ distlock.Observer = (*Tracing)(nil)
 
-// New makes a Tracing. A nil provider and an unknown KeyMode are refused with distlock.ErrInvalidOption.
+// New makes a Tracing. It returns distlock.ErrInvalidOption for a nil provider and for an unknown KeyMode.
 func New(opts ...Option) (*Tracing, error) {
-	t := &Tracing{provider: otel.GetTracerProvider(), keys: KeyHashed}
+	t := &Tracing{provider: otel.GetTracerProvider()}
 	for _, option := range opts {
 		option(t)
 	}
 	if t.provider == nil {
 		return nil, fmt.Errorf("%w: the TracerProvider is nil: leave the option out for the global one", distlock.ErrInvalidOption)
 	}
-	switch t.keys {
-	case KeyHashed, KeyRaw, KeyNone:
-	default:
-		return nil, fmt.Errorf("%w: the key mode is %q: allowed are %q, %q and %q", distlock.ErrInvalidOption, t.keys, KeyHashed, KeyRaw, KeyNone)
+	if err := t.keys.Validate(); err != nil {
+		return nil, err
 	}
 	t.tracer = t.provider.Tracer(Scope)
 	return t, nil
@@ -159,8 +144,8 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 // known is what can be said of an operation before it begins.
 func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attribute.String("distlock.backend", op.Backend)}
-	if t.keys != KeyNone {
-		attrs = append(attrs, attribute.String("lock_key", t.shown(op.Key)))
+	if t.keys != distlock.KeyNone {
+		attrs = append(attrs, attribute.String("lock_key", t.keys.Show(op.Key)))
 	}
 	if op.TTL > 0 {
 		attrs = append(attrs, attribute.Int64("distlock.ttl_ms", op.TTL.Milliseconds()))
@@ -194,22 +179,10 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-func (t *Tracing) shown(key string) string {
-	switch t.keys {
-	case KeyRaw:
-		return key
-	case KeyNone:
-		return "(key)"
-	default:
-		sum := sha256.Sum256([]byte(key))
-		return hex.EncodeToString(sum[:8])
-	}
-}
-
 // redacted is the text of op.Err without the key: errors of this module never name it, but that of an inner memory
 // may.
 func (t *Tracing) redacted(op *distlock.Operation) string {
-	return strings.ReplaceAll(op.Err.Error(), op.Key, t.shown(op.Key))
+	return strings.ReplaceAll(op.Err.Error(), op.Key, cmp.Or(t.keys.Show(op.Key), "(key)"))
 }
 
 // The lock carries the W3C trace context, in its own format.

@@ -49,12 +49,17 @@ type setup struct {
 
 func newSetup(t *testing.T, opts ...tracing.Option) *setup {
 	t.Helper()
+	return newLoggedSetup(t, slog.New(slog.DiscardHandler), "", opts...)
+}
+
+func newLoggedSetup(t *testing.T, log *slog.Logger, keys distlock.KeyMode, opts ...tracing.Option) *setup {
+	t.Helper()
 	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(memlock.NewDriver()), inner: &nothing{}}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	s.tracer = provider.Tracer("the application")
 	observer, err := tracing.New(append([]tracing.Option{tracing.WithTracerProvider(provider)}, opts...)...)
 	must(t, err)
-	s.locker, err = distlock.New(s.faults, &distlock.Options{Observer: observer, TTL: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	s.locker, err = distlock.New(s.faults, &distlock.Options{Observer: observer, TTL: time.Second, Logger: log, LogKeys: keys})
 	must(t, err)
 	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
 	s.memory, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), nil)
@@ -254,8 +259,8 @@ func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
 }
 
 func TestWithKeyAttribute(t *testing.T) {
-	for mode, want := range map[tracing.KeyMode]string{
-		tracing.KeyRaw: session, tracing.KeyNone: "", tracing.KeyHashed: "8b24f1a166ac8c39",
+	for mode, want := range map[distlock.KeyMode]string{
+		distlock.KeyRaw: session, distlock.KeyNone: "", distlock.KeyHashed: "8b24f1a166ac8c39",
 	} {
 		s := newSetup(t, tracing.WithKeyAttribute(mode))
 		must(t, s.memory.Clear(t.Context()))

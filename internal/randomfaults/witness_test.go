@@ -34,9 +34,9 @@ type witness struct {
 func newWitness(broken string, tell func(*said)) (*witness, error) {
 	w := &witness{tell: tell}
 	w.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w))
-	mode := tracing.KeyHashed
+	mode := distlock.KeyHashed
 	if broken == outspoken {
-		mode = tracing.KeyRaw
+		mode = distlock.KeyRaw
 	}
 	var err error
 	w.traces, err = tracing.New(tracing.WithKeyAttribute(mode), tracing.WithTracerProvider(w.provider))

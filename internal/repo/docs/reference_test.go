@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
-	"github.com/belugalock/belugalock/tracing"
 )
 
 func TestGuide_distlockOptions(t *testing.T) {
@@ -147,10 +147,10 @@ func TestGuide_tracingOptions(t *testing.T) {
 		if row[0] != "WithKeyAttribute" {
 			continue
 		}
-		if row[1] != string(tracing.KeyHashed) {
-			t.Errorf("the default of WithKeyAttribute is %q", tracing.KeyHashed)
+		if row[1] != string(distlock.KeyHashed) {
+			t.Errorf("the default of WithKeyAttribute is %q", distlock.KeyHashed)
 		}
-		for _, mode := range []tracing.KeyMode{tracing.KeyHashed, tracing.KeyRaw, tracing.KeyNone} {
+		for _, mode := range []distlock.KeyMode{distlock.KeyHashed, distlock.KeyRaw, distlock.KeyNone} {
 			if !strings.Contains(row[2], "`"+string(mode)+"`") {
 				t.Errorf("the mode %q is not in the table", mode)
 			}

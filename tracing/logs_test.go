@@ -1,0 +1,115 @@
+package tracing_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+// logLines are the log lines about one key, by a part of their text, with what causes them.
+var logLines = map[string]func(*testing.T, *setup){
+	"a lease was lost": func(t *testing.T, s *setup) {
+		lease, err := s.locker.Acquire(t.Context(), session)
+		must(t, err)
+		s.broken()
+		<-lease.Context().Done()
+	},
+	"could not be released":    failedRelease,
+	"could not be removed":     failedRelease, // nor by the clean-up that follows
+	"cannot notify":            deafWaiter,
+	"running without the lock": unlockedSave,
+}
+
+func (s *setup) broken() {
+	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+}
+
+func failedRelease(t *testing.T, s *setup) {
+	lease, err := s.locker.Acquire(t.Context(), session)
+	must(t, err)
+	s.broken()
+	if err := lease.Release(t.Context()); err == nil {
+		t.Error("Release: no error")
+	}
+}
+
+func deafWaiter(t *testing.T, s *setup) {
+	other, err := distlock.New(s.faults.Driver, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	held, err := other.Acquire(t.Context(), session)
+	must(t, err)
+	time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
+	s.faults.Inject(func(c drivertest.Call) drivertest.Fault {
+		if c.Op == drivertest.Listen {
+			return drivertest.Fault{Before: errBroken}
+		}
+		return drivertest.Fault{}
+	})
+	must(t, s.locker.Do(t.Context(), session, func(context.Context) error { return nil }))
+}
+
+func unlockedSave(t *testing.T, s *setup) {
+	memory, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+	must(t, err)
+	s.broken()
+	must(t, memory.Save(t.Context(), "q", "a"))
+}
+
+// Log lines are joined with spans by the key's attribute, under the same mode.
+func TestLogs_haveTheKeyOfSpans(t *testing.T) {
+	for text, cause := range logLines {
+		for mode, want := range map[distlock.KeyMode]any{
+			"": "8b24f1a166ac8c39", distlock.KeyHashed: "8b24f1a166ac8c39", distlock.KeyRaw: session, distlock.KeyNone: nil,
+		} {
+			t.Run(text+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer
+					handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+					s := newLoggedSetup(t, slog.New(handler), mode, tracing.WithKeyAttribute(mode))
+					cause(t, s)
+					_ = s.locker.Close(t.Context()) // the log is complete
+					line := lineWith(t, log.Bytes(), text)
+					if got := line["lock_key"]; got != want {
+						t.Errorf("the log line has the lock_key %v, want %v", got, want)
+					}
+					for _, span := range s.spans.GetSpans() {
+						if got, there := attributes(span)["lock_key"]; there != (want != nil) || there && got.AsString() != want {
+							t.Errorf("the span %s has the lock_key %q, want %v", span.Name, got.AsString(), want)
+						}
+					}
+					if mode != distlock.KeyRaw && strings.Contains(log.String(), session) {
+						t.Errorf("the log shows the key: %s", &log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// lineWith returns the attributes of the only log line with the text.
+func lineWith(t *testing.T, log []byte, text string) map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range bytes.Lines(log) {
+		var attrs map[string]any
+		must(t, json.Unmarshal(line, &attrs))
+		if strings.Contains(attrs["msg"].(string), text) {
+			found = append(found, attrs)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines %q in the log: %s", len(found), text, log)
+	}
+	return found[0]
+}
