@@ -34,7 +34,7 @@ func (a *acquisition) listen() {
 		}
 		l := a.locker
 		l.warnDeaf.Do(func() {
-			l.opts.Logger.Warn("distlock: the lock service cannot notify those who wait, so they poll, in line all the same",
+			l.opts.Logger.Warn("distlock: the backend cannot notify waiters, so they poll from their places in the queue; check the right to subscribe and the network",
 				"namespace", l.opts.Namespace, l.keyAttr(a.req.Name.Key), "error", err)
 		})
 		return

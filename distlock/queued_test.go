@@ -415,7 +415,8 @@ func TestWaiter_L_pollsWhereItCannotBeCalled(t *testing.T) {
 			t.Fatal("it has no lease")
 		}
 		mustRelease(t, lease())
-		if strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "NOPERM") || strings.Contains(log.String(), key) {
+		if strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "NOPERM") ||
+			!strings.Contains(log.String(), "check the right to subscribe") || strings.Contains(log.String(), key) {
 			t.Errorf("the log says %s", log.String())
 		}
 	})

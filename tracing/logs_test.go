@@ -26,7 +26,7 @@ var logLines = map[string]func(*testing.T, *setup){
 	},
 	"could not be released":    failedRelease,
 	"could not be removed":     failedRelease, // nor by the clean-up that follows
-	"cannot notify":            deafWaiter,
+	"cannot notify waiters":    deafWaiter,
 	"running without the lock": unlockedSave,
 }
 
