@@ -121,7 +121,7 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 					"TryAcquire": {second(l.TryAcquire(t.Context(), "another")), c.read},
 					"Inspect":    {second(l.Inspect(t.Context(), key)), c.read},
 					"Extend":     {lease.Extend(t.Context(), ttl), c.write},
-					"Refence":    {lease.Refence(t.Context(), lease.Fence()), c.write},
+					"Refence":    {lease.Refence(t.Context(), lease.Fence()), c.read},
 					"Release":    {lease.Release(t.Context()), c.write},
 				} {
 					for _, kind := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown} {

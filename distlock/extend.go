@@ -84,6 +84,8 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		le.settle()
 		<-turn
 		return err
+	case err != nil && e.confirms:
+		return left("check", ctx)
 	case err != nil: // it is errLeft
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
 	}
@@ -138,10 +140,14 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	if !le.capped && le.state != released && le.state != lost {
 		le.locker.renewals.add(le, next)
 	}
-	if reply.Err != nil {
+	switch {
+	case reply.Err == nil:
+		return nil
+	case e.confirms: // a question
+		return failedRead("check", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
+	default:
 		return failedWrite("extend", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
 	}
-	return nil
 }
 
 // trustLocked moves the deadline after an extension that was sent at start has succeeded. It moves it back only if the

@@ -12,9 +12,11 @@ import (
 // so refuses its writes, although the lease is held, knows tokens from before the lock service lost its data and its
 // clock stepped back. With the store's highest token the lease gets one that the store accepts.
 //
-// It does nothing if the token is high enough already. It fails with [ErrInvalidOption] if above is negative or leaves no
-// room below 2^53, with [ErrLost] if another owner has the lock by now (and so the store's refusal was right), and as
-// [Lease.Extend] does; the token is then the old one, or, after an answer that was lost, higher in the service alone.
+// It does nothing if the token is high enough already. It fails with [ErrInvalidOption] if above is
+// negative or leaves no room below 2^53, with [ErrLost] if another owner has the lock by now (and so
+// the store's refusal was right), with [ErrNotHeld], [ErrUnavailable], [ErrRefused], or the error of
+// ctx. The token is then the old one. If the answer was lost, a higher token may be in the backend,
+// which does no harm.
 func (le *Lease) Refence(ctx context.Context, above int64) error {
 	if le == nil {
 		return ErrNotHeld
@@ -54,7 +56,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		defer le.settle()
 		switch {
 		case err != nil:
-			return failedWrite("refence", err)
+			return failedRead("refence", err) // a higher token in the backend alone does no harm
 		case reply.Outcome != driver.Granted:
 			return le.lose(errNotMine)
 		}
@@ -74,7 +76,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		le.settle()
 		return err
 	case errLeft:
-		return failedWrite("refence", fmt.Errorf("%w: %w", err, ended(ctx)))
+		return left("refence", ctx)
 	}
 	if err := settle(reply, err); err != nil {
 		return err

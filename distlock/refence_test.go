@@ -75,7 +75,7 @@ func TestRefence_refusals(t *testing.T) {
 			}
 		}
 		s.Inject(always(drivertest.Acquire, errSilence))
-		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrOutcomeUnknown) || lease.Err() != nil {
+		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
 			t.Errorf("without the service: %v, %v", err, lease.Err())
 		}
 		hold := make(chan struct{})

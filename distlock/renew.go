@@ -310,7 +310,7 @@ func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) e
 		if r.waitsFor(t) {
 			r.add(le, le.retryLocked())
 		}
-		return failedWrite("renew", reply.Err)
+		return failedRead("renew", reply.Err) // it is tried again
 	case !reply.Held: // final, however late it comes
 		return le.lossLocked(errNotMine)
 	}
