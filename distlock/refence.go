@@ -13,16 +13,17 @@ import (
 // clock stepped back. With the store's highest token the lease gets one that the store accepts.
 //
 // It does nothing if the token is high enough already. It fails with [ErrInvalidOption] if above is
-// negative or leaves no room below 2^53, with [ErrLost] if another owner has the lock by now (and so
-// the store's refusal was right), with [ErrNotHeld], [ErrUnavailable], [ErrRefused], or the error of
-// ctx. The token is then the old one. If the answer was lost, a higher token may be in the backend,
-// which does no harm.
+// negative, or at least a year (365 days) ahead of the lock service's clock. The store's mark may then
+// be damaged, or the clock of the lock service may be wrong. It fails with [ErrLost] if another owner
+// has the lock by now (and so the store's refusal was right), with [ErrNotHeld], [ErrUnavailable],
+// [ErrRefused], or the error of ctx. The token is then the old one. If the answer was lost, a higher
+// token may be in the backend, which does no harm.
 func (le *Lease) Refence(ctx context.Context, above int64) error {
 	if le == nil {
 		return ErrNotHeld
 	}
-	if above < 0 || above > driver.MaxFence-driver.FenceBlock-1 {
-		return invalidOption("the token to rise above is %d, but must be from 0 to %d", above, driver.MaxFence-driver.FenceBlock-1)
+	if above < 0 || above >= driver.MaxFence {
+		return badFloor(above)
 	}
 	l := le.locker
 	op := &Operation{Name: OpRefence, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
@@ -55,6 +56,8 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	settle := func(reply driver.AcquireReply, err error) error {
 		defer le.settle()
 		switch {
+		case errors.Is(err, driver.ErrFloor):
+			return badFloor(above)
 		case err != nil:
 			return failedRead("refence", err) // a higher token in the backend alone does no harm
 		case reply.Outcome != driver.Granted:
@@ -88,4 +91,9 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return unavailable("refence", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
+}
+
+func badFloor(above int64) error {
+	return invalidOption("the fencing token cannot rise above %d, which must be from 0 to a year ahead of the lock service's clock; "+
+		"the token stays as it is; check the mark of the store, which may be damaged, and the clock of the lock service", above)
 }

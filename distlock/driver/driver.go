@@ -34,6 +34,12 @@ const FenceBlock int64 = 20_000
 // steps back by more than FenceKeep.
 const FenceKeep = 24 * time.Hour
 
+// FloorAhead is how far ahead of the service's clock a FenceFloor may be: 365 days.
+//
+// A token near [MaxFence] leaves the name no room for further grants. A damaged mark of a store can
+// ask for such a token.
+const FloorAhead = 365 * 24 * time.Hour
+
 // The kinds of a failed call. An error that wraps none of them means an unknown outcome: the answer
 // did not come, or makes no sense. [MayHaveEffect] reports what is certain.
 var (
@@ -46,6 +52,9 @@ var (
 	// ErrForeign is wrapped by the error of a call that found data of another program under the name
 	// of the lock. The data is left as it is.
 	ErrForeign = errors.New("data of another program has the name of the lock")
+	// ErrFloor is wrapped by the error of an Acquire whose FenceFloor is more than FloorAhead ahead of
+	// the service's clock. Nothing was written.
+	ErrFloor = errors.New("the floor is more than a year ahead of the service's clock")
 	// ErrNotSent is wrapped by the error of a call of which nothing was sent: no connection could be
 	// made, or none was free.
 	ErrNotSent = errors.New("the request was not sent")
@@ -57,7 +66,7 @@ var (
 // MayHaveEffect reports whether a request that failed with err may have taken effect, or may do so
 // later.
 func MayHaveEffect(err error) bool {
-	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrNotSent} {
+	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrFloor, ErrNotSent} {
 		if errors.Is(err, definite) {
 			return errors.Is(err, ErrReplayed)
 		}
@@ -94,6 +103,9 @@ type AcquireRequest struct {
 	TTL time.Duration
 	// FenceFloor is a lower bound for the token: a store that has seen a token tells the lock to jump above it. Zero if
 	// there is none.
+	//
+	// A floor more than FloorAhead ahead of the service's clock fails with ErrFloor, whether the name
+	// is free or held.
 	FenceFloor int64
 	// Refence asks for a token of at least FenceFloor for an owner that holds the name already. It grants the name to
 	// nobody: an owner that does not hold it is answered Busy or Void.

@@ -45,7 +45,7 @@ func Run(t *testing.T, newDriver New) {
 		"S2_fencesFollowTheClock":           testFenceClock,
 		"S2_blocksDoNotOverlap":             testFenceBlocks,
 		"S2_fenceJumpsToTheFloor":           testFenceFloor,
-		"S2_anImpossibleFloorIsRefused":     testFenceBound,
+		"S2_aFloorAYearAheadIsRefused":      testFarFloor,
 		"S2_refenceIsForTheHolder":          testRefence,
 		"S2_refenceGrantsNothing":           testRefenceGrantsNothing,
 		"L_releaseFrees":                    testReleaseFrees,

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -76,20 +77,40 @@ func testFenceFloor(t *testing.T, newDriver New) {
 	}
 }
 
-func testFenceBound(t *testing.T, newDriver New) {
+// testFarFloor asks for tokens that only a damaged mark can ask for, of a name that is free and of one
+// that is held.
+func testFarFloor(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
-	req.FenceFloor = driver.MaxFence + 1
-	if reply, err := s.Acquire(context.Background(), req); err == nil {
-		t.Errorf("a floor beyond 2^53 was answered with %+v", reply)
+	year := time.Now().Add(driver.FloorAhead)
+	refuses := func(req driver.AcquireRequest) {
+		t.Helper()
+		for _, floor := range []int64{year.Add(time.Hour).UnixMicro(), driver.MaxFence - driver.FenceBlock, driver.MaxFence + 1} {
+			req.FenceFloor = floor
+			if reply, err := s.Acquire(context.Background(), req); !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
+				t.Errorf("the floor %d was answered with %+v, %v; want ErrFloor", floor, reply, err)
+			}
+		}
 	}
+	refuses(req)
 	if s.state().Held {
 		t.Error("a refused acquire left a grant")
 	}
-	req = s.request()
-	req.FenceFloor = driver.MaxFence
-	if grant := s.granted(req); grant.Fence != driver.MaxFence {
-		t.Errorf("fence %d, want %d", grant.Fence, driver.MaxFence)
+	s.release(req, false)
+
+	held := s.request()
+	first := s.granted(held)
+	again := held
+	again.Refence, again.TTL = true, 2*long
+	refuses(again)
+	if state := s.state(); state.Fence != first.Fence || state.TTL > long {
+		t.Errorf("a refused refence left the token %d and a TTL of %s, want %d and %s", state.Fence, state.TTL, first.Fence, long)
+	}
+	s.release(held, true)
+	next := s.request()
+	next.FenceFloor = year.Add(-time.Hour).UnixMicro()
+	if grant := s.granted(next); grant.Fence != next.FenceFloor {
+		t.Errorf("fence %d, want %d, which is less than a year ahead", grant.Fence, next.FenceFloor)
 	}
 }
 

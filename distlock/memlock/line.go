@@ -71,10 +71,7 @@ func (t *table) handOver(l *lock, now time.Time) {
 	req := w.req
 	req.TTL = max(w.alive.Sub(now), driver.MinHandover)
 	req.FenceFloor = 0
-	grant, err := t.take(l, req, now)
-	if err != nil { // the clock has run out of tokens: everybody who asks is told
-		return
-	}
+	grant := t.take(l, req, now)
 	if wakes := t.wakes[req.Owner]; wakes != nil {
 		select {
 		case <-wakes:

@@ -7,7 +7,7 @@ package memlock
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -66,6 +66,9 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
+	if req.FenceFloor > t.clock(now)+driver.FloorAhead.Microseconds() {
+		return driver.AcquireReply{}, fmt.Errorf("memlock: %w", driver.ErrFloor)
+	}
 	l := t.locks[req.Name]
 	if l == nil {
 		l = &lock{}
@@ -75,9 +78,7 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 			l.expires = expires
 		}
 		if req.Refence && l.fence < req.FenceFloor {
-			if err := l.mint(t.clock(now), req.FenceFloor); err != nil {
-				return driver.AcquireReply{}, err
-			}
+			l.mint(t.clock(now), req.FenceFloor)
 		}
 		return l.grant(), nil
 	}
@@ -87,7 +88,7 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	full := false
 	if !l.heldAt(now) {
 		if first := l.first(now); first == nil || !first.before(req) {
-			return t.take(l, req, now)
+			return t.take(l, req, now), nil
 		}
 		t.handOver(l, now)
 	}
@@ -103,29 +104,20 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 }
 
 // take grants the lock to who asks for it.
-func (t *table) take(l *lock, req driver.AcquireRequest, now time.Time) (driver.AcquireReply, error) {
-	if err := l.mint(t.clock(now), req.FenceFloor); err != nil {
-		return driver.AcquireReply{}, err
-	}
+func (t *table) take(l *lock, req driver.AcquireRequest, now time.Time) driver.AcquireReply {
+	l.mint(t.clock(now), req.FenceFloor)
 	l.leave(req.Owner)
 	l.owner, l.since, l.expires = req.Owner, now, now.Add(req.TTL)
 	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
 	t.put(req.Name, l, now)
-	return l.grant(), nil
+	return l.grant()
 }
 
 // mint reserves the tokens of a grant.
-func (l *lock) mint(clock, floor int64) error {
-	fence := max(l.last+1, clock, floor)
-	last := max(fence, clock+driver.FenceBlock)
-	if last > driver.MaxFence {
-		return errFenceExhausted
-	}
-	l.fence, l.last = fence, last
-	return nil
+func (l *lock) mint(clock, floor int64) {
+	l.fence = max(l.last+1, clock, floor)
+	l.last = max(l.fence, clock+driver.FenceBlock)
 }
-
-var errFenceExhausted = errors.New("memlock: the fencing token would pass 2^53: a store's mark, given as floor, must be wrong")
 
 func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))

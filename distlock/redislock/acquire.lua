@@ -8,7 +8,7 @@
 --       {0, lock's value, its PTTL, server's s, and µs, how many stand in line, ticket}  held by another owner
 --       {3, the same}                                        likewise, and the line is full
 --       {2}                                                  this owner was cancelled, or its grant is over
--- Error FOREIGN, FENCE: nothing was written
+-- Error FOREIGN, FENCE, FLOOR: nothing was written
 --
 -- May be repeated: the owner that holds the lock is given its stored grant and at least the TTL, never less than is left:
 -- a copy that comes late must not take back what an extend has given. Who stands in line keeps its ticket, and the longest
@@ -53,6 +53,13 @@ local function stand(time)
   return 0, string.format('%.0f', ticket)
 end
 
+-- A floor that far ahead is a damaged mark. It would leave the name no room for further tokens.
+if ARGV[3] ~= '0' then
+  local at = redis.call('TIME')
+  if ARGV[3] - (at[1] * 1000000 + at[2]) > 31536000000000 then -- driver.FloorAhead, µs
+    return redis.error_reply('FLOOR the floor of the fencing token is more than a year ahead of this server\'s clock')
+  end
+end
 local stored = redis.call('MGET', KEYS[1], KEYS[2], KEYS[5])
 local held, counter = stored[1], stored[2]
 local holds = false -- and is to be given another token

@@ -80,7 +80,9 @@ func explain(err error, on topology, name string) error {
 	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
 		return foreign(err)
 	case says(err, "FENCE"):
-		advice = "the floor that a store gave, or the server's clock, is wrong"
+		advice = "the server's clock is wrong, or was when it last granted the lock"
+	case says(err, "FLOOR"):
+		kind = driver.ErrFloor
 	case says(err, "NOAUTH"), says(err, "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		advice = "check the user and password that the client was given"
 	case says(err, "NOPERM"), says(err, "The user executing the script can't"):
@@ -136,7 +138,7 @@ func (e *discreetError) Unwrap() error { return e.error }
 
 // serverError is an error of a known kind, which is not part of its text.
 type serverError struct {
-	kind error // driver.ErrTemporary, driver.ErrRefused or nil
+	kind error // driver.ErrTemporary, driver.ErrRefused, driver.ErrFloor or nil
 	error
 }
 

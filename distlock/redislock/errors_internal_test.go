@@ -36,6 +36,7 @@ func TestExplain_kinds(t *testing.T) {
 			reply("FOREIGN the lock has another type"),
 		}},
 		{driver.ErrRefused, "clock", []error{reply("FENCE the fencing token would pass 2^53")}},
+		{driver.ErrFloor, "a year ahead", []error{reply("FLOOR the floor of the fencing token is more than a year ahead of this server's clock")}},
 		{driver.ErrRefused, "user and password", []error{
 			reply("NOAUTH Authentication required."), reply("WRONGPASS invalid username-password pair or user is disabled."),
 		}},
@@ -72,7 +73,7 @@ func TestExplain_kinds(t *testing.T) {
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
-			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrTemporary} {
+			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrFloor, driver.ErrTemporary} {
 				if errors.Is(got, kind) != (kind == c.kind) {
 					t.Errorf("%v: is it %v? %t", err, kind, errors.Is(got, kind))
 				}

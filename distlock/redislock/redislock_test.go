@@ -237,11 +237,25 @@ func TestFence_S2_hasAllItsDigits(t *testing.T) {
 	if rounded > 5 {
 		t.Errorf("%d of 20 tokens end in 00", rounded)
 	}
-	// Nor are those rounded that are far ahead of the clock, as a store's mark can make them.
-	const floor = 8_000_000_000_000_001
-	req := driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "far"}, Owner: strings.Repeat("a", 32), TTL: time.Minute, FenceFloor: floor}
-	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Fence != floor {
-		t.Errorf("with the floor %d: %+v, %v", floor, reply, err)
+}
+
+// A counter that was written while the server's clock was years ahead gives tokens with all their digits,
+// and none beyond 2^53.
+func TestFence_S2_counterFarAheadOfTheClock(t *testing.T) {
+	d, client := newDriver(t)
+	for before, want := range map[string]int64{"8000000000:000000": 8_000_000_000_020_001, "9007199254:740000": 0} {
+		counter := before + ":0::" + strings.Repeat("b", 32)
+		if err := client.Set(t.Context(), fenceKey, counter, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		req := owner("a")
+		reply, err := d.Acquire(t.Context(), req)
+		if want > 0 && (err != nil || reply.Fence != want) || want == 0 && !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("after the counter %s: %+v, %v; want %d", counter, reply, err, want)
+		}
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -63,7 +63,11 @@ func (s *Store[M, D]) Fenced() bool { return true }
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a [StaleError], which is
 // distlock.ErrLost, if the store has seen a later holder, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec]
-// or distlock.ErrInvalidKey. With [ErrUnavailable] or the error of ctx, nobody knows whether it was written.
+// or distlock.ErrInvalidKey. It fails, and has written nothing, with distlock.ErrInvalidOption if the
+// store has seen a token more than a year ahead of the lock service's clock. The session's mark may be
+// damaged, or the clock of the lock service may be wrong.
+//
+// With [ErrUnavailable] or the error of ctx, nobody knows whether it was written.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	session, lease, err := s.underLease(ctx, "save")
 	if err != nil {
@@ -208,6 +212,10 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil && !over {
 				return reply, told{fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, "+
 					"and the lock does not say who is right; nothing was written: %w", operation, err)}
+			}
+			if errors.Is(err, distlock.ErrInvalidOption) {
+				return reply, told{fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d; nothing was written: %w",
+					operation, v.Mark.Fence, a.Fence, err)}
 			}
 			if err != nil {
 				stale.Cause = err

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -64,6 +66,13 @@ var storeTroubles = map[string]func(t *testing.T) error{
 			t.Fatal(err)
 		}
 		return s.turn(t, func(context.Context) error { return s.store.Save(stale, "question", "answer") })
+	},
+	"a damaged mark": func(t *testing.T) error {
+		s := ownServer(t)
+		if _, err := s.server.Do("XADD", "session:{session}:log", fmt.Sprintf("%d-1", driver.MaxFence), "field", "value"); err != nil {
+			t.Fatal(err)
+		}
+		return s.memory.Save(t.Context(), "question", "answer")
 	},
 	"a turn ID that is known": func(t *testing.T) error {
 		s := ownServer(t)

@@ -31,8 +31,10 @@ if reply.err and string.find(reply.err, 'equal or smaller', 1, true) then
   -- The log has seen a token that the lock does not know of.
   local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   local top = last and tonumber(string.match(last[1], '^%d+')) or 0
-  if top < tonumber(fence) or top >= 9007199254740991 then
-    return {3} -- the last entry was removed by hand, or is another program's
+  local time = redis.call('TIME')
+  local year = 31536000000000 -- driver.FloorAhead, µs
+  if top < tonumber(fence) or top - (time[1] * 1000000 + time[2]) >= year then
+    return {3} -- the last entry was removed by hand, damaged, or written by another program
   end
   fence = string.format('%.0f', top + 1)
   reply = add()

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -182,18 +183,39 @@ func (a *acquisitions) Start(ctx context.Context, op *distlock.Operation) contex
 
 func (*acquisitions) End(context.Context, *distlock.Operation) {}
 
-// Behind the highest token that there can be, nothing is written: a float cannot tell it from the next.
-func TestSave_S2_isNotAboveTheHighestToken(t *testing.T) {
+// A token that only a damaged mark can demand is refused. The error says what to check, and nothing
+// is written.
+func TestSave_S2_damagedMarkIsInvalid(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	ctx := t.Context()
-	entry := entryUnder(s.log(), 1<<53-1)
-	must(t, s.client.XAdd(ctx, &entry).Err())
-	if err := s.memory.Save(ctx, "next", "a"); err == nil {
-		t.Error("it was acknowledged")
-	}
-	if n := s.client.XLen(ctx, entry.Stream).Val(); n != 1 {
-		t.Errorf("there are %d entries", n)
+	year := time.Now().Add(driver.FloorAhead).UnixMicro()
+	for name, mark := range map[string]int64{
+		"a year": year + time.Hour.Microseconds(), "near 2^53": driver.MaxFence - driver.FenceBlock - 1, "2^53": driver.MaxFence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRig(t, redis.Options{}, nil, nil)
+			ctx := t.Context()
+			entry := entryUnder(s.log(), mark)
+			must(t, s.client.XAdd(ctx, &entry).Err())
+			saves := func(ctx context.Context) error { return s.memory.Save(ctx, "next", "a") }
+			for name, err := range map[string]error{
+				"a Save": saves(ctx), "a turn that saves": s.memory.Turn(ctx, saves), "a turn that loads": s.memory.Turn(ctx, s.opens),
+			} {
+				if !errors.Is(err, distlock.ErrInvalidOption) || errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrUnavailable) ||
+					!strings.Contains(err.Error(), "check the mark of the store") {
+					t.Errorf("%s: %v, want ErrInvalidOption and what to check", name, err)
+				}
+			}
+			if n := s.client.XLen(ctx, s.log()).Val(); n != 1 {
+				t.Errorf("there are %d entries, want the damaged one alone", n)
+			}
+			lease, err := s.locker.Acquire(ctx, s.key)
+			must(t, err)
+			if lease.Fence() > year {
+				t.Errorf("the next token is %d, more than a year ahead of the clock", lease.Fence())
+			}
+			must(t, lease.Release(ctx))
+		})
 	}
 }
 
