@@ -24,7 +24,9 @@ func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 // panicked.
 //
 // A Do inside fn, on the same Locker and key and with fn's context, joins the lease: no second lock, no waiting. If that
-// lease has ended it fails with [ErrLost] or [ErrNotHeld] and does not run its fn.
+// lease has ended it fails with [ErrLost] or [ErrNotHeld] and does not run its fn. The context of the
+// inner fn ends with the lease too, even if the inner Do is called with a detached context, as
+// [context.WithoutCancel] makes.
 //
 // Do returns what Acquire returns if there is no lease, and fn was not run then. Otherwise it returns the error of fn;
 // if the lease was lost while fn ran, an error that matches both [ErrLost] and the error of fn: what fn did may
@@ -35,7 +37,9 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 		if err := lease.Check(ctx); err != nil {
 			return err
 		}
-		return lease.verdict(ctx, fn(withoutWait(ctx)))
+		work, leave := lease.rejoin(ctx)
+		defer leave()
+		return lease.verdict(ctx, fn(work))
 	}
 	lease, err := l.Acquire(ctx, key)
 	if err != nil {
@@ -89,16 +93,11 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.Check(ctx); err != nil { // ended while this step waited
 		return err
 	}
-	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends == nil || ends != ctx.Done() {
-		joined, leave := le.Join(ctx)
-		defer leave()
-		ctx = joined
-	} else {
-		ctx = withoutWait(ctx)
-	}
+	work, leave := le.rejoin(ctx)
+	defer leave()
 	within := new(step)
 	defer within.over.Store(true)
-	return le.verdict(ctx, fn(context.WithValue(ctx, guardKey{le}, within)))
+	return le.verdict(work, fn(context.WithValue(work, guardKey{le}, within)))
 }
 
 type guardKey struct{ lease *Lease }
@@ -124,7 +123,17 @@ func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
 }
 
-// joinedKey finds the Done of a context that ends with the lease: one that still has it need not join again.
+// rejoin is Join for a ctx that may be part of the lease. A ctx that ends with the lease is used as
+// it is.
+func (le *Lease) rejoin(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends != nil && ends == ctx.Done() {
+		return withoutWait(ctx), func() {}
+	}
+	return le.Join(ctx)
+}
+
+// joinedKey finds the Done of a context that ends with the lease: a context that still has that Done
+// need not join again.
 type joinedKey struct{ lease *Lease }
 
 // verdict adds to the error of some work that the lease did not last to its end.

@@ -435,6 +435,42 @@ func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
 	})
 }
 
+// A detached context does not end with the lease, so the inner Do has its work join the lease again.
+func TestDo_N_insideDoEndsWithTheLease(t *testing.T) {
+	for name, detach := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"without cancelling": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithoutCancel(ctx), func() {}
+		},
+		"with a deadline of its own": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l := s.locker(t, distlock.Options{})
+				err := l.Do(t.Context(), key, func(ctx context.Context) error {
+					detached, cancel := detach(ctx)
+					defer cancel()
+					return l.Do(detached, key, func(ctx context.Context) error {
+						s.Inject(cutOff(errBroken))
+						select {
+						case <-ctx.Done():
+						case <-time.After(ttl):
+						}
+						if cause := context.Cause(ctx); cause != distlock.ErrLost {
+							t.Errorf("a TTL after the service went away, the work is told %v, want ErrLost", cause)
+						}
+						return nil
+					})
+				})
+				if !errors.Is(err, distlock.ErrLost) {
+					t.Errorf("Do: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A step ends with the lease, also if its context was freed from the one that the lease's work has.
 func TestGuard_N_endsWithTheLeaseWhateverItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
