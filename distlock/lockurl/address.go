@@ -71,7 +71,7 @@ func (a address) list(port string) ([]string, error) {
 	hosts := strings.Split(a.hosts, ",")
 	for i, host := range hosts {
 		var err error
-		if hosts[i], err = withPort(host, port); err != nil {
+		if hosts[i], err = withPort(host, port, a.user != nil); err != nil {
 			return nil, fmt.Errorf("host %d of %d %w", i+1, len(hosts), err)
 		}
 	}
@@ -79,18 +79,28 @@ func (a address) list(port string) ([]string, error) {
 }
 
 // withPort returns host, an IPv6 address among them in brackets, with its own port or the given one.
-func withPort(host, port string) (string, error) {
-	u, err := url.Parse("redis://" + host)
-	if err != nil || u.Hostname() == "" || strings.Contains(u.Hostname(), ":") && host[0] != '[' {
+// ⚑ If the URL has no user and password, the text in the place of a port may be a password. Then an
+// error shows digits alone.
+func withPort(host, port string, credentials bool) (string, error) {
+	name, own := host, ""
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		name, own = host[:colon], host[colon+1:]
+	}
+	u, err := url.Parse("redis://" + name)
+	if err != nil || u.Hostname() == "" || strings.Contains(name, ":") && name[0] != '[' {
 		return "", errors.New("is wrong: write host:port, or [host]:port for an IPv6 address")
 	}
-	if u.Port() != "" {
-		port = u.Port()
+	if own == "" {
+		own = port
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", errors.New("has a wrong port: it must be 1 to 65535")
+	switch n, err := strconv.ParseUint(own, 10, 16); {
+	case err == nil && n > 0:
+		return net.JoinHostPort(u.Hostname(), own), nil
+	case credentials || strings.Trim(own, "0123456789") == "":
+		return "", fmt.Errorf("has the port %q: a port must be a number from 1 to 65535", own)
+	default:
+		return "", errors.New("has a port that is no number: a port must be a number from 1 to 65535, and a password ends before an @")
 	}
-	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
 // url is what the parsers of go-redis take: the hosts after the first as parameters, and no user and password, so that no
