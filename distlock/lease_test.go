@@ -189,10 +189,10 @@ func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
 	for name, extends := range map[string]bool{"of a renewal": false, "of an Extend": true} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
+				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 12 * ttl / 25}))
 				s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{Before: errBroken}))
 				if extends {
-					time.Sleep(4 * ttl / 5)
+					time.Sleep(2 * ttl / 5)
 					if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrOutcomeUnknown) {
 						t.Errorf("Extend: %v", err)
 					}
@@ -228,7 +228,7 @@ func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 // The period counts from the sending too: answers that take their time do not stretch it.
 func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 5 * ttl / 6}))
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 12 * ttl / 25}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{HoldAfter: in(ttl / 10)}
 		})

@@ -36,8 +36,9 @@ type Options struct {
 	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified
 	// does not poll.
 	Retry Retry
-	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, and below TTL by enough for a renewal to
-	// succeed; negative: no renewal, the lease ends with its TTL unless Extend is called.
+	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, at most a little less than TTL/2
+	// (14.724 s of 30 s), so that one failed renewal leaves time for another. Negative: no renewal, the
+	// lease ends with its TTL unless Extend is called.
 	RenewEvery time.Duration
 	// MaxHold is the age past which a lease is not renewed any more, so that a holder that is stuck cannot keep it for
 	// ever. Default: none. The lease then ends at most one TTL later.
@@ -114,8 +115,9 @@ func (o *Options) validate() error {
 		return invalidOption("Namespace %q contains %s", o.Namespace, badText(o.Namespace))
 	case strings.ContainsAny(o.Namespace, "{}"):
 		return invalidOption("Namespace %q contains a brace: braces mark the part of a Redis key that is hashed, use another separator", o.Namespace)
-	case o.RenewEvery >= o.TTL-drift(o.TTL)-margin(o.TTL):
-		return invalidOption("RenewEvery is %s, but must be below TTL, which is %s, by enough for a renewal to succeed: leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL)
+	case o.RenewEvery > mostRenewEvery(o.TTL):
+		return invalidOption("RenewEvery is %s, but with a TTL of %s it must be at most %s, so that one failed renewal leaves time for another: "+
+			"leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL, mostRenewEvery(o.TTL))
 	case o.RenewEvery > 0 && o.RenewEvery < minRenewEvery:
 		return invalidOption("RenewEvery is %s, but must be at least %s: leave it 0 for a third of TTL", o.RenewEvery, minRenewEvery)
 	case o.MaxHold < 0:
@@ -132,7 +134,15 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// mostRenewEvery is half of the time for which a renewal gives trust.
+func mostRenewEvery(ttl time.Duration) time.Duration {
+	return ((ttl - drift(ttl) - margin(ttl)) / 2).Truncate(time.Millisecond)
+}
+
 func validTTL(ttl time.Duration) error {
+	if 0 < ttl && ttl < time.Microsecond { // a number without a unit
+		return invalidOption("TTL is %s, but must be at least %s: did you mean %d*time.Second?", ttl, MinTTL, ttl)
+	}
 	if ttl < MinTTL {
 		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals", ttl, MinTTL)
 	}

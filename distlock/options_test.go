@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
 )
 
@@ -18,9 +19,9 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 	}{
 		"short TTL":            {distlock.Options{TTL: 99 * time.Millisecond}, "at least 100ms"},
 		"negative TTL":         {distlock.Options{TTL: -1}, "at least 100ms"},
-		"RenewEvery = TTL":     {distlock.Options{TTL: time.Second, RenewEvery: time.Second}, "below TTL"},
-		"RenewEvery > TTL":     {distlock.Options{RenewEvery: time.Minute}, "below TTL"},
-		"RenewEvery near TTL":  {distlock.Options{RenewEvery: 29500 * time.Millisecond}, "below TTL"},
+		"TTL without a unit":   {distlock.Options{TTL: 30}, "did you mean 30*time.Second?"},
+		"RenewEvery = TTL":     {distlock.Options{TTL: time.Second, RenewEvery: time.Second}, "with a TTL of 1s it must be at most 484ms"},
+		"RenewEvery > TTL":     {distlock.Options{RenewEvery: time.Minute}, "at most 14.724s"},
 		"tiny RenewEvery":      {distlock.Options{RenewEvery: time.Millisecond}, "at least 10ms"},
 		"negative MaxHold":     {distlock.Options{MaxHold: -1}, "not be negative"},
 		"Retry.Min":            {distlock.Options{Retry: distlock.Retry{Min: -1}}, "at least 1ms"},
@@ -45,6 +46,28 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 	if _, err := distlock.New(nil, nil); !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("a nil driver: %v", err)
 	}
+}
+
+// A RenewEvery near the TTL would lose every lease at 2 ms of latency.
+func TestRenewEvery_leavesTimeForARetry(t *testing.T) {
+	_, err := memlock.New(&distlock.Options{TTL: 30 * time.Second, RenewEvery: 29447 * time.Millisecond})
+	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "at most 14.724s") {
+		t.Errorf("RenewEvery 29.447s of a TTL of 30s: %v, want ErrInvalidOption that names the most", err)
+	}
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: 14724 * time.Millisecond}))
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.N%2 == 0 { // every second renewal
+				return drivertest.Fault{Before: errBroken}
+			}
+			return drivertest.Fault{HoldAfter: in(100 * time.Millisecond)}
+		})
+		time.Sleep(10 * time.Minute)
+		s.Inject(nil)
+		if err := lease.Err(); err != nil {
+			t.Errorf("the longest RenewEvery lost the lease: %v", err)
+		}
+	})
 }
 
 func TestNew_defaults(t *testing.T) {
