@@ -59,8 +59,8 @@ type BusyError struct {
 
 func (e *BusyError) Error() string {
 	if e.Self {
-		return ErrNotAcquired.Error() + ": the call is part of the work that it would wait for: " +
-			"use the context that the function of Do or Turn was given, with Do or Turn, which join the lease, or FromContext to get it"
+		return ErrNotAcquired.Error() + ": the caller holds this lock already and would wait for itself: " +
+			"call Do or Turn with the context that the outer Do or Turn gave to its function, or get the lease with FromContext"
 	}
 	holder := e.Holder
 	if holder == "" {
