@@ -22,11 +22,16 @@ const (
 	cleanupMax = time.Second
 	// closeGrace is how long a closed Locker goes on with clean-ups.
 	closeGrace = time.Second
+	// minVoid is the shortest time for which a cancelled owner is refused. A lost request may still arrive
+	// after its client has given up: Linux sends the data of a closed connection again for 102 s
+	// (tcp_orphan_retries 8).
+	minVoid = 2 * time.Minute
 )
 
 // cleaner ends, in the background, what nobody may hold any more: what an acquire with unknown outcome may have taken,
 // what a lease that was lost may have left, what a release could not remove. It tries until the lock service has
-// answered, or until the TTL has passed and with it the lock.
+// answered, or until nothing can be left: the lock has ended with its TTL, and no request can still
+// arrive, see voidFor.
 //
 // It has no goroutine of its own: tries run on the Locker's workers, a few at a time, and a timer starts the next.
 type cleaner struct {
@@ -48,20 +53,25 @@ type cleanup struct {
 	tries int
 }
 
+// voidFor is how long the backend refuses a cancelled owner, and how long the clean-up tries to have it
+// do so.
+func voidFor(ttl time.Duration) time.Duration { return max(ttl, minVoid) }
+
 // void ends, after a pause, whatever req was granted or will be: the service remembers the owner as cancelled, so a copy
 // of the request that arrives late finds itself refused.
 func (c *cleaner) void(req driver.AcquireRequest, pause time.Duration) {
-	c.add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: req.TTL}, req.TTL, pause)
+	c.add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: voidFor(req.TTL)}, req.TTL, pause)
 }
 
-// add has req sent, after a pause, until it succeeds or ttl has passed. Each job counts as work that Close waits for.
+// add has req sent, after a pause, until it succeeds, or ttl and the time of its tombstone have passed.
+// Each failed call adds one job at most. Close waits for the jobs.
 func (c *cleaner) add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	if !c.locker.begin() {
 		return
 	}
 	now := time.Now()
 	c.mu.Lock()
-	heap.Push(&c.jobs, &cleanup{req: req, due: now.Add(pause), until: now.Add(pause + ttl)})
+	heap.Push(&c.jobs, &cleanup{req: req, due: now.Add(pause), until: now.Add(pause + max(ttl, req.VoidFor))})
 	c.mu.Unlock()
 	c.pump()
 }
@@ -110,7 +120,7 @@ func (c *cleaner) try(job *cleanup) {
 		return
 	}
 	if err != nil {
-		l.opts.Logger.Debug("distlock: a lock that nobody may hold could not be removed; if it is there, it ends with its TTL",
+		l.opts.Logger.Debug("distlock: the clean-up of a lock without a holder failed; the lock, if the backend still has it, ends with its TTL",
 			"namespace", job.req.Name.Namespace, l.keyAttr(job.req.Name.Key), "tries", job.tries, "error", err)
 	}
 	l.end()

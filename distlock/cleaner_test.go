@@ -153,7 +153,7 @@ func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
 		lost  error
 	}{
 		"with an answer that is lost":       {time.Second, errSilence},
-		"when the mark is there no more":    {2 * ttl, nil},
+		"when the mark is there no more":    {3 * time.Minute, nil},
 		"in time, with the answer too late": {time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,6 +181,37 @@ func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
 				synctest.Wait()
 				if state := s.state(t); state.Held || s.granted().Owner == "" {
 					t.Errorf("granted to %q, and now %+v", s.granted().Owner, state)
+				}
+			})
+		})
+	}
+}
+
+// A packet can be held on its way for longer than a short TTL, and its caller be gone.
+func TestCleanUp_S1_heldAcquireGrantsNothing(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"cleaned up at once": 0, "cleaned up after an outage": 15 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				s.Faults = drivertest.NewFaults(deaf{s.spy})
+				l := s.locker(t, distlock.Options{TTL: time.Second})
+				held, back := in(20*time.Second), time.Now().Add(outage)
+				s.Inject(func(c drivertest.Call) drivertest.Fault {
+					switch {
+					case c.Op == drivertest.Acquire:
+						return drivertest.Fault{HoldBefore: held}
+					case time.Now().Before(back):
+						return drivertest.Fault{Before: errSilence}
+					}
+					return drivertest.Fault{}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("Acquire: %v", err)
+				}
+				time.Sleep(21 * time.Second)
+				if got := s.granted(); got.Owner != "" {
+					t.Errorf("the lock was granted to %q, which has no holder", got.Owner)
 				}
 			})
 		})

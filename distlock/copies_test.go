@@ -75,6 +75,30 @@ func TestAcquire_S1_aCopyOfAReplayedOneRaisesNoGhost(t *testing.T) {
 	})
 }
 
+// A tombstone outlasts a short TTL, whatever ended the acquire of which a copy is under way.
+func TestTombstone_S1_outlastsAShortTTL(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *distlock.Lease){
+		"released": func(t *testing.T, lease *distlock.Lease) { mustRelease(t, lease) },
+		"lost":     func(_ *testing.T, lease *distlock.Lease) { <-lease.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				r := &replaying{spy: s.spy}
+				end(t, mustAcquire(t, open(t, r, distlock.Options{TTL: time.Second, RenewEvery: -1})))
+				copied, others := r.copy, s.locker(t, distlock.Options{})
+				time.Sleep(time.Second)
+				for range 3 {
+					mustRelease(t, mustAcquire(t, others))
+				}
+				time.Sleep(20 * time.Second)
+				if reply, err := s.spy.Driver.Acquire(t.Context(), copied); err != nil || s.state(t).Held {
+					t.Errorf("20 s later, a copy of the acquire was answered %+v, %v", reply, err)
+				}
+			})
+		})
+	}
+}
+
 func TestAcquire_aLateCopyOfABusyOneRaisesNoGhost(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.locker(t, distlock.Options{}))

@@ -98,7 +98,7 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 func (a *acquisition) undo() {
 	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.lined}
 	if a.doubt {
-		req.VoidFor = a.req.TTL
+		req.VoidFor = voidFor(a.req.TTL)
 	}
 	if a.doubt || req.Leave {
 		a.locker.cleaner.add(req, a.req.TTL, 0)

@@ -175,7 +175,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
-		request.VoidFor = le.ttl
+		request.VoidFor = voidFor(le.ttl)
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		defer l.lines.gone(le, false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,28 @@ func TestLocker_atADistanceMarksNothing(t *testing.T) {
 	}
 	if marks, err := server.Do("KEYS", "*:void:*"); marks != "" || err != nil {
 		t.Errorf("marked are %q, %v", marks, err)
+	}
+}
+
+// A kernel may deliver a request long after its client has given up, and after the TTL.
+func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
+	l := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL})
+	// From here on, the server knows the scripts.
+	if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	request := proxy.HoldRequests(faultnet.Containing(`{"h":`)) // acquires alone
+	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	time.Sleep(time.Second) // ten TTLs
+	request.Release()
+	if counters, err := server.Do("KEYS", "*:fence"); err != nil || strings.Contains(counters, key) {
+		t.Errorf("the lock was granted without a holder: %q, %v", counters, err)
 	}
 }
 
