@@ -35,8 +35,7 @@ func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
 // replaying says that its client has sent requests more than once, and keeps the last acquire.
 type replaying struct {
 	*spy
-	copy  driver.AcquireRequest
-	takes time.Duration // a release
+	copy driver.AcquireRequest
 }
 
 func (r *replaying) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -47,7 +46,6 @@ func (r *replaying) Acquire(ctx context.Context, req driver.AcquireRequest) (dri
 }
 
 func (r *replaying) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	time.Sleep(r.takes)
 	reply, err := r.spy.Release(ctx, req)
 	reply.Replayed = true
 	return reply, err
@@ -139,37 +137,79 @@ func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
 	})
 }
 
-// A release that was sent twice is answered "not held" when others have had the lock since. That is no loss: while the lease's
-// time is not over, the first copy has ended it; after that nobody can say.
-func TestRelease_sentTwiceAmongOthersIsNoLoss(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		r := &replaying{spy: s.spy}
-		l, others := r.locker(t), s.locker(t, distlock.Options{})
-		err := l.Do(t.Context(), key, func(context.Context) error {
-			s.steal(t) // the first copy
-			for range 2 {
-				mustRelease(t, mustAcquire(t, others))
-			}
-			return nil
+// If a release was sent twice and found nothing, the first copy has released the lock, or a failover
+// had lost the lock before. Do returns the error of its work alone.
+func TestRelease_sentTwice_foundNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		over   func(*service) driver.Driver
+		before func(*service, *distlock.Lease) // the last request
+	}{
+		"by the client": {
+			over:   func(s *service) driver.Driver { return &replaying{spy: s.spy} },
+			before: func(*service, *distlock.Lease) {},
+		},
+		"by a second call": {
+			over: func(s *service) driver.Driver { return s.Faults },
+			before: func(s *service, lease *distlock.Lease) {
+				s.Inject(always(drivertest.Release, errSilence))
+				if err := lease.Release(context.Background()); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+					t.Errorf("a Release without an answer: %v", err)
+				}
+				s.Inject(nil)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l, others := open(t, test.over(s), distlock.Options{TTL: ttl}), s.twin().locker(t, distlock.Options{})
+				lose := func() { // in a failover
+					s.steal(t)
+					for range 2 {
+						mustRelease(t, mustAcquire(t, others))
+					}
+				}
+				lease := mustAcquire(t, l)
+				lose()
+				test.before(s, lease)
+				for n := range 3 {
+					err := lease.Release(t.Context())
+					if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost) {
+						t.Errorf("Release %d: %v, want ErrOutcomeUnknown", n, err)
+					}
+				}
+				if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) {
+					t.Errorf("Err: %v", err)
+				}
+				if name == "by the client" {
+					if err := l.Do(t.Context(), key, func(context.Context) error { lose(); return nil }); err != nil {
+						t.Errorf("Do: %v", err)
+					}
+				}
+			})
 		})
-		if err != nil {
-			t.Errorf("Do: %v", err)
+	}
+}
+
+// The answer to the first of two requests comes last, and finds what the second has left.
+func TestRelease_answersOutOfOrder(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		others := s.twin().locker(t, distlock.Options{})
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		first := make(chan struct{})
+		s.Inject(nth(drivertest.Release, 0, drivertest.Fault{HoldBefore: first}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("the first Release: %v", err)
 		}
-		for _, takes := range []time.Duration{0, ttl} {
-			lease := mustAcquire(t, l)
-			s.steal(t)
-			for range 2 {
-				mustRelease(t, mustAcquire(t, others))
-			}
-			r.takes = takes
-			err := lease.Release(t.Context())
-			r.takes = 0
-			if takes == 0 && err != nil {
-				t.Errorf("Release: %v", err)
-			}
-			if takes > 0 && (!errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost)) {
-				t.Errorf("Release that took %s: %v", takes, err)
-			}
+		mustRelease(t, lease)
+		for range 2 {
+			mustRelease(t, mustAcquire(t, others))
+		}
+		close(first)
+		synctest.Wait()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release after both: %v", err)
 		}
 	})
 }

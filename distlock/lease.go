@@ -40,8 +40,9 @@ type Lease struct {
 	unsettled int           // Extends and Refences whose answer is not there yet
 	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
 	ended     error         // why the lease is not held any more
-	asked     bool          // the lock service was asked to release
-	removed   bool          // and did
+	asked     int           // how many requests to release there were
+	removed   bool          // an answer came: there is nothing left to release
+	unknown   error         // what Release returns then: not nil if the lease may have been lost before
 	failure   error         // of the last call of Release
 	releasing bool          // a call of Release is under way
 	released  chan struct{} // closed when it has ended; made when another call waits for that
@@ -255,7 +256,8 @@ func (le *Lease) lossLocked(reason error) error {
 // then told by its context, and not waited for. Release is idempotent, and releasing a nil lease is fine.
 //
 // It fails with [ErrLost] if the lease had ended before, [ErrOutcomeUnknown] if the answer is lost
-// (joined to the error of ctx if that ended), [ErrUnavailable] if nothing reached the backend, or
+// (joined to the error of ctx if that ended) or if the request was sent more than once and a copy
+// found no lock, which may have been lost before, [ErrUnavailable] if nothing reached the backend, or
 // [ErrRefused]. The lease is over on this side in any case, and the lock ends with its TTL at the
 // latest. Calling Release again tries again, until the Locker is closed ([ErrClosed]).
 func (le *Lease) Release(ctx context.Context) error {

@@ -12,7 +12,8 @@ import (
 var (
 	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
-	errReplayed = errors.New("it was sent again, and others have had the lock since: whether the first copy released it, or it had been lost, is not known")
+	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: either another copy has released the lock, " +
+		"or the lease was lost before; check the work if that matters")
 )
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
@@ -39,7 +40,7 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		return le.ended
 	case le.state == released && le.removed:
 		defer le.mu.Unlock()
-		return nil
+		return le.unknown
 	case le.releasing:
 		if le.released == nil {
 			le.released = make(chan struct{})
@@ -98,12 +99,12 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	if inGuard(ctx, le) { // which the other call may be waiting for
-		return failedWrite("release", errors.New("another call is at it, and goes on when this step has ended"))
+		return failedWrite("release", errors.New("another call of Release waits for this step of Guard and then releases the lock: end the step"))
 	}
 	select {
 	case <-under:
 	case <-ctx.Done():
-		return failedWrite("release", fmt.Errorf("another call is at it: %w", ended(ctx)))
+		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ended(ctx)))
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -111,7 +112,7 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	case le.state == lost:
 		return le.ended
 	case le.removed:
-		return nil
+		return le.unknown
 	}
 	return le.failure
 }
@@ -169,8 +170,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		return lingers
 	}
 	le.mu.Lock()
-	again := le.asked
-	le.asked = true
+	le.asked++
 	le.mu.Unlock()
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {
@@ -179,27 +179,29 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		defer l.lines.gone(le, false)
-		switch {
-		case err != nil:
+		if err != nil {
 			l.cleaner.add(request, le.ttl, cleanupMin)
 			err = failedWrite("release", err)
-			l.opts.Logger.Warn("distlock: a lock could not be released; that is tried again until its TTL has passed",
+			l.opts.Logger.Warn("distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
 				"namespace", le.name.Namespace, l.keyAttr(le.name.Key), "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
-		case !reply.Released && reply.Replayed && le.lapsed():
-			return failedWrite("release", errReplayed)
-		case !reply.Released && reply.Replayed: // its time is not over, so it was the first copy that has ended it
-		case !reply.Released && !again: // a second request may just have forgotten the first
-			le.mu.Lock()
-			defer le.mu.Unlock()
+		}
+		le.mu.Lock()
+		defer le.mu.Unlock()
+		switch {
+		case reply.Released:
+			le.unknown = nil
+		case le.removed: // by the answer to another request
+		case reply.Replayed || le.asked > 1:
+			// ⚑ The backend may have lost the lock in a failover, before any copy came.
+			le.unknown = failedWrite("release", errReplayed)
+		default:
 			le.state = lost
 			le.ended = fmt.Errorf("%w: %w", ErrLost, errNotMine)
 			return le.ended
 		}
-		le.mu.Lock()
-		defer le.mu.Unlock()
 		le.removed = true
-		return nil
+		return le.unknown
 	}
 	reply, sentAgain, err := direct(ctx, until, l, min(le.ttl, releaseLimit),
 		func(ctx context.Context) (driver.ReleaseReply, error) {
@@ -214,13 +216,6 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	reply.Replayed = reply.Replayed || sentAgain
 	return settle(reply, err)
-}
-
-// lapsed reports whether the lease would have ended by now, if it had not been released.
-func (le *Lease) lapsed() bool {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	return !now().before(le.deadline)
 }
 
 // lingering returns a context that ends a moment after ctx does.

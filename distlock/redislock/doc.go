@@ -38,7 +38,8 @@
 // That is what the mark is for. An acquire of which a copy may be under way (its answer was lost, or the client has sent it
 // again) leaves it in doubt whether its owner is unknown, waiting, held or over. It is settled by a release that leaves the mark, whether the
 // acquire has failed, or its lease is released or lost: a copy that arrives before the
-// mark expires finds the mark, however many others have come and gone. An acquire that was sent once, and answered, has no copies and needs no mark.
+// mark expires finds the mark, however many others have come and gone.
+// An acquire that was sent once, and answered, has no copies and needs no mark.
 //
 // The fencing token is max(last+1, TIME in µs, floor). The counter makes it rise within the counter's life; the clock
 // makes it rise when the counter has expired or Redis has lost its data. A grant reserves the tokens up to
