@@ -119,8 +119,12 @@ func (e *leftError) Unwrap() error { return e.error }
 
 // ended is the error of an ended context. Its cause is text alone: it may be the loss of another lease.
 func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != ctx.Err() {
+	switch cause := context.Cause(ctx); cause {
+	case ctx.Err():
+		return ctx.Err()
+	case ErrLost: // in words that do not repeat those of an error around this one
+		return fmt.Errorf("%w (the lease of this context was lost)", ctx.Err())
+	default:
 		return fmt.Errorf("%w (%v)", ctx.Err(), cause)
 	}
-	return ctx.Err()
 }

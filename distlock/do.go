@@ -159,7 +159,7 @@ func tainted(gone, err error) error {
 	switch {
 	case gone == nil:
 		return err
-	case err == nil:
+	case err == nil, errors.Is(gone, err): // err is the bare cause of the context, and gone says why
 		return gone
 	case errors.Is(err, gone), errors.Is(gone, ErrLost) && errors.Is(err, ErrLost):
 		return err // says so already

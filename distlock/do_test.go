@@ -296,6 +296,38 @@ func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
 	})
 }
 
+// An error says once that the lease is lost, and why, whatever the work returns.
+func TestDo_lostLease_saidOnce(t *testing.T) {
+	for name, work := range map[string]func(context.Context, *distlock.Locker) error{
+		"the cause":                func(ctx context.Context, _ *distlock.Locker) error { return context.Cause(ctx) },
+		"the error of its context": func(ctx context.Context, _ *distlock.Locker) error { return ctx.Err() },
+		"another Acquire":          func(ctx context.Context, l *distlock.Locker) error { return second(l.Acquire(ctx, "another")) },
+		"an inner Do":              func(ctx context.Context, l *distlock.Locker) error { return l.Do(ctx, key, ranT(t)) },
+		"an Extend": func(ctx context.Context, l *distlock.Locker) error {
+			lease, _ := l.FromContext(ctx, key)
+			return lease.Extend(ctx, ttl)
+		},
+		"nothing": func(context.Context, *distlock.Locker) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l := s.locker(t, distlock.Options{RenewEvery: -1})
+				lost := func(ctx context.Context) error {
+					<-ctx.Done()
+					return work(ctx, l)
+				}
+				for call, err := range map[string]error{
+					"Do": l.Do(t.Context(), key, lost), "Guard": mustAcquire(t, l).Guard(t.Context(), lost),
+				} {
+					if !errors.Is(err, distlock.ErrLost) || strings.Count(err.Error(), "lease lost") != 1 || !strings.Contains(err.Error(), "its deadline passed") {
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Whoever works under the lease of another is told of its loss too.
 func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

@@ -60,7 +60,7 @@ type BusyError struct {
 func (e *BusyError) Error() string {
 	if e.Self {
 		return ErrNotAcquired.Error() + ": the caller holds this lock already and would wait for itself: " +
-			"call Do or Turn with the context that the outer Do or Turn gave to its function, or get the lease with FromContext"
+			"use the context that the function of Do or Turn was given, and instead of Acquire use Do, or FromContext to get the lease"
 	}
 	holder := e.Holder
 	if holder == "" {

@@ -42,7 +42,8 @@ func (e *StaleError) Error() string {
 			"nothing was written", distlock.ErrLost, e.Fence)
 	}
 	if e.Cause != nil {
-		text += ": " + e.Cause.Error()
+		// The text begins with ErrLost, so the text of the cause need not.
+		text += ": " + strings.TrimPrefix(e.Cause.Error(), distlock.ErrLost.Error()+": ")
 	}
 	return text
 }

@@ -238,3 +238,10 @@ func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
 		t.Errorf("%d calls were made", n)
 	}
 }
+
+func TestStaleError_lossSaidOnce(t *testing.T) {
+	err := error(&sessionstore.StaleError{Fence: 1, Mark: 2, Cause: fmt.Errorf("%w: another owner has the lock", distlock.ErrLost)})
+	if text := err.Error(); strings.Count(text, "lease lost") != 1 || !strings.Contains(text, "another owner has the lock") || !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("%q does not say once that the lease was lost, and why", text)
+	}
+}
