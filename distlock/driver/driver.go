@@ -56,10 +56,10 @@ var (
 	// the service's clock. Nothing was written.
 	ErrFloor = errors.New("the floor is more than a year ahead of the service's clock")
 	// ErrNotSent is wrapped by the error of a call of which nothing was sent: no connection could be
-	// made, or none was free.
+	// made, none was free, or ctx had ended. It may stand beside another kind.
 	ErrNotSent = errors.New("the request was not sent")
-	// ErrReplayed is wrapped, beside one of the others, by the error of a call that the client sent
-	// more than once: the error is that of the last copy, and an earlier one may have taken effect.
+	// ErrReplayed is wrapped by the error of a call that was sent more than once: the error, with its
+	// kind, is that of the last copy, and an earlier one may have taken effect.
 	ErrReplayed = errors.New("an earlier copy of the request may have taken effect")
 )
 
@@ -170,7 +170,7 @@ type ExtendReply struct {
 	// Held says that the owner holds the name and that its TTL was set. False without an error is final: the owner
 	// does not hold the name.
 	Held bool
-	// Err is the error of this one request; its outcome is then unknown.
+	// Err is the error of this one request.
 	Err error
 }
 
@@ -208,6 +208,7 @@ type State struct {
 
 // Driver keeps locks. It is safe for concurrent use. All methods but Capabilities and Close may block on the network
 // until ctx ends; a driver whose client does not notice the end of ctx promptly may return late.
+// The kind of an error says what became of the request, see MayHaveEffect.
 type Driver interface {
 	// Capabilities is constant over the life of the driver.
 	Capabilities() Capabilities
@@ -215,7 +216,7 @@ type Driver interface {
 	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
 	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. If the request
 	// is a Refence and that token is below FenceFloor, it mints a new one, as for a new grant; the Age that State shows may
-	// count from then. An error means that the outcome is unknown.
+	// count from then.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].
@@ -224,7 +225,7 @@ type Driver interface {
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
 	// Release ends the owner's grant and no other, and hands the name to the first in line, see [Queue]. The first thing it writes is a removal, so it works in a service
-	// that is out of memory. It is idempotent as ReleaseReply says. An error means that the outcome is unknown.
+	// that is out of memory. It is idempotent as ReleaseReply says.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseReply, error)
 
 	// Inspect shows who holds the name. It changes nothing. A name that nobody holds has a State with Held false.

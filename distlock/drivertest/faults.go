@@ -29,9 +29,11 @@ type Call struct {
 
 // Fault is what befalls a call. The zero Fault is none.
 type Fault struct {
-	// Before is returned, and the service never sees the call.
+	// Before is returned, and the service never sees the call. Wrap the kind that the call is to
+	// fail with, such as driver.ErrNotSent; without a kind its outcome is unknown.
 	Before error
-	// After is returned though the service has carried out the call: its answer was lost.
+	// After is returned after the service has carried out the call, as if the answer was lost. An
+	// error without a kind, or one that wraps driver.ErrReplayed, says so.
 	After error
 	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. The call's context does
 	// not shorten that, as it does not with clients that sit in a read.

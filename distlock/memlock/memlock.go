@@ -59,8 +59,16 @@ func (t *table) Capabilities() driver.Capabilities {
 // Ready implements driver.Punctual: nothing here ever waits.
 func (t *table) Ready() bool { return true }
 
-func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+// ended is the error of a call whose context has ended before it began.
+func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memlock: %w: %w", driver.ErrNotSent, err)
+	}
+	return nil
+}
+
+func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := ended(ctx); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	t.mu.Lock()
@@ -125,7 +133,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 	defer t.mu.Unlock()
 	now := time.Now()
 	for i, req := range reqs {
-		if replies[i].Err = ctx.Err(); replies[i].Err != nil {
+		if replies[i].Err = ended(ctx); replies[i].Err != nil {
 			continue
 		}
 		l := t.locks[req.Name]
@@ -141,7 +149,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 }
 
 func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return driver.ReleaseReply{}, err
 	}
 	t.mu.Lock()
@@ -174,7 +182,7 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 }
 
 func (t *table) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return driver.State{}, err
 	}
 	t.mu.Lock()

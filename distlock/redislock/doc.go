@@ -106,6 +106,9 @@
 // client see as such. Its context has the values of one of their contexts, and the latest of their deadlines. Clients that
 // are neither *redis.Client nor *redis.ClusterClient send each call by itself.
 //
-// An extend is sent once: a copy of one that shortens could arrive late and shorten what was prolonged since. Everything
-// else the clients may send again.
+// go-redis writes one copy of a script call, unless the server has rejected that copy. If the answer
+// is lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,
+// MaxRedirects in a Cluster. So the error says whether a copy may have taken effect, see
+// [driver.MayHaveEffect]. An extend is sent once: a late copy of an extend that shortens could undo a
+// later one.
 package redislock

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -43,6 +44,8 @@ func (s *service) topology() topology { return topologyOf(s.client) }
 
 func topologyOf(client redis.UniversalClient) topology {
 	switch c := client.(type) {
+	case *sharing:
+		return topologyOf(c.UniversalClient)
 	case *redis.ClusterClient:
 		return cluster
 	case *redis.Client:
@@ -75,37 +78,60 @@ func isTemporary(err error) bool {
 // the package that called Redis.
 func explain(err error, on topology, name string) error {
 	err = discreet(err)
-	kind, advice := driver.ErrRefused, ""
+	kind, advice := kindOf(err, on)
 	switch {
-	case says(err, "WRONGTYPE"), says(err, "FOREIGN"):
+	case kind == driver.ErrForeign:
 		return foreign(err)
-	case says(err, "FENCE"):
-		advice = "the server's clock is wrong, or was when it last granted the lock"
-	case says(err, "FLOOR"):
-		kind = driver.ErrFloor
-	case says(err, "NOAUTH"), says(err, "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
-		advice = "check the user and password that the client was given"
-	case says(err, "NOPERM"), says(err, "The user executing the script can't"):
-		advice = "the ACL user lacks a right, the package documentation of " + name + " lists what is needed"
-	case says(err, "OOM"):
-		advice = "Redis is out of memory: raise maxmemory or free some; leases that are held are still renewed and released"
-	case on != cluster && (says(err, "MOVED") || says(err, "ASK")):
-		advice = "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient"
-	case says(err, "READONLY"):
-		kind, advice = driver.ErrTemporary, "this node is a replica, or became one in a fail-over: the client needs the address of the master"
-	case isTemporary(err):
-		kind = driver.ErrTemporary
-	case isDial(err) && on != oneNode: // another node may be about to take over
-		kind, advice = driver.ErrTemporary, "is Redis running at the addresses that the client was given?"
-	case isDial(err):
-		kind, advice = nil, "is Redis running at the address that the client was given?"
-	default:
-		kind = nil
+	case advice == missingRight:
+		advice += name
 	}
 	if advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
-	return &serverError{kind, fmt.Errorf("%s: %w", name, err)}
+	return &kindError{kind, fmt.Errorf("%s: %w", name, err)}
+}
+
+// missingRight precedes the name of a package.
+const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
+
+// kindOf is the one place that decides what the text of an error means, and what to do about it. A nil
+// kind is an unknown outcome, unless the request was not sent. So is a reply that is not listed here: a
+// proxy that lost the answer of Redis makes a reply of its own.
+func kindOf(err error, on topology) (kind error, advice string) {
+	said := func(codes ...string) bool {
+		return slices.ContainsFunc(codes, func(code string) bool { return says(err, code) })
+	}
+	switch {
+	case said("WRONGTYPE", "FOREIGN"):
+		return driver.ErrForeign, ""
+	case said("FENCE"):
+		return driver.ErrRefused, "correct the clock of the server: it is wrong, or was when the lock was last granted"
+	case said("FLOOR"):
+		return driver.ErrFloor, ""
+	case said("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
+		return driver.ErrRefused, "check the user and password of the client"
+	case said("NOPERM", "The user executing the script can't"):
+		return driver.ErrRefused, missingRight
+	case said("OOM"):
+		return driver.ErrRefused, "raise maxmemory of Redis, or delete data; held leases are still renewed and released"
+	case said("MISCONF"):
+		return driver.ErrRefused, "Redis cannot write to its disk: free space there, or correct its settings"
+	case said("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
+		return driver.ErrRefused, "use Redis itself, with all its commands: a proxy or rename-command removes some"
+	case said("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
+		return driver.ErrRefused, ""
+	case on != cluster && said("MOVED", "ASK"):
+		return driver.ErrRefused, "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient"
+	case said("READONLY"):
+		return driver.ErrTemporary, "this node is a replica, or became one in a failover: give the client the address of the master"
+	case isTemporary(err):
+		return driver.ErrTemporary, ""
+	case isDial(err) && on != oneNode: // another node may be about to take over
+		return driver.ErrTemporary, "start Redis, or correct the addresses of the client"
+	case isDial(err):
+		return nil, "start Redis, or correct the address of the client"
+	}
+	return nil, ""
 }
 
 // discreet leaves out of an error's text what it quotes. Redis repeats the first arguments of a command that it does not know, as
@@ -136,14 +162,14 @@ type discreetError struct {
 func (e *discreetError) Error() string { return e.text }
 func (e *discreetError) Unwrap() error { return e.error }
 
-// serverError is an error of a known kind, which is not part of its text.
-type serverError struct {
-	kind error // driver.ErrTemporary, driver.ErrRefused, driver.ErrFloor or nil
+// kindError is an error of a known kind, which is not part of its text.
+type kindError struct {
+	kind error // of package driver, or nil
 	error
 }
 
-func (e *serverError) Unwrap() error        { return e.error }
-func (e *serverError) Is(target error) bool { return target == e.kind }
+func (e *kindError) Unwrap() error        { return e.error }
+func (e *kindError) Is(target error) bool { return target == e.kind }
 
 // says reports whether err is an error reply with the given code, also when the reply quotes an error that a
 // command in a script met, as Redis before 7.0 does.
@@ -161,4 +187,5 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-var errReply = errors.New("redislock: the server's reply makes no sense: do other versions of this library, or proxies, come between?")
+// errReply has no kind: the script has run, but its reply does not say what became of the request.
+var errReply = errors.New("redislock: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")

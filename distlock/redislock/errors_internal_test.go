@@ -62,10 +62,19 @@ func TestExplain_kinds(t *testing.T) {
 			reply("CLUSTERDOWN The cluster is down"),
 			reply("ERR max number of clients reached"),
 		}},
-		{nil, "is Redis running", []error{&net.OpError{Op: "dial", Err: io.EOF}}},
+		{driver.ErrRefused, "disk", []error{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}},
+		{driver.ErrRefused, "rename-command", []error{
+			reply("ERR unknown command 'EVALSHA'"), reply("ERR unsupported command 'evalsha'"),
+			reply("ERR Unknown Redis command called from script script: 0f, on @user_script:12."),
+		}},
+		{driver.ErrRefused, "", []error{
+			reply("ERR Protocol error: invalid bulk length"), reply("NOPROTO unsupported protocol version"),
+			reply("CROSSSLOT Keys in request don't hash to the same slot"), reply("DENIED Redis is running in protected mode"),
+		}},
+		{nil, "start Redis", []error{&net.OpError{Op: "dial", Err: io.EOF}}},
 		{nil, "", []error{
-			&net.OpError{Op: "read", Err: io.EOF}, context.DeadlineExceeded, reply("ERR unknown command 'EVALSHA'"),
-			errors.New("OOM of another program"),
+			&net.OpError{Op: "read", Err: io.EOF}, context.DeadlineExceeded, errors.New("OOM of another program"),
+			reply("ERR Connection timed out"), reply("upstream failure"), redis.Nil, errReply, // of proxies
 		}},
 	} {
 		for _, err := range c.errs {

@@ -81,7 +81,7 @@ func newExchange(client redis.UniversalClient) *exchange {
 
 // call is one that waits for an exchange, or in one.
 type call struct {
-	cmd      *counted
+	cmd      *once
 	deadline time.Time // zero: none
 	stage    stage     // guarded by the exchange's mu
 	// news comes once while the call is pending, when it is to lead, or once after it was sent, when it is answered.
@@ -120,9 +120,9 @@ func (c *call) outlasts(until time.Time) bool {
 	return !until.IsZero() && (c.deadline.IsZero() || c.deadline.After(until))
 }
 
-// process makes a call. An error means that ctx has ended first; the command may be in other hands then. Otherwise the
-// command has what came of it.
-func (x *exchange) process(ctx context.Context, cmd *counted) error {
+// process makes a call and returns its error. If ctx ends first, the leader of an exchange may have the
+// command still, and its outcome is unknown.
+func (x *exchange) process(ctx context.Context, cmd *once) error {
 	x.mu.Lock()
 	now := time.Now()
 	if x.underway < maxAbreast {
@@ -130,8 +130,8 @@ func (x *exchange) process(ctx context.Context, cmd *counted) error {
 		x.latest = now
 		x.mu.Unlock()
 		defer x.end()
-		alone(ctx, x.client, cmd)
-		return nil
+		_ = x.client.Process(ctx, cmd)
+		return cmd.failure()
 	}
 	c := x.call()
 	c.cmd, c.stage = cmd, callPending
@@ -145,15 +145,14 @@ func (x *exchange) process(ctx context.Context, cmd *counted) error {
 		case <-c.news:
 			if c.stage == callTaken {
 				x.putBack(c)
-				again(ctx, x.client, cmd)
-				return nil
+				return cmd.failure()
 			}
 			if err := c.over(ctx, time.Now()); err != nil {
 				return x.leave(c, err)
 			}
 			x.lead(ctx, c)
 			x.putBack(c)
-			return nil
+			return cmd.failure()
 		case <-ctx.Done():
 			return x.leave(c, ctx.Err())
 		case now := <-c.timer.C:
@@ -229,7 +228,8 @@ func (x *exchange) end() {
 	}
 }
 
-// leave takes a call back whose caller goes for the given reason. If the answer came in the same moment, it returns nil.
+// leave takes a call back whose caller leaves for the given reason. If the answer came in the same
+// moment, the answer counts.
 func (x *exchange) leave(c *call, reason error) error {
 	x.mu.Lock()
 	stage := c.stage
@@ -241,18 +241,21 @@ func (x *exchange) leave(c *call, reason error) error {
 	if stage == callLeads {
 		x.end()
 	}
+	if stage == callTaken {
+		select {
+		case <-c.news:
+			reason = c.cmd.failure()
+			x.putBack(c)
+		default: // the leader has the command still
+		}
+		return reason
+	}
 	select {
-	case <-c.news:
-		if stage == callTaken {
-			reason = nil
-		}
+	case <-c.news: // to lead
 	default:
-		if stage == callTaken {
-			return reason // the leader has it still
-		}
 	}
 	x.putBack(c)
-	return reason
+	return notSent(reason)
 }
 
 // lead makes an exchange of the calls that are pending, and of c.
@@ -278,7 +281,7 @@ func (x *exchange) lead(ctx context.Context, c *call) {
 	x.mu.Unlock()
 	if len(members) == 1 {
 		defer x.end()
-		alone(ctx, x.client, c.cmd)
+		_ = x.client.Process(ctx, c.cmd)
 		return
 	}
 
@@ -302,31 +305,20 @@ func (x *exchange) lead(ctx context.Context, c *call) {
 		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	pipe := x.client.Pipeline()
-	_ = pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
-	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-		for _, cmd := range cmds { // a hook's own error
-			cmd.SetErr(err)
-		}
-	}
+	pipelined(ctx, x.client, cmds)
 	broken = false
 }
 
-var errBroken = errors.New("redislock: the exchange that the call was part of broke off")
-
-// alone makes a call as a command of its own.
-func alone(ctx context.Context, client redis.UniversalClient, cmd *counted) {
-	if err := client.Process(ctx, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		cmd.asked-- // go-redis asks about such an error too, and sends nothing again
+// pipelined makes all calls in one exchange. Each has its own error.
+func pipelined(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...)
+	_, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds { // the error is a hook's, or a reply to the set-up of the connection
+			cmd.SetErr(err)
+		}
 	}
 }
 
-// again makes a call anew whose server turned it away for now, or not: go-redis does so by itself, but in a pipeline only for
-// the first command.
-func again(ctx context.Context, client redis.UniversalClient, cmd *counted) {
-	if err := cmd.Err(); err != nil && isTemporary(err) {
-		cmd.asked++
-		alone(ctx, client, cmd)
-	}
-}
+var errBroken = errors.New("redislock: a hook of the Redis client panicked in a request that several calls shared: correct the hook")

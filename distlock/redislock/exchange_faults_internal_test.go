@@ -140,7 +140,7 @@ func TestExchange_aCallThatIsTurnedAwayIsSentAgain(t *testing.T) {
 	for i := 1; i < 4; i++ {
 		all.Go(func() {
 			reply, err := s.Acquire(context.Background(), acquireOf(i))
-			if err != nil || reply.Outcome != driver.Granted || reply.Replayed != (i == 2) {
+			if err != nil || reply.Outcome != driver.Granted || reply.Replayed {
 				t.Errorf("%d: %+v, %v", i, reply, err)
 			}
 		})

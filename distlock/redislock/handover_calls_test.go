@@ -173,10 +173,9 @@ func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 func TestRelease_C_worksWhileItsSlotIsMoved_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.SharedTopology("cluster").Cluster
+	d := drivers(on("cluster"))(t)
 	for name, moved := range map[string][]string{"nothing is moved yet": nil, "all is moved": {lockKey, fenceKey}} {
 		t.Run(name, func(t *testing.T) {
-			// The client has to know who owns the slot: of its four requests, none is left to find out.
-			d := drivers(on("cluster"))(t)
 			req := owner("a")
 			req.Owner = owner(map[bool]string{true: "b", false: "c"}[moved == nil]).Owner
 			mustGrant(t, d, req)
@@ -194,5 +193,39 @@ func TestRelease_C_worksWhileItsSlotIsMoved_onCluster(t *testing.T) {
 				return err == nil
 			})
 		})
+	}
+}
+
+// asks is a hook that answers a script with more than two keys as a node does whose slot moves.
+type asks struct{}
+
+type asking string
+
+func (a asking) Error() string { return string(a) }
+func (asking) RedisError()     {}
+
+func (asks) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (asks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "evalsha" && args[2].(int) > 2 {
+			cmd.SetErr(asking("ASK 3999 127.0.0.1:6381"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+func (asks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The last redirection that go-redis follows may lead to a node that redirects, too.
+func TestRelease_C_afterTheLastRedirection(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, testservers.SharedRedis(t))
+	d, req := driverOver(t, client), owner("a")
+	mustGrant(t, d, req)
+	client.AddHook(asks{})
+	if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
+		t.Errorf("Release: %+v, %v", reply, err)
 	}
 }

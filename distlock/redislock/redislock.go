@@ -89,7 +89,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	}
 	reply, err := parseAcquire(words)
 	reply.Replayed = replayed
-	return reply, err
+	return reply, after(replayed, err)
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -107,8 +107,7 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 // extend sends the requests that todo lists, in one exchange, and returns those that failed for want of the script. If the
 // first is sent whole, its server knows the script by the second.
 func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool) (unknown []int) {
-	pipe := s.extends().Pipeline()
-	cmds := make([]*redis.Cmd, len(todo))
+	cmds := make([]redis.Cmder, len(todo))
 	for n, i := range todo {
 		exact := "0"
 		if reqs[i].Exact {
@@ -118,18 +117,19 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		if whole && n == 0 {
 			words = extendScript.whole
 		}
-		cmds[n] = redis.NewCmd(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)...)
-		cmds[n].SetFirstKeyPos(firstKey)
-		_ = pipe.Process(ctx, once{cmds[n]})
+		cmds[n] = newOnce(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact))
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	pipelined(ctx, s.extends(), cmds)
 	for n, i := range todo {
-		held, err := cmds[n].Int()
+		cmd := cmds[n].(*once)
+		held, err := cmd.Int()
 		switch {
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = append(unknown, i)
+		case cmd.Err() != nil:
+			replies[i] = driver.ExtendReply{Err: s.failed(cmd.failure())}
 		case err != nil:
-			replies[i] = driver.ExtendReply{Err: s.failed(err)}
+			replies[i] = driver.ExtendReply{Err: errReply}
 		default:
 			replies[i] = driver.ExtendReply{Held: held == 1}
 		}
@@ -143,40 +143,48 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
 		keys = append(keys, of.void(req.Owner))
 	}
-	if s.own != nil && (req.VoidFor > 0 || s.usedUp(ctx, of.lock())) {
+	ended, replayed, err := s.release(ctx, keys, req)
+	if err != nil {
+		return driver.ReleaseReply{}, s.failed(err)
+	}
+	return driver.ReleaseReply{Released: ended == 1, Replayed: replayed}, nil
+}
+
+// release chooses the client.
+func (s *service) release(ctx context.Context, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
+	lost := false
+	if s.own != nil && (req.VoidFor > 0 || s.usedUp(ctx, keys[0])) {
 		select {
 		case s.room <- struct{}{}:
-			reply, err := s.release(ctx, s.own, keys, req)
+			ended, replayed, err = releaseOver(ctx, s.own, keys, req)
 			<-s.room
 			if err == nil || isReply(err) || ctx.Err() != nil {
-				return reply, err
+				return ended, replayed, err
 			}
 			// Its few connections can all be broken while the caller's are well.
-			reply, err = s.release(ctx, s.shared, keys, req)
-			reply.Replayed = true
-			return reply, err
+			lost = driver.MayHaveEffect(err)
 		default:
 		}
 	}
-	return s.release(ctx, s.shared, keys, req)
+	ended, replayed, err = releaseOver(ctx, s.shared, keys, req)
+	return ended, replayed || lost, after(lost, err)
 }
 
-func (s *service) release(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+func releaseOver(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
 	args := []any{req.Owner, req.VoidFor.Milliseconds()}
 	if req.Leave {
 		args = append(args, 1)
 	}
 	cmd, replayed := releaseScript.run(ctx, client, keys, args...)
-	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && req.VoidFor == 0 {
-		// Of a slot that is being moved, the keys that are not there are in the way. Without the line, those in it find out when
-		// they ask.
+	if err := cmd.Err(); req.VoidFor == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+		// While a slot moves, neither of its nodes accepts a request with keys that are not there. Without
+		// the queue, its waiters find the lock free when they ask.
+		lost := replayed
 		cmd, replayed = releaseScript.run(ctx, client, keys[:2], args...)
+		replayed = replayed || lost
 	}
-	ended, err := cmd.Int()
-	if err != nil {
-		return driver.ReleaseReply{}, s.failed(err)
-	}
-	return driver.ReleaseReply{Released: ended == 1, Replayed: replayed}, nil
+	ended, err = cmd.Int()
+	return ended, replayed, after(replayed, err)
 }
 
 // extends chooses what extends go over: the service's own client, so that a pool which the application has used up does

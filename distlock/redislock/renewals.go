@@ -14,9 +14,9 @@ const renewalConns = 4
 // of no fail-over, and asks when it connects.
 const masterFor = time.Second
 
-// renewalClient makes a client like the given one, for extends and clean-ups: a pool that the application has used up must
-// not starve them. It keeps deadlines, so that a renewal that gets no answer is given up in time for another one. Of what it
-// sends again by itself extends are excepted, see once.
+// renewalClient makes a client like the given one, for extends and clean-ups: a pool that the
+// application has used up must not starve them. It keeps deadlines, so that a renewal that gets no
+// answer ends in time for another renewal.
 //
 // It returns nil for kinds of clients that it does not know; extends then share the caller's.
 func renewalClient(client redis.UniversalClient) redis.UniversalClient {

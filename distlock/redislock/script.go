@@ -36,34 +36,38 @@ func newScript(source string) *script { return &script{redis.NewScript(source), 
 // firstKey is where the first key of a script stands in its command.
 const firstKey = 3
 
-// run also reports whether the script may have been sent more than once.
+// run sends the script, see repeat. The reply's error wraps driver.ErrNotSent if no copy was sent.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
-	for _, words := range []func([]string, ...any) []any{s.byHash, s.whole} {
-		cmd := &counted{Cmd: redis.NewCmd(ctx, words(keys, args...)...)}
-		cmd.SetFirstKeyPos(firstKey)
-		if err := process(ctx, client, keys[0], cmd); err != nil {
-			left := redis.NewCmd(ctx)
-			left.SetErr(err)
-			return left, true
+	words := s.byHash
+	replayed, err := repeat(ctx, client, func() error {
+		cmd := newOnce(ctx, words(keys, args...))
+		err := process(ctx, client, keys[0], cmd)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			words = s.whole
+			cmd = newOnce(ctx, words(keys, args...))
+			err = process(ctx, client, keys[0], cmd)
 		}
-		reply, replayed = cmd.Cmd, replayed || cmd.asked > 0
-		if cmd.Err() == nil || !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-			break
-		}
+		reply = cmd.Cmd
+		return err
+	})
+	if err != nil { // the leader of an exchange may still write to the command
+		reply = redis.NewCmd(ctx)
+		reply.SetErr(err)
 	}
 	return reply, replayed
 }
 
-// process makes a call whose first key is given. An error is that of exchange.process.
-func process(ctx context.Context, client redis.UniversalClient, key string, cmd *counted) error {
+// process makes a call whose first key is given, and returns its error. After an error the leader of an
+// exchange may have the command still.
+func process(ctx context.Context, client redis.UniversalClient, key string, cmd *once) error {
 	if s, ok := client.(*sharing); ok {
 		if x := s.exchange(ctx, key); x != nil {
 			return x.process(ctx, cmd)
 		}
 		client = s.UniversalClient
 	}
-	alone(ctx, client, cmd)
-	return nil
+	_ = client.Process(ctx, cmd)
+	return cmd.failure()
 }
 
 // byHash is the command that run sends first, whole the one that follows if the server does not know the hash.
@@ -82,21 +86,3 @@ func command(name, script string, keys []string, args []any) []any {
 	}
 	return append(words, args...)
 }
-
-// counted is a command that notices when it is sent again.
-type counted struct {
-	*redis.Cmd
-	asked int
-}
-
-// NoRetry is asked by go-redis when it would send the command again, which follows.
-func (c *counted) NoRetry() bool {
-	c.asked++
-	return false
-}
-
-// once is a command that go-redis does not send again when its answer is lost.
-type once struct{ *redis.Cmd }
-
-// NoRetry is asked by go-redis.
-func (once) NoRetry() bool { return true }

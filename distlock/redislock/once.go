@@ -1,0 +1,120 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// once is a script call of which go-redis writes one copy. Only a copy that a server has rejected
+// is followed by another, as where a Cluster redirects it. So the error of the call tells what became
+// of the copy.
+type once struct {
+	*redis.Cmd
+	script *noted
+}
+
+func newOnce(ctx context.Context, words []any) *once {
+	script := &noted{text: words[1].(string)}
+	words[1] = script
+	c := &once{redis.NewCmd(ctx, words...), script}
+	c.SetFirstKeyPos(firstKey)
+	return c
+}
+
+// NoRetry is asked by go-redis before it sends the command again.
+func (c *once) NoRetry() bool { return c.script.written }
+
+// failure is the error of the command. It wraps driver.ErrNotSent if go-redis never wrote the command.
+func (c *once) failure() error {
+	if err := c.Err(); err != nil && !c.script.written {
+		return notSent(err)
+	}
+	return c.Err()
+}
+
+// noted is a word of a command. go-redis asks for its bytes each time that it writes the command to
+// a connection, and at no other time.
+type noted struct {
+	text    string
+	written bool
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (n *noted) MarshalBinary() ([]byte, error) {
+	n.written = true
+	return []byte(n.text), nil
+}
+
+// String is for hooks of the application, which may log commands.
+func (n *noted) String() string { return n.text }
+
+func notSent(err error) error { return &kindError{driver.ErrNotSent, err} }
+
+// firstPause is the most that passes before the first repetition of a call. The most doubles with each one.
+const firstPause = 16 * time.Millisecond
+
+// repeat calls send, and again while the server rejects the call for now or the answer is lost, as
+// often as go-redis would by itself. What was not sent, go-redis has tried again. The result replayed
+// reports whether an earlier copy may have taken effect; the error then wraps driver.ErrReplayed.
+func repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
+	for try := 0; ; try++ {
+		err = send()
+		if err == nil || errors.Is(err, driver.ErrNotSent) || try == repetitions(client) {
+			break
+		}
+		lost := isLost(err)
+		if kind, _ := kindOf(err, topologyOf(client)); !lost && kind != driver.ErrTemporary {
+			break
+		}
+		wait := rand.N(firstPause << try)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+			break
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			break
+		}
+		replayed = replayed || lost
+	}
+	return replayed, after(replayed, err)
+}
+
+// after is the error of the last copy of a request, if an earlier one may have taken effect.
+func after(replayed bool, err error) error {
+	if !replayed || err == nil {
+		return err
+	}
+	if last, ok := err.(*kindError); ok && last.kind == driver.ErrNotSent {
+		err = last.error
+	}
+	return &kindError{driver.ErrReplayed, err}
+}
+
+// repetitions is how often the options of a client have go-redis send a command again.
+func repetitions(client redis.UniversalClient) int {
+	switch c := client.(type) {
+	case *sharing:
+		return repetitions(c.UniversalClient)
+	case *redis.Client:
+		return c.Options().MaxRetries
+	case *redis.ClusterClient:
+		return c.Options().MaxRedirects
+	}
+	return 3 // the default of go-redis
+}
+
+// isLost reports whether the connection broke, or its time limit passed, after a copy was written.
+func isLost(err error) bool {
+	if isDial(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var broken net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken)
+}
