@@ -81,7 +81,7 @@ func newExchange(client redis.UniversalClient) *exchange {
 
 // call is one that waits for an exchange, or in one.
 type call struct {
-	cmd      *once
+	cmd      *Call
 	deadline time.Time // zero: none
 	stage    stage     // guarded by the exchange's mu
 	// news comes once while the call is pending, when it is to lead, or once after it was sent, when it is answered.
@@ -122,7 +122,7 @@ func (c *call) outlasts(until time.Time) bool {
 
 // process makes a call and returns its error. If ctx ends first, the leader of an exchange may have the
 // command still, and its outcome is unknown.
-func (x *exchange) process(ctx context.Context, cmd *once) error {
+func (x *exchange) process(ctx context.Context, cmd *Call) error {
 	x.mu.Lock()
 	now := time.Now()
 	if x.underway < maxAbreast {
@@ -131,7 +131,7 @@ func (x *exchange) process(ctx context.Context, cmd *once) error {
 		x.mu.Unlock()
 		defer x.end()
 		_ = x.client.Process(ctx, cmd)
-		return cmd.failure()
+		return cmd.Failure()
 	}
 	c := x.call()
 	c.cmd, c.stage = cmd, callPending
@@ -145,14 +145,14 @@ func (x *exchange) process(ctx context.Context, cmd *once) error {
 		case <-c.news:
 			if c.stage == callTaken {
 				x.putBack(c)
-				return cmd.failure()
+				return cmd.Failure()
 			}
 			if err := c.over(ctx, time.Now()); err != nil {
 				return x.leave(c, err)
 			}
 			x.lead(ctx, c)
 			x.putBack(c)
-			return cmd.failure()
+			return cmd.Failure()
 		case <-ctx.Done():
 			return x.leave(c, ctx.Err())
 		case now := <-c.timer.C:
@@ -244,7 +244,7 @@ func (x *exchange) leave(c *call, reason error) error {
 	if stage == callTaken {
 		select {
 		case <-c.news:
-			reason = c.cmd.failure()
+			reason = c.cmd.Failure()
 			x.putBack(c)
 		default: // the leader has the command still
 		}
@@ -305,20 +305,8 @@ func (x *exchange) lead(ctx context.Context, c *call) {
 		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	pipelined(ctx, x.client, cmds)
+	Pipelined(ctx, x.client, cmds...)
 	broken = false
-}
-
-// pipelined makes all calls in one exchange. Each has its own error.
-func pipelined(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
-	pipe := client.Pipeline()
-	_ = pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
-	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-		for _, cmd := range cmds { // the error is a hook's, or a reply to the set-up of the connection
-			cmd.SetErr(err)
-		}
-	}
 }
 
 var errBroken = errors.New("redislock: a hook of the Redis client panicked in a request that several calls shared: correct the hook")

@@ -17,30 +17,37 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// operations are the calls of a driver that can fail. The owner "a" holds the lock on "k".
+// of is a request of an owner for a lock of this file.
+func of(c string) driver.AcquireRequest {
+	req := owner(c)
+	req.Name.Key = "kinds" // other tests move the slot of theirs
+	return req
+}
+
+// operations are the calls of a driver that can fail. The owner "a" holds the lock.
 var operations = map[string]func(context.Context, driver.Driver) error{
 	"acquire": func(ctx context.Context, d driver.Driver) error {
-		req := owner("b")
+		req := of("b")
 		req.Name.Key = "free"
 		_, err := d.Acquire(ctx, req)
 		return err
 	},
 	"release": func(ctx context.Context, d driver.Driver) error {
-		req := owner("a")
+		req := of("a")
 		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		return err
 	},
 	"clean-up": func(ctx context.Context, d driver.Driver) error {
-		req := owner("c")
+		req := of("c")
 		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: time.Minute})
 		return err
 	},
 	"extend": func(ctx context.Context, d driver.Driver) error {
-		req := owner("a")
+		req := of("a")
 		return d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})[0].Err
 	},
 	"inspect": func(ctx context.Context, d driver.Driver) error {
-		_, err := d.Inspect(ctx, owner("a").Name)
+		_, err := d.Inspect(ctx, of("a").Name)
 		return err
 	},
 }
@@ -90,7 +97,7 @@ func newGround(t *testing.T, server *testservers.Redis, options redis.Options) *
 
 // connect has both clients of the driver make a connection, and the owner "a" hold the lock.
 func connect(t *testing.T, d driver.Driver) {
-	mustGrant(t, d, owner("a"))
+	mustGrant(t, d, of("a"))
 	must(t, operations["extend"](t.Context(), d))
 }
 
@@ -189,7 +196,7 @@ func TestDriver_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
 			calls:  all, want: "refused", text: "rename-command",
 		},
 		"data of another program": {
-			fault: func(g *ground) { do(g.t, g.server, "RPUSH", lockKey, "x") },
+			fault: func(g *ground) { do(g.t, g.server, "RPUSH", "n:{kinds}:lock", "x") },
 			calls: "release inspect", want: "foreign",
 		},
 	} {

@@ -117,17 +117,17 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		if whole && n == 0 {
 			words = extendScript.whole
 		}
-		cmds[n] = newOnce(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact))
+		cmds[n] = newCall(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact))
 	}
-	pipelined(ctx, s.extends(), cmds)
+	Pipelined(ctx, s.extends(), cmds...)
 	for n, i := range todo {
-		cmd := cmds[n].(*once)
+		cmd := cmds[n].(*Call)
 		held, err := cmd.Int()
 		switch {
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = append(unknown, i)
 		case cmd.Err() != nil:
-			replies[i] = driver.ExtendReply{Err: s.failed(cmd.failure())}
+			replies[i] = driver.ExtendReply{Err: s.failed(cmd.Failure())}
 		case err != nil:
 			replies[i] = driver.ExtendReply{Err: errReply}
 		default:

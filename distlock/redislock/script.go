@@ -33,18 +33,21 @@ type script struct {
 
 func newScript(source string) *script { return &script{redis.NewScript(source), source} }
 
-// firstKey is where the first key of a script stands in its command.
-const firstKey = 3
+// Where the script, or its hash, stands in a command, and its first key.
+const (
+	scriptWord = 1
+	firstKey   = 3
+)
 
 // run sends the script, see repeat. The reply's error wraps driver.ErrNotSent if no copy was sent.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	words := s.byHash
 	replayed, err := repeat(ctx, client, func() error {
-		cmd := newOnce(ctx, words(keys, args...))
+		cmd := newCall(ctx, words(keys, args...))
 		err := process(ctx, client, keys[0], cmd)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			words = s.whole
-			cmd = newOnce(ctx, words(keys, args...))
+			cmd = newCall(ctx, words(keys, args...))
 			err = process(ctx, client, keys[0], cmd)
 		}
 		reply = cmd.Cmd
@@ -57,9 +60,15 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []s
 	return reply, replayed
 }
 
+func newCall(ctx context.Context, words []any) *Call {
+	call := NewCall(ctx, scriptWord, words...)
+	call.SetFirstKeyPos(firstKey)
+	return call
+}
+
 // process makes a call whose first key is given, and returns its error. After an error the leader of an
 // exchange may have the command still.
-func process(ctx context.Context, client redis.UniversalClient, key string, cmd *once) error {
+func process(ctx context.Context, client redis.UniversalClient, key string, cmd *Call) error {
 	if s, ok := client.(*sharing); ok {
 		if x := s.exchange(ctx, key); x != nil {
 			return x.process(ctx, cmd)
@@ -67,7 +76,7 @@ func process(ctx context.Context, client redis.UniversalClient, key string, cmd 
 		client = s.UniversalClient
 	}
 	_ = client.Process(ctx, cmd)
-	return cmd.failure()
+	return cmd.Failure()
 }
 
 // byHash is the command that run sends first, whole the one that follows if the server does not know the hash.

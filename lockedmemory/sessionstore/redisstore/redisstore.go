@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,19 +117,22 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 // because an earlier copy of this call was.
 func (s *service) add(ctx context.Context, a driver.Append) (done bool, err error) {
 	log := s.log(a.Session)
-	args := make([]any, 0, 16)
-	args = append(args, "xadd", log, "nomkstream")
-	if room := s.room(); room > 0 {
-		args = append(args, "maxlen", "~", room)
-	}
-	args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
-	cmd := redis.NewStringCmd(ctx, args...)
-	cmds := []redis.Cmder{cmd}
-	if s.settings.IdleTTL > 0 {
-		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
-	}
-	inOrder(ctx, s.client, log, cmds...)
-	switch err := cmd.Err(); {
+	err = redislock.Repeat(ctx, s.client, func() error {
+		args := make([]any, 0, 16)
+		args = append(args, "xadd", log, "nomkstream")
+		if room := s.room(); room > 0 {
+			args = append(args, "maxlen", "~", room)
+		}
+		args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
+		call := redislock.NewCall(ctx, slices.Index(args, "op"), args...)
+		cmds := []redis.Cmder{call}
+		if s.settings.IdleTTL > 0 {
+			cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
+		}
+		inOrder(ctx, s.client, log, cmds...)
+		return call.Failure()
+	})
+	switch {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, redis.Nil), isSmaller(err):
@@ -162,9 +166,9 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 		keys = append(keys, s.turn(session, c.TurnID))
 		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
 	}
-	cmd, sent := instantScript.once(ctx, s.client, keys, args...)
-	v, err := s.verdict(cmd)
-	if errors.Is(err, lockdriver.ErrTemporary) || err != nil && !sent { // and so it was not run; who takes the lock waits until it can
+	v, err := s.verdict(instantScript.once(ctx, s.client, keys, args...))
+	// A script that has not run is run again under the lock, which waits until Redis can.
+	if errors.Is(err, lockdriver.ErrTemporary) || errors.Is(err, lockdriver.ErrNotSent) {
 		return false, v, nil
 	}
 	return err == nil && v.Outcome != driver.Taken, v, err
@@ -240,7 +244,8 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest))}, err == nil && err2 == nil
 }
 
-var errReply = errors.New("redisstore: the server's reply makes no sense: do other versions of this library, or proxies, come between?")
+// errReply has no kind: Redis has executed the command, but its reply does not say with which result.
+var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
 
 func isReply(err error) bool {
 	var reply redis.Error

@@ -41,8 +41,8 @@ func newScript(source string) *script {
 	return &script{redis.NewScript(source), source}
 }
 
-// inOrder sends commands on the keys of one session, in one exchange if that can be; each has its own error. They may be sent more
-// than once.
+// inOrder sends commands on the keys of one session, in one exchange if possible. Each has its own error.
+// go-redis may send them again, if none is a redislock.Call.
 func inOrder(ctx context.Context, client redis.UniversalClient, key string, cmds ...redis.Cmder) {
 	if len(cmds) > 1 && pipelined(ctx, client, key, cmds) {
 		return
@@ -62,11 +62,7 @@ func pipelined(ctx context.Context, client redis.UniversalClient, key string, cm
 		}
 		client = node
 	}
-	pipe := client.Pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd)
-	}
-	_, _ = pipe.Exec(ctx)
+	redislock.Pipelined(ctx, client, cmds...)
 	return !slices.ContainsFunc(cmds, isElsewhere)
 }
 
@@ -75,30 +71,28 @@ func isElsewhere(cmd redis.Cmder) bool {
 	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN"}, func(code string) bool { return redis.HasErrorPrefix(cmd.Err(), code) })
 }
 
-// run may send the script more than once.
-func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
-	return s.send(keys, args, func(words []any) *redis.Cmd {
-		cmd := command(ctx, words)
-		_ = client.Process(ctx, cmd)
-		return cmd
+// run sends the script, see redislock.Repeat.
+func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (cmd *redis.Cmd) {
+	err := redislock.Repeat(ctx, client, func() error {
+		cmd = s.once(ctx, client, keys, args...)
+		return cmd.Err()
 	})
+	cmd.SetErr(err)
+	return cmd
 }
 
-// once sends it once: an answer that is lost is an error. It reports whether it was sent at all, which it is not if there is no connection.
-func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (cmd *redis.Cmd, sent bool) {
-	cmd = s.send(keys, args, func(words []any) *redis.Cmd {
-		cmd := &once{Cmd: command(ctx, words)}
-		_ = client.Process(ctx, cmd)
-		sent = cmd.asked // of the last one: that the server does not know the script is an answer
-		return cmd.Cmd
-	})
-	return cmd, sent
-}
-
-func (s *script) send(keys []string, args []any, process func(words []any) *redis.Cmd) *redis.Cmd {
-	cmd := process(s.byHash(keys, args))
+// once sends the script once. Its error wraps driver.ErrNotSent if no copy was sent.
+func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
+	send := func(words []any) *redis.Cmd {
+		call := redislock.NewCall(ctx, scriptWord, words...)
+		call.SetFirstKeyPos(firstKey)
+		_ = client.Process(ctx, call)
+		call.SetErr(call.Failure())
+		return call.Cmd
+	}
+	cmd := send(s.byHash(keys, args))
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = process(s.whole(keys, args))
+		cmd = send(s.whole(keys, args))
 	}
 	return cmd
 }
@@ -108,8 +102,11 @@ func (s *script) byHash(keys []string, args []any) []any {
 }
 func (s *script) whole(keys []string, args []any) []any { return words("eval", s.source, keys, args) }
 
-// firstKey is where the first key stands in a command that calls a script.
-const firstKey = 3
+// Where the script, or its hash, stands in a command, and its first key.
+const (
+	scriptWord = 1
+	firstKey   = 3
+)
 
 func words(name, script string, keys []string, args []any) []any {
 	all := make([]any, 0, firstKey+len(keys)+len(args))
@@ -124,19 +121,4 @@ func command(ctx context.Context, words []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(firstKey)
 	return cmd
-}
-
-// once is a command that go-redis does not send again when its answer is lost.
-type once struct {
-	*redis.Cmd
-	asked bool // for what is to be sent
-}
-
-// NoRetry is asked by go-redis.
-func (*once) NoRetry() bool { return true }
-
-// Args is what go-redis sends. A router or a hook may ask for it too: a command that was not asked is one that was not sent.
-func (o *once) Args() []any {
-	o.asked = true
-	return o.Cmd.Args()
 }

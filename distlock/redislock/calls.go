@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,31 +14,43 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// once is a script call of which go-redis writes one copy. Only a copy that a server has rejected
-// is followed by another, as where a Cluster redirects it. So the error of the call tells what became
-// of the copy.
-type once struct {
+// Call is a command of which go-redis writes one copy. Only a copy that a server has rejected is
+// followed by another, as where a Cluster redirects it. So the error of the call tells what became of
+// the copy. Like Beside, it is for stores that keep their data on the Redis of their locks.
+type Call struct {
 	*redis.Cmd
-	script *noted
+	word *noted
 }
 
-func newOnce(ctx context.Context, words []any) *once {
-	script := &noted{text: words[1].(string)}
-	words[1] = script
-	c := &once{redis.NewCmd(ctx, words...), script}
-	c.SetFirstKeyPos(firstKey)
-	return c
+// NewCall makes a call of the given words. The word at place is a string, and neither the name of the
+// command nor a key.
+func NewCall(ctx context.Context, place int, words ...any) *Call {
+	word := &noted{text: words[place].(string)}
+	words[place] = word
+	return &Call{redis.NewCmd(ctx, words...), word}
 }
 
 // NoRetry is asked by go-redis before it sends the command again.
-func (c *once) NoRetry() bool { return c.script.written }
+func (c *Call) NoRetry() bool { return c.word.written }
 
-// failure is the error of the command. It wraps driver.ErrNotSent if go-redis never wrote the command.
-func (c *once) failure() error {
-	if err := c.Err(); err != nil && !c.script.written {
+// Failure is the error of the call. It wraps driver.ErrNotSent if go-redis never wrote the command.
+func (c *Call) Failure() error {
+	if err := c.Err(); err != nil && !c.word.written {
 		return notSent(err)
 	}
 	return c.Err()
+}
+
+// Pipelined makes all commands in one exchange. Each has its own error.
+func Pipelined(ctx context.Context, client redis.UniversalClient, cmds ...redis.Cmder) {
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...)
+	_, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds { // ⚑ the error is a hook's, or a reply to the set-up of the connection
+			cmd.SetErr(err)
+		}
+	}
 }
 
 // noted is a word of a command. go-redis asks for its bytes each time that it writes the command to
@@ -61,9 +74,15 @@ func notSent(err error) error { return &kindError{driver.ErrNotSent, err} }
 // firstPause is the most that passes before the first repetition of a call. The most doubles with each one.
 const firstPause = 16 * time.Millisecond
 
-// repeat calls send, and again while the server rejects the call for now or the answer is lost, as
-// often as go-redis would by itself. What was not sent, go-redis has tried again. The result replayed
-// reports whether an earlier copy may have taken effect; the error then wraps driver.ErrReplayed.
+// Repeat makes a call by send, and makes it again while the server rejects it for now or the answer is
+// lost, as often as the options of the client say. It does not repeat a call that was not sent: go-redis
+// has. After a copy that may have taken effect, the error wraps driver.ErrReplayed.
+func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) error {
+	_, err := repeat(ctx, client, send)
+	return err
+}
+
+// repeat is Repeat. The result replayed reports whether an earlier copy may have taken effect.
 func repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
