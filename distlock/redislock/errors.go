@@ -79,10 +79,7 @@ func isTemporary(err error) bool {
 func explain(err error, on topology, name string) error {
 	err = discreet(err)
 	kind, advice := kindOf(err, on)
-	switch {
-	case kind == driver.ErrForeign:
-		return foreign(err)
-	case advice == missingRight:
+	if advice == missingRight {
 		advice += name
 	}
 	if advice != "" {
@@ -103,7 +100,7 @@ func kindOf(err error, on topology) (kind error, advice string) {
 	}
 	switch {
 	case said("WRONGTYPE", "FOREIGN"):
-		return driver.ErrForeign, ""
+		return driver.ErrForeign, "a Redis key holds data of another program: choose another Namespace, or remove the key"
 	case said("FENCE"):
 		return driver.ErrRefused, "correct the clock of the server: it is wrong, or was when the lock was last granted"
 	case said("FLOOR"):

@@ -66,6 +66,17 @@ func TestStore_C_eachErrorSaysWhatBecameOfTheWrite(t *testing.T) {
 	}
 }
 
+// Data of another program is left alone, and nothing is written.
+func TestSave_C_toDataOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.client.Set(t.Context(), r.log(), "x", time.Minute).Err())
+	err := r.memory.Turn(t.Context(), func(ctx context.Context) error { return r.memory.Save(ctx, "q", "a") })
+	if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
+		t.Errorf("Save: %v, want ErrForeign and no effect", err)
+	}
+}
+
 // ⚑ go-redis leaves the commands of a pipeline without an error if Redis rejects its connection.
 func TestSave_C_overAConnectionThatRedisRejects(t *testing.T) {
 	t.Parallel()

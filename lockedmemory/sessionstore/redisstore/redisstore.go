@@ -257,9 +257,5 @@ func (s *service) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}
-	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return fmt.Errorf("redisstore: %w (data of another program stands where the session should be: choose another Namespace, "+
-			"or remove the Redis key)", err)
-	}
 	return redislock.Explain(s.client, "redisstore", err)
 }
