@@ -255,20 +255,18 @@ func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-func TestAcquire_aGrantThatHasAlreadyWornOutIsNotUsed(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{Wait: -1})
-		answer := make(chan struct{})
-		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
-		time.AfterFunc(ttl-10*time.Millisecond, func() { close(answer) })
-		if lease, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("Acquire: %v, %v", lease, err)
-		}
-		synctest.Wait()
-		if s.state(t).Held {
-			t.Error("the unused grant was not given back")
-		}
-	})
+func TestAcquire_N_grantBelowAQuarterIsNotUsed(t *testing.T) {
+	for _, took := range []time.Duration{ttl * 3 / 4, ttl - 100*time.Millisecond, ttl - 10*time.Millisecond} {
+		inService(t, func(t *testing.T, s *service) {
+			l := s.locker(t, distlock.Options{Wait: -1})
+			s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: in(took)}))
+			if lease, err := l.Acquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("a grant after %s: %v, %v", took, lease, err)
+			}
+			synctest.Wait()
+			s.wantFree(t)
+		})
+	}
 }
 
 func TestAcquire_underItsOwnLeaseIsRefusedAtOnce(t *testing.T) {

@@ -302,20 +302,20 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 		a.op.Handoff = HandoffRemote
 	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
+	a.doubt = a.doubt || err != nil
 	return lease, none, err
 }
 
-// granted makes the lease of a grant that lasts for ttl from some moment after sent.
+// granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if less
+// than a quarter of that is left.
 func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
 	lease := newLease(a, sent, ttl, reply)
-	if !now().before(lease.deadline) {
-		a.doubt = true
-		return nil, unavailable("acquire", fmt.Errorf("the grant took %s to arrive, too much of the TTL of %s",
-			now().sub(sent).Round(time.Millisecond), ttl))
+	if at := now(); worn(lease.deadline, at, ttl) {
+		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
+			"check the latency of the lock service, or use a longer TTL", at.sub(sent).Round(time.Millisecond), ttl))
 	}
 	if !l.adopt(lease) {
-		a.doubt = true
 		return nil, ErrClosed
 	}
 	l.lines.hold(a, lease)

@@ -83,13 +83,10 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	sent := a.sent[behind]
 	// ⚑ It lasts for no longer than was promised, whatever the message says: who can send one might say anything.
 	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandover))
-	if until(trustedUntil(sent, ttl)) < ttl/4 {
-		return nil
-	}
 	a.op.Handoff = HandoffRemote
 	lease, err := a.granted(wake.Grant, sent, ttl)
 	if err != nil {
-		return nil // closed: the next attempt says so
+		return nil // the next attempt claims the grant, or finds the Locker closed
 	}
 	return lease
 }

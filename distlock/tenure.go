@@ -12,6 +12,10 @@ type tenure struct {
 	pass   uint64 // who arrived later is not handed the lock if so
 }
 
+// worn reports whether less than a quarter of a term is left at a moment: too little to begin work
+// under a lease with this deadline.
+func worn(deadline, at moment, term time.Duration) bool { return deadline.sub(at) < term/4 }
+
 // handsOnLocked reports whether the lock may be handed on within the process, as far as that depends on the lease, which
 // has just ended on this side.
 //
@@ -22,7 +26,7 @@ func (le *Lease) handsOnLocked(t time.Time) bool {
 	at, age := momentOf(t), t.Sub(le.tenure.won)
 	fence := le.Fence() + 1
 	return age < handoverWindow &&
-		le.deadline.sub(at) >= le.term/4 && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) && le.epoch == 0 &&
+		!worn(le.deadline, at, le.term) && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) && le.epoch == 0 &&
 		!le.capped && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
 		fence <= le.tenure.last && fence-le.tenure.first <= age.Microseconds()
 }
