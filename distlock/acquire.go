@@ -57,7 +57,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	}
 	defer l.end()
 
-	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: time.Now()}
+	start := time.Now()
+	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start, said: said{at: start}}
 	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
 	if instant != nil {
 		if done, err := a.instantly(instant); done || err != nil {

@@ -3,6 +3,7 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,7 +75,7 @@ func TestAcquire_waitBoundsIt(t *testing.T) {
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
 		want time.Duration
 	}{
-		{"default", distlock.Options{}, context.WithCancel, 5 * time.Second},
+		{"default", distlock.Options{}, context.WithCancel, ttl + 5*time.Second},
 		{"Options.Wait", distlock.Options{Wait: 700 * time.Millisecond}, context.WithCancel, 700 * time.Millisecond},
 		{"WithWait", distlock.Options{}, withWait(12 * time.Second), 12 * time.Second},
 		{"WithWait zero", distlock.Options{}, withWait(0), 0},
@@ -186,6 +187,125 @@ func TestAcquire_C_aBrokenServiceIsUnavailableNotBusy(t *testing.T) {
 			t.Error("the work ran without the lock")
 		}
 	})
+}
+
+// Default options: the holder has crashed, and all waiters have the lock in turn.
+func TestAcquire_L_defaultWaitOutlivesACrash(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		crashed := open(t, s.twin().Faults, distlock.Options{RenewEvery: -1})
+		mustAcquire(t, crashed)
+		q := newQueue(t)
+		for i := range 4 {
+			q.join(open(t, s.Faults, distlock.Options{}), fmt.Sprint(i), 100*time.Millisecond)
+		}
+		q.wg.Wait()
+		if n := len(q.granted()); n != 4 {
+			t.Errorf("%d of 4 waiters had the lock; one failed with %v", n, q.err("0"))
+		}
+	})
+}
+
+func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
+	silent := drivertest.Fault{HoldBefore: make(chan struct{})} // for an hour
+	again := func(l *distlock.Locker) error {
+		return l.NewLock(key, 0).AcquireWithRetry(context.Background(), 1<<20, 10*time.Millisecond)
+	}
+	acquire := func(l *distlock.Locker) error { return second(l.Acquire(context.Background(), key)) }
+	for name, c := range map[string]struct {
+		ttl, wait, want time.Duration
+		fault           drivertest.Fault
+		call            func(*distlock.Locker) error
+	}{
+		"default":          {ttl: 30 * time.Second, fault: silent, call: acquire, want: 5 * time.Second},
+		"ctx alone":        {ttl: 30 * time.Second, wait: -1, fault: silent, call: acquire, want: 5 * time.Second},
+		"a short TTL":      {ttl: ttl, fault: silent, call: acquire, want: ttl},
+		"a short wait":     {ttl: 30 * time.Second, wait: time.Second, fault: silent, call: acquire, want: time.Second},
+		"turned away":      {ttl: 30 * time.Second, wait: -1, fault: drivertest.Fault{Before: errTurnedAway}, call: acquire, want: 5 * time.Second},
+		"AcquireWithRetry": {ttl: 30 * time.Second, fault: drivertest.Fault{Before: errTurnedAway}, call: again, want: 5 * time.Second},
+		"TryAcquire":       {ttl: 30 * time.Second, wait: -1, fault: silent, want: 5 * time.Second, call: func(l *distlock.Locker) error { return second(l.TryAcquire(context.Background(), key)) }},
+		"DoInstantly":      {ttl: 30 * time.Second, wait: -1, want: 5 * time.Second, call: instantly},
+		"DoInstantly, no store": {ttl: 30 * time.Second, wait: -1, fault: silent, call: func(l *distlock.Locker) error {
+			return l.DoInstantly(context.Background(), key, func(context.Context) (bool, error) { return false, nil }, func(context.Context) error { return nil })
+		}, want: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				if c.fault.HoldBefore != nil {
+					c.fault.HoldBefore = in(time.Hour)
+				}
+				s.Inject(on(drivertest.Acquire, c.fault))
+				l := s.locker(t, distlock.Options{TTL: c.ttl, Wait: c.wait})
+				start := time.Now()
+				err := c.call(l)
+				took := time.Since(start)
+				if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || took != c.want {
+					t.Errorf("%v after %s, want ErrUnavailable after %s", err, took, c.want)
+				}
+				if c.fault.Before == nil && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("no answer within %s; check ", c.want)) {
+					t.Errorf("the text names neither the limit nor what to do: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// instantly waits for a store that does not answer.
+func instantly(l *distlock.Locker) error {
+	return l.DoInstantly(context.Background(), key, func(ctx context.Context) (bool, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Hour):
+		}
+		return false, ctx.Err()
+	}, func(context.Context) error { return nil })
+}
+
+// A waiter has all of the time for its first answer when its turn to ask comes, however long it has
+// waited, and although the contender before it had an answer.
+func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
+	for name, answers := range map[string]bool{"answered": true, "silent": false} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				holder := mustAcquire(t, s.twin().locker(t, distlock.Options{TTL: 30 * time.Second, Holder: "the holder"}))
+				s.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{Before: errBroken}))
+				l := s.locker(t, distlock.Options{TTL: 30 * time.Second, Wait: -1})
+				q := newQueue(t)
+				q.join(l, "fails", 0)
+				q.join(l, "leaves", 0)
+				q.join(l, "next", 0)
+				q.join(l, "last", 0)
+				time.Sleep(20 * time.Second)
+				delay := in(4 * time.Second)
+				if !answers {
+					delay = in(time.Hour)
+				}
+				s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: delay}))
+				q.leave("leaves")
+				time.Sleep(4999 * time.Millisecond)
+				if err := q.err("next"); err != nil {
+					t.Errorf("before the limit: %v", err)
+				}
+				time.Sleep(2 * time.Millisecond)
+				var busy *distlock.BusyError
+				switch err := q.err("next"); {
+				case answers && err != nil:
+					t.Errorf("after an answer in time: %v", err)
+				case !answers && (!errors.Is(err, distlock.ErrUnavailable) || !errors.As(err, &busy) || busy.Holder != "the holder"):
+					t.Errorf("without an answer: %v", err)
+				}
+				if err := q.err("last"); err != nil { // "leaves" had an answer after the failure of "fails"
+					t.Errorf("the last waiter shares a single failure: %v", err)
+				}
+				s.Inject(nil)
+				mustRelease(t, holder)
+				time.Sleep(2 * time.Second)
+				if answers {
+					mustRelease(t, q.lease("next"))
+				}
+				q.leave("last")
+			})
+		})
+	}
 }
 
 func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {

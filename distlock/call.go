@@ -104,6 +104,10 @@ func ownDeadline(err error, limit, took time.Duration) error {
 	}
 }
 
+func noAnswer(limit time.Duration) string {
+	return fmt.Sprintf("no answer within %s; check the lock service and the network to it", limit)
+}
+
 // errLeft says that the caller's ctx ended before the lock service had answered.
 var errLeft = errors.New("no answer yet")
 

@@ -21,7 +21,11 @@ type patience struct {
 	promptly bool // wake up when the holder's TTL has passed, even if delay is longer
 }
 
-// once asks a single time; the wait then only bounds how long the service may take to answer.
+// firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
+// or a call that asks once. If the TTL is shorter, the TTL is the limit.
+const firstAnswer = 5 * time.Second
+
+// once asks a single time. The wait only shortens the time for the answer.
 func (l *Locker) once() patience { return patience{attempts: 1, wait: l.opts.Wait} }
 
 func (l *Locker) patience(ctx context.Context) patience {
@@ -54,8 +58,10 @@ type acquisition struct {
 	req   driver.AcquireRequest
 	doubt bool // a copy of a request may take effect later
 	said
-	poke  chan struct{} // wakes it up when it polls and should ask; made under lines.mu
-	again bool          // it should, but is not there yet; guarded by lines.mu
+	answered bool          // the backend has answered this acquisition, not only an earlier contender
+	common   error         // why it has failed, if the next contender may fail for the same reason
+	poke     chan struct{} // wakes it up when it polls and should ask; made under lines.mu
+	again    bool          // it should, but is not there yet; guarded by lines.mu
 
 	// Its place in the service's line.
 	lined   bool               // it stands in it, or is about to
@@ -66,7 +72,7 @@ type acquisition struct {
 	sent    [2]moment          // when the last request and the one before it were sent
 	check   time.Duration      // how soon after a request it promises the next
 
-	// giveUp ends with ctx, the wait, or the Locker, whichever comes first; see until.
+	// giveUp ends with ctx, a limit of time, or the Locker, whichever comes first; see until.
 	giveUp context.Context
 	stop   func()
 }
@@ -84,8 +90,7 @@ func (a *acquisition) contend() (*Lease, error) {
 		return nil, left("acquire", a.ctx)
 	}
 	if a.attempts > 0 {
-		lease, _, err := a.compete()
-		return lease, err
+		return a.compete()
 	}
 	asks := a.line != nil
 	if !asks {
@@ -99,9 +104,9 @@ func (a *acquisition) contend() (*Lease, error) {
 			return lease, err
 		}
 	}
-	lease, common, err := a.compete()
+	lease, err := a.compete()
 	if lease == nil {
-		l.lines.yield(a, common)
+		l.lines.yield(a)
 	}
 	return lease, err
 }
@@ -124,14 +129,14 @@ func (a *acquisition) stand() (*Lease, error) {
 	case <-a.ctx.Done():
 		cause = a.ctx.Err()
 	case <-waited:
-		cause = errWaited
+		cause = usedUp{limit: a.wait}
 	}
 	defer a.locker.lines.turns.Put(a.turn)
 	if cause != nil {
 		came := false
 		if t, came = a.locker.lines.leave(a); t.lease == nil {
 			if came && t.err == nil {
-				a.locker.lines.yield(a, nil)
+				a.locker.lines.yield(a)
 			}
 			return nil, a.gaveUp(cause)
 		}
@@ -142,8 +147,8 @@ func (a *acquisition) stand() (*Lease, error) {
 	return t.lease, t.err
 }
 
-// compete asks the lock service until it has the lock. Of an error, common is what others in line would meet as well.
-func (a *acquisition) compete() (lease *Lease, common, err error) {
+// compete asks the lock service until it has the lock.
+func (a *acquisition) compete() (lease *Lease, err error) {
 	l := a.locker
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
@@ -153,9 +158,7 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 		Metadata: a.op.Metadata,
 	}
 	defer func() {
-		if a.stop != nil {
-			a.stop()
-		}
+		a.endUntil()
 		if a.deaf != nil {
 			a.deaf()
 		}
@@ -163,9 +166,6 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 			a.undo()
 		}
 	}()
-	if a.at.IsZero() {
-		a.at = a.start
-	}
 	if a.turn != nil && l.queue != nil { // it has waited here, so it will have to wait there
 		a.listen()
 	}
@@ -173,24 +173,27 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 		lease, busy, err := a.attempt()
 		switch {
 		case errors.Is(err, errLeft):
-			return nil, nil, a.gaveUp(context.Cause(a.until()))
+			return nil, a.gaveUp(context.Cause(a.until()))
 		case lease != nil:
-			return lease, nil, nil
+			return lease, nil
 		case errors.Is(err, errVoid) && (a.entered || a.lined && a.doubt):
 			a.reenter()
 			continue
 		case err != nil && !a.outlives(err):
 			if l.closing.Err() != nil { // and that, not what became of the last request, is why it does not go on
-				return nil, nil, ErrClosed
+				return nil, ErrClosed
 			}
 			a.failure = err
-			err = a.interrupted()
-			if errors.Is(err, errVoid) {
-				return nil, nil, err
+			if !errors.Is(err, errVoid) {
+				a.common = a.interrupted()
 			}
-			return nil, err, err
+			return nil, a.interrupted()
 		}
 		if a.failure = err; err == nil {
+			if !a.answered { // from here on the wait is the limit
+				a.answered = true
+				a.endUntil()
+			}
 			a.at = time.Now()
 			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
 			if busy.Ticket != 0 {
@@ -203,13 +206,13 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 			a.op.Blocker = a.blocker
 		}
 		if a.op.Attempts == a.attempts {
-			return nil, nil, cmp.Or[error](a.interrupted(), a.blocked)
+			return nil, cmp.Or[error](a.interrupted(), a.blocked)
 		}
 		if a.line != nil {
 			l.lines.heard(a)
 			switch {
 			case busy.Outcome == driver.Full:
-				return nil, nil, fmt.Errorf("%w: %w", a.blocked, errFull)
+				return nil, fmt.Errorf("%w: %w", a.blocked, errFull)
 			case l.queue != nil && !a.lined:
 				a.listen()
 				continue
@@ -217,7 +220,7 @@ func (a *acquisition) compete() (lease *Lease, common, err error) {
 		}
 		lease, err = a.pause(busy)
 		if lease != nil || err != nil {
-			return lease, nil, err
+			return lease, err
 		}
 	}
 }
@@ -254,12 +257,17 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 // But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error) bool {
 	switch {
-	case errors.Is(err, errVoid), errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
+	case errors.Is(err, errVoid), definite(err):
 		return false
 	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
 	}
 	return time.Since(a.at) < a.op.TTL
+}
+
+// definite reports whether err of the backend would meet every other request as well.
+func definite(err error) bool {
+	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
 // attempt asks the lock service once. It returns a lease, or a reply that is busy or full, or an error; errLeft if the caller has
@@ -272,7 +280,11 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
 	sent := now()
 	a.sent[0], a.sent[1] = sent, a.sent[0]
-	reply, again, err := direct(a.ctx, a.until, l, a.req.TTL,
+	limit := a.req.TTL
+	if !a.answered {
+		limit = min(limit, firstAnswer)
+	}
+	reply, again, err := direct(a.ctx, a.until, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
@@ -323,7 +335,8 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.D
 	return lease, nil
 }
 
-// until returns giveUp, which it makes when it is first needed: a lock that is free needs no timer.
+// until returns giveUp, which it makes when it is needed: a lock that is free needs no timer. Until
+// the backend has answered, it ends when the first answer is overdue, and then with the wait.
 func (a *acquisition) until() context.Context {
 	if a.giveUp != nil {
 		return a.giveUp
@@ -331,8 +344,8 @@ func (a *acquisition) until() context.Context {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	unhook := context.AfterFunc(a.locker.closing, func() { cancel(ErrClosed) })
 	waited := func() bool { return true }
-	if a.wait >= 0 {
-		waited = time.AfterFunc(positive(time.Until(a.start.Add(a.wait))), func() { cancel(errWaited) }).Stop
+	if at, cause := a.limit(); cause.limit > 0 {
+		waited = time.AfterFunc(positive(time.Until(at)), func() { cancel(cause) }).Stop
 	}
 	a.giveUp = ctx
 	a.stop = func() {
@@ -343,17 +356,37 @@ func (a *acquisition) until() context.Context {
 	return ctx
 }
 
-var (
-	errWaited   = error(usedUp{})
-	errNoAnswer = errors.New("no answer within the wait: is the lock service there, and is Wait long enough for its latency?")
-	errVoid     = errors.New("the lock service has cancelled this acquisition: try again")
-)
+// limit returns when the acquisition gives up, and the cause. Without a cause, ctx alone decides.
+func (a *acquisition) limit() (at time.Time, cause usedUp) {
+	if a.wait >= 0 {
+		at, cause = a.start.Add(a.wait), usedUp{limit: a.wait}
+	}
+	first := min(firstAnswer, a.op.TTL)
+	if overdue := a.at.Add(first); !a.answered && (a.wait < 0 || overdue.Before(at)) {
+		at, cause = overdue, usedUp{limit: first, silent: true}
+	}
+	return at, cause
+}
 
-// usedUp matches context.DeadlineExceeded, for those who ask for the cause of a context: a wait that has passed without an answer says
-// something about the service, and nothing about the caller, who has cancelled nothing.
-type usedUp struct{}
+// endUntil frees what until has made. The next call of until makes it anew.
+func (a *acquisition) endUntil() {
+	if a.stop != nil {
+		a.stop()
+		a.giveUp, a.stop = nil, nil
+	}
+}
 
-func (usedUp) Error() string        { return "the wait is used up" }
+var errVoid = errors.New("the lock service has cancelled this acquisition: try again")
+
+// usedUp ends an acquisition whose wait has passed or whose first answer is overdue. As the cause of
+// a context it matches context.DeadlineExceeded. If there was no answer, that says something about
+// the backend: the caller has cancelled nothing.
+type usedUp struct {
+	limit  time.Duration
+	silent bool // the first answer is overdue
+}
+
+func (u usedUp) Error() string      { return noAnswer(u.limit) }
 func (usedUp) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // interrupted is the failure that ended the acquisition, with what the service had said before it; nil if there is none.
@@ -369,18 +402,24 @@ func (a *acquisition) gaveUp(cause error) error {
 	if a.blocked != nil {
 		a.blocked = a.aged()
 	}
+	var limit usedUp
+	over := errors.As(cause, &limit)
+	if limit.silent {
+		a.failure = cmp.Or(a.failure, unavailable("acquire", errors.New(limit.Error())))
+		a.common = a.interrupted()
+	}
 	switch {
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
 		return ErrClosed
-	case a.failure != nil && errors.Is(cause, errWaited):
+	case a.failure != nil && over:
 		return a.interrupted()
 	case a.failure != nil:
 		return fmt.Errorf("%w: %w", a.interrupted(), ended(a.ctx))
-	case a.blocked == nil && errors.Is(cause, errWaited):
-		return unavailable("acquire", errNoAnswer)
+	case a.blocked == nil && over:
+		return unavailable("acquire", errors.New(limit.Error()))
 	case a.blocked == nil:
 		return left("acquire", a.ctx)
-	case errors.Is(cause, errWaited):
+	case over:
 		return a.blocked
 	default:
 		return fmt.Errorf("%w: %w", a.blocked, ended(a.ctx))

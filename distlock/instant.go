@@ -42,12 +42,9 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 	goesOn := false
 	defer func() {
 		ctx.end()
-		if a.stop != nil {
-			a.stop()
-			a.giveUp, a.stop = nil, nil
-		}
+		a.endUntil()
 		if !goesOn {
-			a.locker.lines.yield(a, nil)
+			a.locker.lines.yield(a)
 			a.line = nil
 		}
 	}()
@@ -57,7 +54,7 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 		if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 			err = fmt.Errorf("%w: %v", ErrClosed, err)
 		} else {
-			err = unavailable("do instantly", fmt.Errorf("%w: %w", errNoAnswer, &waited{err}))
+			err = unavailable("do instantly", fmt.Errorf("%v: %w", cause, &waited{err}))
 		}
 	}
 	goesOn = !done && err == nil && a.attempts == 0

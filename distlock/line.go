@@ -33,6 +33,7 @@ type line struct {
 	arrivals  uint64
 	window    *time.Timer // runs while somebody waits for the end of the holder's window
 	said      said
+	failures  int   // contenders in a row that failed without an answer of the backend
 	ticket    int64 // in the service's line, of the last contender that left
 }
 
@@ -233,8 +234,9 @@ func (q *lines) leave(a *acquisition) (t turn, came bool) {
 	return turn{}, false
 }
 
-// yield ends the contention of a, which has no lease. An error that would meet the others as well is theirs too.
-func (q *lines) yield(a *acquisition, common error) {
+// yield ends the contention of a, which has no lease. If the backend failed it, the next waiter tries.
+// If the backend failed two contenders in a row, or refused, all waiters share the error.
+func (q *lines) yield(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := a.line
@@ -243,9 +245,10 @@ func (q *lines) yield(a *acquisition, common error) {
 	if ln.waiting.first == nil { // for whoever comes later it would be too good a place
 		ln.ticket = 0
 	}
-	if common != nil {
-		for ln.waiting.first != nil {
-			ln.pop().turn <- turn{err: common}
+	if a.common != nil {
+		ln.failures++
+		for ln.waiting.first != nil && (ln.failures > 1 || definite(a.common)) {
+			ln.pop().turn <- turn{err: a.common}
 		}
 	}
 	q.advance(ln)
@@ -256,6 +259,9 @@ func (q *lines) heard(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a.line.said = a.said
+	if a.failure == nil {
+		a.line.failures = 0
+	}
 	if a.poke == nil {
 		a.poke = make(chan struct{}, 1)
 	}
@@ -286,7 +292,7 @@ func (q *lines) hold(a *acquisition, lease *Lease) {
 		ln.contender = nil
 	}
 	ln.holder = lease
-	ln.said, ln.ticket = said{}, 0
+	ln.said, ln.failures, ln.ticket = said{}, 0, 0
 	lease.tenure.pass = ln.arrivals
 	q.advance(ln)
 }

@@ -209,30 +209,71 @@ func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
 	}
 }
 
-// A service that fails one fails all who wait: they do not find out one after the other.
-func TestLine_C_aServiceThatFailsOneFailsAll(t *testing.T) {
+// A reset connection fails the contender alone: the next waiter has the lock.
+func TestQueue_L_oneFailureIsTheContendersAlone(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			return drivertest.Fault{HoldBefore: answer, Before: errBroken}
-		})
+		fails := make(chan struct{})
+		s.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{HoldBefore: fails, Before: errBroken}))
 		l := s.locker(t, patient)
 		q := newQueue(t)
-		for i := range 5 {
-			q.join(l, fmt.Sprint(i), 0)
+		for i := range 100 {
+			q.join(l, fmt.Sprint(i), time.Millisecond)
 		}
-		s.Inject(nil)
-		close(answer)
-		for i := range 5 {
-			if err := q.err(fmt.Sprint(i)); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errBroken) {
-				t.Errorf("%d: %v", i, err)
-			}
+		close(fails)
+		q.wg.Wait()
+		if err := q.err("0"); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errBroken) {
+			t.Errorf("the contender: %v", err)
 		}
-		if calls := s.Calls(drivertest.Acquire); calls != 1 {
-			t.Errorf("the service was asked %d times", calls)
+		if n := len(q.granted()); n != 99 {
+			t.Errorf("%d of 99 waiters had the lock; the first failed with %v", n, q.err("1"))
 		}
-		mustRelease(t, mustAcquire(t, l)) // the line is as new
 	})
+}
+
+func TestQueue_C_failuresAreSharedByWaiters(t *testing.T) {
+	fails := drivertest.Fault{Before: errBroken}
+	for name, c := range map[string]struct {
+		faults []drivertest.Fault // of the requests; the last one stays
+		failed int                // of 5 callers
+		asked  int                // until then
+	}{
+		"two failures":         {faults: []drivertest.Fault{fails}, failed: 5, asked: 2},
+		"a refusal":            {faults: []drivertest.Fault{{Before: errForbidden}}, failed: 5, asked: 1},
+		"foreign data":         {faults: []drivertest.Fault{{Before: driver.ErrForeign}}, failed: 5, asked: 1},
+		"a grant between them": {faults: []drivertest.Fault{fails, {}, fails, {}}, failed: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				begin := make(chan struct{})
+				s.Inject(func(call drivertest.Call) (fault drivertest.Fault) {
+					if call.Op == drivertest.Acquire {
+						fault = c.faults[min(call.N, len(c.faults)-1)]
+						fault.HoldBefore = begin
+					}
+					return fault
+				})
+				l := s.locker(t, patient)
+				q := newQueue(t)
+				for i := range 5 {
+					q.join(l, fmt.Sprint(i), time.Second)
+				}
+				close(begin)
+				q.wg.Wait()
+				failed := 0
+				for i := range 5 {
+					if q.err(fmt.Sprint(i)) != nil {
+						failed++
+					}
+				}
+				asked := s.Calls(drivertest.Acquire)
+				if failed != c.failed || c.asked > 0 && asked != c.asked {
+					t.Errorf("%d callers failed after %d requests, want %d after %d: %v", failed, asked, c.failed, c.asked, q.failed)
+				}
+				s.Inject(nil)
+				mustRelease(t, mustAcquire(t, l)) // the queue is as new
+			})
+		})
+	}
 }
 
 // What fails one alone, because of its own ctx, is not the others' affair.

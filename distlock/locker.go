@@ -114,7 +114,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 		return Info{}, ErrClosed
 	}
 	defer l.end()
-	s, err := detached(ctx, l, l.opts.TTL,
+	s, err := detached(ctx, l, min(firstAnswer, l.opts.TTL),
 		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
 		func(driver.State, error) {})
 	switch {

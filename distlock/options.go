@@ -15,7 +15,7 @@ const (
 
 	defaultNamespace = "distlock"
 	defaultTTL       = 30 * time.Second
-	defaultWait      = 5 * time.Second
+	defaultWait      = 5 * time.Second // beyond the TTL
 	defaultRetryMin  = 10 * time.Millisecond
 	defaultRetryMax  = 250 * time.Millisecond
 	minRenewEvery    = 10 * time.Millisecond
@@ -29,8 +29,10 @@ type Options struct {
 	// TTL is how long a lease outlives a holder that has died. Default 30 s, at least 100 ms, whole milliseconds. A living holder keeps its
 	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
 	TTL time.Duration
-	// Wait is the longest that an Acquire waits, besides its ctx. Default 5 s; negative: ctx alone decides. [WithWait]
-	// changes it for the calls under one ctx. The time in line counts.
+	// Wait is the longest that an Acquire waits if its ctx does not end sooner. Default TTL + 5 s, so that waiters
+	// outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for the calls under
+	// one ctx. The time in the queue counts. An Acquire to which the backend gives no answer at all
+	// fails after min(5 s, TTL), also if Wait is longer or negative.
 	Wait time.Duration
 	// Retry paces a waiting Acquire where the lock service cannot tell it that the lock is free: it keeps no line, or the
 	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified
@@ -81,7 +83,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	setDefault(&c.Namespace, defaultNamespace)
 	setDefault(&c.TTL, defaultTTL)
-	setDefault(&c.Wait, defaultWait)
+	setDefault(&c.Wait, c.TTL+defaultWait)
 	setDefault(&c.Retry.Min, min(defaultRetryMin, positiveOr(c.Retry.Max, defaultRetryMin)))
 	setDefault(&c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
 	setDefault(&c.Holder, defaultHolder())

@@ -76,7 +76,7 @@ func TestNew_defaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := l.Options()
-	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 5*time.Second || o.RenewEvery != 10*time.Second ||
+	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 35*time.Second || o.RenewEvery != 10*time.Second ||
 		o.MaxHold != 0 || o.Retry != (distlock.Retry{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}) ||
 		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil || o.LogKeys != distlock.KeyHashed {
 		t.Errorf("defaults %+v", o)
