@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -13,6 +15,9 @@ const (
 	quickly = 5 * time.Millisecond
 	// patientFor is how long such a call may take. It bounds by how much a caller whose ctx ends meanwhile is late.
 	patientFor = 15 * time.Millisecond
+	// lateness is how long after its limit a call is still waited for: a driver that honours its
+	// context returns an error that says more than the limit.
+	lateness = 20 * time.Millisecond
 )
 
 // direct makes a call that may be sent twice. While the lock service answers quickly and the driver is punctual, the
@@ -26,9 +31,18 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 		if own, ok := ctx.Deadline(); ok {
 			deadline = earlier(deadline, own.Add(time.Millisecond)) // when ctx says so itself
 		}
-		hurried := l.alarms.Begin(ctx, deadline)
-		value, err = call(hurried)
-		l.alarms.End(hurried)
+		func() {
+			hurried := l.alarms.Begin(ctx, deadline)
+			returned := false
+			defer func() {
+				l.alarms.End(hurried)
+				if !returned { // but panicked
+					late(value, errEnded)
+				}
+			}()
+			value, err = call(hurried)
+			returned = true
+		}()
 		// By the clock: a connection may notice its deadline before the context's timer does.
 		tooLate := ctx.Err() != nil || !time.Now().Before(deadline)
 		if tooLate || time.Since(start) >= quickly {
@@ -51,12 +65,17 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 
 // detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
 // of lock services may sit in a read long after their context has ended, and cancelling some of them costs a connection,
-// so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once, and late is given the
-// result when it comes. Exactly one of the two sees the result.
+// so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once. If the
+// limit passes, and the driver ignores that, detached returns another error for which unsettled is true.
+// In both cases late is given the result when it comes. Exactly one of the two sees the result.
+//
+// If the driver panics, or ends its goroutine, late is given errEnded. A panic reaches the caller. If
+// the caller has left, the panic ends the process.
 func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
-		value T
-		err   error
+		value    T
+		err      error
+		panicked *driverPanic
 	}
 	var (
 		answer  = make(chan result, 1)
@@ -66,50 +85,117 @@ func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call f
 	if !l.begin() {
 		return none, ErrClosed
 	}
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	l.workers.run(func() {
 		defer l.end()
 		start := time.Now()
-		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-		value, err := call(callCtx)
-		cancel()
-		err = ownDeadline(err, limit, time.Since(start))
-		if settled.CompareAndSwap(false, true) {
-			answer <- result{value, err}
-		} else {
-			late(value, err)
-		}
+		returned, r := false, result{err: errEnded}
+		defer func() {
+			if v := recover(); v != nil {
+				r.panicked = &driverPanic{v, debug.Stack()}
+			}
+			waits := settled.CompareAndSwap(false, true)
+			if r.panicked != nil && !waits {
+				panic(r.panicked)
+			}
+			if !returned || !waits {
+				late(r.value, r.err)
+			}
+			answer <- r
+			cancel()
+		}()
+		r.value, r.err = call(callCtx)
+		r.err = ownDeadline(r.err, limit, time.Since(start))
+		returned = true
 	})
+	var (
+		r    result
+		left error
+	)
 	select {
-	case r := <-answer:
-		return r.value, r.err
+	case r = <-answer:
 	case <-ctx.Done():
-		if settled.CompareAndSwap(false, true) {
-			return none, errLeft
+		left = errLeft
+	case <-callCtx.Done():
+		select {
+		case r = <-answer:
+		case <-ctx.Done():
+			left = errLeft
+		case <-time.After(lateness):
+			left = unsettledError(noAnswer(limit))
 		}
-		r := <-answer // it came in the same moment
-		return r.value, r.err
 	}
+	if left != nil {
+		if settled.CompareAndSwap(false, true) {
+			return none, left
+		}
+		r = <-answer // it came in the same moment
+	}
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	return r.value, r.err
 }
 
-// ownDeadline makes a text of the error of a deadline that is the Locker's, or one of the client's own that came sooner: the
-// caller's ctx may have none.
-func ownDeadline(err error, limit, took time.Duration) error {
-	switch {
-	case !errors.Is(err, context.DeadlineExceeded):
-		return err
-	case took < limit:
-		return fmt.Errorf("no answer within the time-outs of the client: %v", err)
-	default:
-		return fmt.Errorf("no answer within %s: %v", limit, err)
-	}
+// driverPanic is a panic in a driver's call, in the goroutine of the call.
+type driverPanic struct {
+	value any
+	stack []byte
 }
+
+func (p *driverPanic) Error() string {
+	return fmt.Sprintf("panic in a driver's call: %v\n\n%s", p.value, p.stack)
+}
+
+func (p *driverPanic) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// ownDeadline gives an error of a deadline that is the Locker's, or the client's own, a text that
+// names the limit. The error then matches no error of a context: the caller's ctx may have no deadline.
+func ownDeadline(err error, limit, took time.Duration) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	text := noAnswer(limit)
+	if took < limit {
+		text = "no answer within the timeouts of the client; check the lock service and the network to it"
+	}
+	if detail := err.Error(); !strings.Contains(detail, context.DeadlineExceeded.Error()) {
+		text += ": " + detail
+	}
+	return &deadlineError{waited{err}, text}
+}
+
+// deadlineError is an error of which only the kind and the text count.
+type deadlineError struct {
+	waited
+	text string
+}
+
+func (e *deadlineError) Error() string { return e.text }
 
 func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %s; check the lock service and the network to it", limit)
 }
 
-// errLeft says that the caller's ctx ended before the lock service had answered.
-var errLeft = errors.New("no answer yet")
+// unsettledError is the error of a call whose result is given to late, now or when it comes.
+type unsettledError string
+
+func (e unsettledError) Error() string { return string(e) }
+
+func unsettled(err error) bool {
+	var e unsettledError
+	return errors.As(err, &e)
+}
+
+var (
+	// errLeft says that the caller's ctx ended before the lock service had answered.
+	errLeft error = unsettledError("no answer yet")
+	// errEnded says that the driver ended the goroutine of its call, as t.Fatal does in a test.
+	errEnded error = unsettledError("the driver's call ended its goroutine and gave no answer; mend the driver")
+)
 
 // left is the error of a call whose caller has left, and has left no effect behind.
 func left(operation string, ctx context.Context) error {

@@ -3,7 +3,11 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -251,4 +255,195 @@ func TestAcquire_leavesNothingWithTheLocker(t *testing.T) {
 			t.Fatal("its context is still in use")
 		}
 	}
+}
+
+// panics is a punctual driver of which a call panics or ends its goroutine.
+type panics struct {
+	*spy
+	ready bool
+	next  atomic.Pointer[func()] // replaces the next call
+}
+
+func (p *panics) Ready() bool { return p.ready }
+
+func (p *panics) call() {
+	if f := p.next.Swap(nil); f != nil {
+		(*f)()
+	}
+}
+
+func (p *panics) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := p.spy.Acquire(ctx, req)
+	p.call()
+	return reply, err
+}
+
+func (p *panics) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	p.call()
+	return p.spy.Extend(ctx, reqs)
+}
+
+func (p *panics) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	p.call()
+	return p.spy.Release(ctx, req)
+}
+
+func (p *panics) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	p.call()
+	return p.spy.Inspect(ctx, name)
+}
+
+// A panic of the driver reaches the caller. Nothing of the call is left behind: the next waiter has
+// the lock, although the grant was made before the panic.
+func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		for name, end := range map[string]func(){
+			"panic":  func() { panic(errBroken) },
+			"Goexit": runtime.Goexit,
+		} {
+			for operation, call := range map[string]func(*distlock.Locker, *distlock.Lease) error{
+				"Acquire": func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Acquire(context.Background(), key)) },
+				"TryAcquire": func(l *distlock.Locker, _ *distlock.Lease) error {
+					return second(l.TryAcquire(context.Background(), key))
+				},
+				"Inspect": func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Inspect(context.Background(), key)) },
+				"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error {
+					return lease.Extend(context.Background(), ttl)
+				},
+				"Refence": func(_ *distlock.Locker, lease *distlock.Lease) error {
+					return lease.Refence(context.Background(), lease.Fence())
+				},
+				"Release": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) },
+			} {
+				t.Run(fmt.Sprintf("%s/%s/ready=%t", operation, name, ready), func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						p := &panics{spy: newService().spy, ready: ready}
+						l := open(t, p, distlock.Options{TTL: ttl})
+						lease := mustAcquire(t, l) // quick, so the next call is made directly, if the driver is ready
+						q := newQueue(t)
+						if operation == "Acquire" || operation == "TryAcquire" {
+							mustRelease(t, lease)
+						}
+						p.next.Store(&end)
+						over := make(chan struct{})
+						var err error
+						var caught any
+						go func() {
+							defer close(over)
+							defer func() { caught = recover() }()
+							err = errors.New("the caller's goroutine has ended")
+							err = call(l, lease)
+						}()
+						synctest.Wait()
+						q.join(l, "next", 0)
+						select {
+						case <-over:
+						default:
+							t.Fatal("the call has not returned")
+						}
+						_, isError := caught.(error)
+						if isPanic := name == "panic"; isPanic != isError || isPanic && !errors.Is(caught.(error), errBroken) || !isPanic && err == nil {
+							t.Errorf("the caller has %v and panic %v", err, caught)
+						}
+						switch operation {
+						case "Inspect", "Extend", "Refence": // the lease's next calls are not blocked
+							if err := lease.Extend(context.Background(), ttl); err != nil {
+								t.Errorf("Extend after that: %v", err)
+							}
+							mustRelease(t, lease)
+						}
+						time.Sleep(time.Second)
+						mustRelease(t, q.lease("next"))
+					})
+				})
+			}
+		}
+	}
+}
+
+// A panic when the caller has left is not swallowed.
+func TestLocker_panicWithoutCallerEndsTheProcess(t *testing.T) {
+	if os.Getenv("PANIC_WITHOUT_CALLER") != "" {
+		end := func() {
+			time.Sleep(50 * time.Millisecond)
+			panic("the driver's panic")
+		}
+		p := &panics{spy: newService().spy}
+		p.next.Store(&end)
+		l := open(t, p, distlock.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := l.Acquire(ctx, key)
+		fmt.Println("Acquire:", err)
+		time.Sleep(10 * time.Second)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLocker_panicWithoutCallerEndsTheProcess$")
+	cmd.Env = append(os.Environ(), "PANIC_WITHOUT_CALLER=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Acquire:") || !strings.Contains(string(out), "the driver's panic") {
+		t.Errorf("the process ended with %v: %s", err, out)
+	}
+}
+
+// A driver that ignores its context keeps no caller. What it answers later still counts.
+func TestLocker_C_driverThatIgnoresItsContextKeepsNoCaller(t *testing.T) {
+	const grace = 20 * time.Millisecond
+	for name, c := range map[string]struct {
+		op   drivertest.Op
+		call func(*distlock.Locker, *distlock.Lease) error
+		want error
+		left time.Duration // of the lease
+		took time.Duration
+	}{
+		"Inspect": {op: drivertest.Inspect, want: distlock.ErrUnavailable, took: 5*time.Second + grace,
+			call: func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Inspect(context.Background(), key)) }},
+		"Extend": {op: drivertest.Extend, want: distlock.ErrLost, left: 10 * time.Second, took: 10*time.Second + grace,
+			call: func(_ *distlock.Locker, lease *distlock.Lease) error {
+				return lease.Extend(context.Background(), 30*time.Minute)
+			}},
+		"Refence": {op: drivertest.Acquire, want: distlock.ErrLost, left: 10 * time.Second, took: 10*time.Second + grace,
+			call: func(_ *distlock.Locker, lease *distlock.Lease) error {
+				return lease.Refence(context.Background(), lease.Fence())
+			}},
+		"Release": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: 10 * time.Second, took: 5*time.Second + grace,
+			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
+		"Release near the end": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: time.Second, took: time.Second + grace,
+			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
+		"Release at the end": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: time.Millisecond, took: 100*time.Millisecond + grace,
+			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				const ttl = 30 * time.Second
+				l := s.locker(t, distlock.Options{TTL: ttl, RenewEvery: -1})
+				lease := mustAcquire(t, l)
+				if c.left > 0 { // trust ends 552 ms before the TTL
+					time.Sleep(ttl - 552*time.Millisecond - c.left)
+				}
+				s.Inject(on(c.op, drivertest.Fault{HoldBefore: in(time.Hour)}))
+				start := time.Now()
+				err := c.call(l, lease)
+				if took := time.Since(start); !errors.Is(err, c.want) || errors.Is(err, context.DeadlineExceeded) || took != c.took {
+					t.Errorf("%v after %s, want %v after %s", err, took, c.want, c.took)
+				}
+				s.Inject(nil)
+			})
+		})
+	}
+}
+
+// An Extend waits no longer for another one than its lease lasts.
+func TestExtend_L_waitForAnotherEndsWithTheLease(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		s.Inject(on(drivertest.Extend, drivertest.Fault{HoldBefore: in(time.Hour)}))
+		start := time.Now()
+		go func() { _ = lease.Extend(context.Background(), time.Hour) }()
+		synctest.Wait()
+		err := lease.Extend(context.Background(), time.Hour)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrLost) || took > ttl {
+			t.Errorf("%v after %s, want ErrLost within %s", err, took, ttl)
+		}
+	})
 }

@@ -78,7 +78,7 @@ type acquisition struct {
 }
 
 // contend gets the lock: at once, or in its turn.
-func (a *acquisition) contend() (*Lease, error) {
+func (a *acquisition) contend() (lease *Lease, err error) {
 	l := a.locker
 	if lease, ok := l.FromContext(a.ctx, a.op.Key); ok {
 		if err := lease.Err(); err != nil {
@@ -94,7 +94,6 @@ func (a *acquisition) contend() (*Lease, error) {
 	}
 	asks := a.line != nil
 	if !asks {
-		var err error
 		if asks, err = l.lines.join(a); err != nil {
 			return nil, err
 		}
@@ -104,11 +103,12 @@ func (a *acquisition) contend() (*Lease, error) {
 			return lease, err
 		}
 	}
-	lease, err := a.compete()
-	if lease == nil {
-		l.lines.yield(a)
-	}
-	return lease, err
+	defer func() { // also if the driver panics
+		if lease == nil {
+			l.lines.yield(a)
+		}
+	}()
+	return a.compete()
 }
 
 // stand waits in line until the lock is handed over, or it is time to ask the lock service: then it returns neither a lease nor
@@ -257,7 +257,7 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 // But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error) bool {
 	switch {
-	case errors.Is(err, errVoid), definite(err):
+	case errors.Is(err, errVoid), definite(err), unsettled(err):
 		return false
 	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
@@ -284,24 +284,26 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	if !a.answered {
 		limit = min(limit, firstAnswer)
 	}
+	req, doubt := a.req, a.doubt
+	a.doubt = true // until an answer is there, which may be never: the driver may panic
 	reply, again, err := direct(a.ctx, a.until, l, limit,
-		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, a.req) },
+		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
-				l.cleaner.void(a.req, 0)
+				l.cleaner.void(req, 0)
 			}
 		})
 	switch {
 	case err == ErrClosed: // of this Locker, so nothing was sent
+		a.doubt = doubt
 		return nil, none, err
 	case errors.Is(err, errLeft):
-		a.doubt = true
 		return nil, none, err
 	case err != nil:
-		a.doubt = a.doubt || !errors.Is(err, driver.ErrForeign)
+		a.doubt = doubt || !errors.Is(err, driver.ErrForeign)
 		return nil, none, failedRead("acquire", err)
 	}
-	a.doubt = a.doubt || again || reply.Replayed
+	a.doubt = doubt || again || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type extension struct {
 	confirms bool // asks for a lease whose clock is in doubt; never shortens it
 
 	start    moment
+	limit    time.Duration // at most the time left of the lease
 	shortens bool
 }
 
@@ -63,6 +65,8 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return left("extend", ctx)
+	case <-le.ctx.Done():
+		return le.Err()
 	}
 	if err := e.begin(ctx); err != nil {
 		<-turn
@@ -74,20 +78,27 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return e.end(reply)
 	}
 	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: e.ttl, Exact: e.shortens}}
-	reply, err := detached(ctx, le.locker, e.ttl,
+	reply, err := detached(ctx, le.locker, e.limit,
 		func(ctx context.Context) (driver.ExtendReply, error) {
 			return le.locker.driver.Extend(ctx, request)[0], nil
 		},
-		func(reply driver.ExtendReply, _ error) { _ = settle(reply) })
+		func(reply driver.ExtendReply, err error) {
+			reply.Err = cmp.Or(err, reply.Err)
+			_ = settle(reply)
+		})
 	switch {
 	case err == ErrClosed: // of this Locker, so nothing was sent
 		le.settle()
 		<-turn
 		return err
-	case err != nil && e.confirms:
+	case err == errLeft && e.confirms:
 		return left("check", ctx)
-	case err != nil: // it is errLeft
+	case err == errLeft:
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
+	case err != nil && e.confirms:
+		return cmp.Or(le.Err(), failedRead("check", err))
+	case err != nil: // as after the end of the lease
+		return cmp.Or(le.Err(), failedWrite("extend", err))
 	}
 	return settle(reply)
 }
@@ -116,6 +127,7 @@ func (e *extension) begin(ctx context.Context) error {
 		le.locker.expiries.watch(le, end)
 		e.shortens = true
 	}
+	e.limit = min(e.ttl, until(le.deadline))
 	return nil
 }
 
@@ -144,9 +156,9 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	case reply.Err == nil:
 		return nil
 	case e.confirms: // a question
-		return failedRead("check", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
+		return failedRead("check", ownDeadline(reply.Err, e.limit, now().sub(e.start)))
 	default:
-		return failedWrite("extend", ownDeadline(reply.Err, e.ttl, now().sub(e.start)))
+		return failedWrite("extend", ownDeadline(reply.Err, e.limit, now().sub(e.start)))
 	}
 }
 

@@ -29,10 +29,10 @@ type Options struct {
 	// TTL is how long a lease outlives a holder that has died. Default 30 s, at least 100 ms, whole milliseconds. A living holder keeps its
 	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
 	TTL time.Duration
-	// Wait is the longest that an Acquire waits if its ctx does not end sooner. Default TTL + 5 s, so that waiters
-	// outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for the calls under
-	// one ctx. The time in the queue counts. An Acquire to which the backend gives no answer at all
-	// fails after min(5 s, TTL), also if Wait is longer or negative.
+	// Wait is the longest that an Acquire waits if its ctx does not end sooner. Default TTL + 5 s, so
+	// that waiters outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for the
+	// calls under one ctx. The time in the queue counts. An Acquire to which the backend gives no
+	// answer at all fails after min(5 s, TTL), also if Wait is longer or negative.
 	Wait time.Duration
 	// Retry paces a waiting Acquire where the lock service cannot tell it that the lock is free: it keeps no line, or the
 	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified

@@ -217,30 +217,37 @@ func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1})
-		s.Inject(always(drivertest.Acquire, context.DeadlineExceeded))
-		_, err := l.Acquire(t.Context(), key)
-		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire: %v", err)
+		check := func(call string, err, want error, text string) {
+			t.Helper()
+			if !errors.Is(err, want) || errors.Is(err, context.DeadlineExceeded) ||
+				!strings.HasSuffix(err.Error(), text) || strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+				t.Errorf("%s: %v, want %v with %q", call, err, want, text)
+			}
 		}
+		const client = "no answer within the timeouts of the client; check the lock service and the network to it"
+		s.Inject(always(drivertest.Acquire, fmt.Errorf("a client: %w", context.DeadlineExceeded)))
+		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable, client)
+		s.Inject(always(drivertest.Acquire, dialTimeout{}))
+		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable, client+": dial tcp 192.0.2.1:6379: i/o timeout")
 		// One that has waited for as long as it may: the deadline was the Locker's.
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op != drivertest.Acquire {
-				return drivertest.Fault{}
-			}
-			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: in(l.Options().TTL)}
+			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: in(ttl)}
 		})
-		_, err = l.Acquire(t.Context(), key)
-		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire without an answer: %v", err)
-		}
+		limit := "no answer within 3s; check the lock service and the network to it"
+		check("Acquire without an answer", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable, limit)
+		check("Inspect without an answer", second(l.Inspect(t.Context(), key)), distlock.ErrUnavailable, limit)
 		s.Inject(nil)
 		lease := mustAcquire(t, l)
 		s.Inject(always(drivertest.Extend, context.DeadlineExceeded))
-		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Extend: %v", err)
-		}
+		check("Extend", lease.Extend(t.Context(), time.Minute), distlock.ErrOutcomeUnknown, client)
 	})
 }
+
+// dialTimeout is the error of a connection that a context's deadline has ended, as package net has it.
+type dialTimeout struct{}
+
+func (dialTimeout) Error() string        { return "dial tcp 192.0.2.1:6379: i/o timeout" }
+func (dialTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // Who was told who holds the lock, before the service went silent, still learns of it; but it is not "busy".
 func TestAcquire_C_anInterruptionAfterABusyAnswerShowsBoth(t *testing.T) {

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return err
 	}
 	le.unsettled++
+	limit := min(le.ttl, until(le.deadline))
 	le.mu.Unlock()
 	settle := func(reply driver.AcquireReply, err error) error {
 		defer le.settle()
@@ -71,15 +73,17 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		}
 		return nil
 	}
-	reply, err := detached(ctx, l, le.ttl,
+	reply, err := detached(ctx, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, request) },
 		func(reply driver.AcquireReply, err error) { _ = settle(reply, err) })
-	switch err {
-	case ErrClosed: // of this Locker, so nothing was sent
+	switch {
+	case err == ErrClosed: // of this Locker, so nothing was sent
 		le.settle()
 		return err
-	case errLeft:
+	case err == errLeft:
 		return left("refence", ctx)
+	case unsettled(err): // as after the end of the lease
+		return cmp.Or(le.Err(), failedRead("refence", err))
 	}
 	if err := settle(reply, err); err != nil {
 		return err

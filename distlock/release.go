@@ -23,6 +23,9 @@ const releaseGrace = 20 * time.Millisecond
 // releaseLimit bounds a release that gets no answer. What follows is left to the background.
 const releaseLimit = 5 * time.Second
 
+// leastRelease is how long a release may take at least, however little is left of the lease.
+const leastRelease = 100 * time.Millisecond
+
 // release ends the lease for the given reason, errReleased or errByClose.
 func (le *Lease) release(ctx context.Context, reason error) error {
 	counted := le.locker.begin() // before its state changes, so that Close waits for it
@@ -171,6 +174,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	le.mu.Lock()
 	le.asked++
+	limit := min(releaseLimit, max(le.deadline.sub(now()), leastRelease))
 	le.mu.Unlock()
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {
@@ -203,7 +207,7 @@ func (le *Lease) remove(ctx context.Context) error {
 		le.removed = true
 		return le.unknown
 	}
-	reply, sentAgain, err := direct(ctx, until, l, min(le.ttl, releaseLimit),
+	reply, sentAgain, err := direct(ctx, until, l, limit,
 		func(ctx context.Context) (driver.ReleaseReply, error) {
 			return l.driver.Release(ctx, request)
 		},
@@ -213,6 +217,8 @@ func (le *Lease) remove(ctx context.Context) error {
 		return err
 	case err == errLeft:
 		return failedWrite("release", fmt.Errorf("%w, it goes on in the background: %w", err, ended(ctx)))
+	case unsettled(err):
+		return failedWrite("release", err)
 	}
 	reply.Replayed = reply.Replayed || sentAgain
 	return settle(reply, err)

@@ -292,7 +292,7 @@ func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 		s.Inject(on(drivertest.Release, drivertest.Fault{HoldBefore: stuck}))
 		released := make(chan error, 1)
 		go func() { released <- lease.Release(context.Background()) }()
-		time.Sleep(ttl - time.Millisecond) // a renewal is due every third of that
+		time.Sleep(ttl * 9 / 10) // a renewal is due every third of the TTL
 		if calls := s.Calls(drivertest.Extend); calls != 0 {
 			t.Errorf("%d renewals were sent", calls)
 		}
