@@ -260,6 +260,35 @@ func instantly(l *distlock.Locker) error {
 	}, func(context.Context) error { return nil })
 }
 
+// The time that instant takes is not that of the request for the lock.
+func TestDoInstantly_L_requestHasItsOwnFirstAnswer(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second})
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(9 * time.Second)}))
+		err := l.DoInstantly(t.Context(), key, func(context.Context) (bool, error) {
+			time.Sleep(4900 * time.Millisecond)
+			return false, nil
+		}, func(context.Context) error { return nil })
+		if err != nil {
+			t.Errorf("DoInstantly: %v", err)
+		}
+	})
+}
+
+// After an answer, a waiter keeps its place while the backend is silent for less than a TTL.
+func TestAcquire_L_silenceAfterAnAnswerIsOutlived(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{TTL: 30 * time.Second}))
+		q := newQueue(t)
+		q.join(s.locker(t, distlock.Options{TTL: 30 * time.Second}), "waiter", 0)
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(12 * time.Second)}))
+		time.Sleep(13 * time.Second)
+		mustRelease(t, holder)
+		time.Sleep(time.Second)
+		mustRelease(t, q.lease("waiter"))
+	})
+}
+
 // A waiter has all of the time for its first answer when its turn to ask comes, however long it has
 // waited, and although the contender before it had an answer.
 func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
@@ -267,13 +296,15 @@ func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				holder := mustAcquire(t, s.twin().locker(t, distlock.Options{TTL: 30 * time.Second, Holder: "the holder"}))
-				s.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{Before: errBroken}))
+				fails := make(chan struct{})
+				s.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{HoldBefore: fails, Before: errBroken}))
 				l := s.locker(t, distlock.Options{TTL: 30 * time.Second, Wait: -1})
 				q := newQueue(t)
 				q.join(l, "fails", 0)
 				q.join(l, "leaves", 0)
 				q.join(l, "next", 0)
 				q.join(l, "last", 0)
+				close(fails)
 				time.Sleep(20 * time.Second)
 				delay := in(4 * time.Second)
 				if !answers {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // DoInstantly is [Locker.Do] with a shorter way for work that the lock service can do itself, in the very step in which it
@@ -58,6 +59,7 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 		}
 	}
 	goesOn = !done && err == nil && a.attempts == 0
+	a.at = time.Now() // the first answer to a request for the lock counts from here
 	return done, err
 }
 

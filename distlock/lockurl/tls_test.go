@@ -109,7 +109,7 @@ func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
 	for name, c := range map[string]struct{ url, says string }{
 		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", "certificate signed by unknown authority"},
 		"another name":                     {s.url("rediss", "localhost") + "?max_retries=-1", "x509: "},
-		"a server without TLS":             {plain, "time-outs of the client"},
+		"a server without TLS":             {plain, "timeouts of the client"},
 		"a client without TLS":             {s.url("redis", "127.0.0.1") + "?max_retries=-1", "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,10 +37,10 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 		check        func(distlock.Options) bool
 	}{
 		"none": {nil, nil, func(o distlock.Options) bool {
-			return o.TTL == 30*time.Second && o.Wait == 5*time.Second && o.MaxHold == 0 && o.Namespace == "distlock"
+			return o.TTL == 30*time.Second && o.Wait == 35*time.Second && o.MaxHold == 0 && o.Namespace == "distlock"
 		}},
 		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "max_retries": nil}, map[string]any{"wait": nil, "session_id": nil},
-			func(o distlock.Options) bool { return o.TTL == 30*time.Second && o.Wait == 5*time.Second }},
+			func(o distlock.Options) bool { return o.TTL == 30*time.Second && o.Wait == 35*time.Second }},
 		"ttl": {map[string]any{"ttl": 12 * time.Second}, map[string]any{"ttl": "12s"}, func(o distlock.Options) bool {
 			return o.TTL == 12*time.Second
 		}},
