@@ -184,7 +184,9 @@ func (e *endless) Acquire(ctx context.Context, req driver.AcquireRequest) (reply
 }
 
 func (e *endless) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	_ = e.wait(ctx)
+	if err := e.wait(ctx); err != nil {
+		return []driver.ExtendReply{{Err: err}}
+	}
 	return e.Driver.Extend(ctx, reqs)
 }
 
