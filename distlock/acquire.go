@@ -48,7 +48,7 @@ func withoutWait(ctx context.Context) context.Context {
 
 // acquire returns no lease and no error if instant, which may be nil, has made one needless; see DoInstantly.
 func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience,
-	instant func(ctx context.Context) (done bool, err error)) (*Lease, error) {
+	instant func(ctx context.Context) (done bool, err error)) (lease *Lease, err error) {
 	if err := validKey(key); err != nil {
 		return nil, err
 	}
@@ -66,10 +66,25 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 		}
 	}
 	op := &a.op
-	a.ctx = l.opts.Observer.Start(ctx, op)
-	defer l.opts.Observer.End(a.ctx, op)
+	contends, returns := false, false
+	defer func() {
+		switch {
+		case returns:
+		case lease != nil: // the Observer has ended the goroutine
+			unused := lease // lease itself stays on the stack
+			l.background(func() { _ = unused.release(context.WithoutCancel(ctx), errUnused) })
+		case !contends && a.line != nil:
+			l.lines.yield(a)
+		}
+	}()
+	a.ctx = l.observe(ctx, op)
+	defer func() {
+		l.opts.Observer.End(a.ctx, op)
+		returns = true
+	}()
 
-	lease, err := a.contend()
+	contends = true
+	lease, err = a.contend()
 	op.Wait = time.Since(a.start)
 	op.Err = err
 	op.Outcome = acquireOutcome(err, p)

@@ -3,6 +3,7 @@ package distlock
 import (
 	"container/heap"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -120,8 +121,8 @@ func (c *cleaner) try(job *cleanup) {
 		return
 	}
 	if err != nil {
-		l.opts.Logger.Debug("distlock: the clean-up of a lock without a holder failed; the lock, if the backend still has it, ends with its TTL",
-			"namespace", job.req.Name.Namespace, l.keyAttr(job.req.Name.Key), "tries", job.tries, "error", err)
+		l.log(slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; the lock, if the backend still has it, ends with its TTL",
+			job.req.Name.Key, "tries", job.tries, "error", err)
 	}
 	l.end()
 }

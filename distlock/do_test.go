@@ -176,6 +176,7 @@ func TestDo_aFailedReleaseIsLoggedNotReturned(t *testing.T) {
 		if err := l.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
 			t.Errorf("Do: %v", err)
 		}
+		synctest.Wait()
 		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, key) {
 			t.Errorf("log: %s", text)
 		}

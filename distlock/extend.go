@@ -37,11 +37,9 @@ func (le *Lease) confirm(ctx context.Context) error {
 func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.locker
 	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: e.ttl, Fence: le.Fence(), Scheduled: e.confirms}
-	ctx = l.opts.Observer.Start(ctx, op)
+	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
-	op.Err = e.run(ctx, op)
-	op.Outcome = OutcomeOf(op.Err)
-	return op.Err
+	return op.end(e.run(ctx, op))
 }
 
 // extension is one Extend under way.
@@ -121,7 +119,7 @@ func (e *extension) begin(ctx context.Context) error {
 	if end := trustedUntil(e.start, e.ttl); end.before(le.deadline) && !e.confirms {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
 		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
-		le.locker.renewals.remove(le)
+		le.locker.renewals.pause(le)
 		le.deadline.at, le.term = end.at, e.ttl
 		le.epoch++
 		le.locker.expiries.watch(le, end)
@@ -143,6 +141,8 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	switch {
 	case reply.Err == nil:
 		le.trustLocked(e.start, e.ttl)
+		le.locker.renewals.note(le, false)
+		le.locker.renewals.logOutage(nil)
 	case e.shortens && driver.MayHaveEffect(reply.Err):
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		le.capped = true

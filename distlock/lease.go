@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,7 +174,7 @@ func (le *Lease) suspectLocked(at moment) bool {
 }
 
 var (
-	errDeadline = errors.New("its deadline passed before it was renewed; " +
+	errDeadline = errors.New("its deadline passed before it was renewed, or this process was paused; " +
 		"check the lock service and its latency, or use a longer TTL")
 	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; the next renewal, or Check, will tell")
 	errNotMine = errors.New("the lock service does not know it any more; " +
@@ -201,14 +202,15 @@ func (le *Lease) settle() {
 func (le *Lease) expire() {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if le.state != held && le.state != releasing {
-		return
-	}
-	if now().before(le.deadline) { // renewed
+	switch {
+	case le.state == lost || le.removed:
+	case now().before(le.deadline): // renewed
 		le.locker.expiries.watch(le, le.deadline)
-		return
+	case le.state == released: // and the removal has no answer: the Observer or the driver blocks
+		le.locker.lines.gone(le, true)
+	default:
+		le.lossLocked(errDeadline)
 	}
-	le.lossLocked(errDeadline)
 }
 
 // lose ends a lease that is not this holder's any more, and returns the error to say so.
@@ -221,23 +223,22 @@ func (le *Lease) lose(reason error) error {
 	return le.lossLocked(reason)
 }
 
-// lossLocked turns a held lease into a lost one: it cancels the context first, and leaves what takes time to the
-// background.
+// lossLocked turns a held lease into a lost one: it cancels the context first, and leaves hooks to
+// the reports.
 func (le *Lease) lossLocked(reason error) error {
 	le.state = lost
 	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
 	le.cancel(ErrLost)
 	le.locker.expiries.forget(le)
-	age := time.Since(le.acquired)
+	at := time.Now()
+	age := at.Sub(le.acquired)
 	l := le.locker
 	l.renewals.remove(le)
 	l.lines.gone(le, true)
-	l.background(func() {
-		l.forget(le)
-		op := &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: age, Err: le.ended, Outcome: OutcomeLost}
-		l.opts.Observer.End(l.opts.Observer.Start(le.ctx, op), op)
-		l.opts.Logger.Warn("distlock: a lease was lost", "namespace", le.name.Namespace, l.keyAttr(le.name.Key), "fence", le.Fence(), "held", age, "reason", reason)
-	})
+	l.forget(le)
+	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(),
+		Began: at, Held: age, Err: le.ended, Outcome: OutcomeLost}, true)
+	l.log(slog.LevelWarn, "distlock: a lease was lost", le.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
 	switch {
 	case reason == errDeadline:
 		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is

@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,19 +19,22 @@ type Locker struct {
 	backend string
 	opts    Options
 
-	delay    func(attempts int) time.Duration // Options.Retry's
-	punctual driver.Punctual                  // nil if the driver is not
-	alarms   hurry.Alarms
-	quick    atomic.Bool  // the service has answered quickly of late
-	queue    driver.Queue // nil if the service keeps no line
-	lines    lines
-	renewals renewals
-	expiries expiries
-	cleaner  cleaner
-	workers  workers
-	closing  context.Context // ended by Close: waiting calls give up
-	close    context.CancelFunc
-	idle     chan struct{} // closed when, after that, the last background work has ended
+	delay        func(attempts int) time.Duration // Options.Retry's
+	punctual     driver.Punctual                  // nil if the driver is not
+	alarms       hurry.Alarms
+	quick        atomic.Bool  // the service has answered quickly of late
+	queue        driver.Queue // nil if the service keeps no line
+	lines        lines
+	renewals     renewals
+	expiries     expiries
+	cleaner      cleaner
+	reports      reports
+	workers      workers
+	closing      context.Context // ended by Close: waiting calls give up
+	close        context.CancelFunc
+	renewing     context.Context // ended when a closed Locker has no lease left
+	stopRenewing context.CancelFunc
+	idle         chan struct{} // closed when, after that, the last background work has ended
 
 	mu     sync.Mutex
 	closed bool
@@ -66,8 +70,14 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		idle:        make(chan struct{}),
 		closeDriver: sync.OnceValue(d.Close),
 	}
+	l.reports.locker = l
+	l.opts.Logger = slog.New(&logQueue{o.Logger.Handler(), &l.reports})
+	if _, none := o.Observer.(nobody); !none {
+		l.opts.Observer = &guarded{o.Observer, &l.reports}
+	}
 	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
+	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.punctual, _ = d.(driver.Punctual)
 	l.queue = queue
 	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
@@ -79,8 +89,8 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Options returns the options in force, defaults filled in. What is built on a Locker takes its Observer and Logger
-// from here.
+// Options returns the options in force, defaults filled in. Packages above a Locker take Observer and
+// Logger from here: these survive panics of the application's, and the Logger does not block.
 func (l *Locker) Options() Options { return l.opts }
 
 // Backend is the name of the lock service's kind, as "redis" or "memory".
@@ -131,9 +141,10 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 // Close ends the Locker: calls that wait return [ErrClosed], every lease it holds is released and its context
 // cancelled, renewal stops, and a driver that opened its own client closes it. New calls are refused with [ErrClosed].
 //
-// Close waits for all that until ctx ends. If time runs out it says so in an error that matches the error of ctx; the
-// work goes on in the background, what is not released expires with its TTL, and Close may be called again to wait
-// longer. Closing a closed Locker is fine.
+// Close waits for all that until ctx ends, and for the Observer and the Logger for a second at most.
+// If ctx ends first, Close returns an error that matches the error of ctx. The work then goes on in
+// the background, leases that are not released expire with their TTL, and another call of Close waits
+// longer. To close a closed Locker is fine.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
@@ -142,6 +153,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		if l.active == 0 && l.leases.first == nil {
 			close(l.idle)
 		}
+		l.stopRenewingLocked()
 		for lease := l.leases.first; lease != nil; lease = lease.listed.next {
 			l.active++
 			go func() {
@@ -162,6 +174,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
 			ended(ctx))
 	}
+	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- l.closeDriver() }()
 	select {
@@ -234,6 +247,15 @@ func (l *Locker) forget(lease *Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leases.remove(lease)
+	l.stopRenewingLocked()
+}
+
+// stopRenewingLocked ends the renewals under way of a closed Locker when its last lease has ended: no
+// lease needs the answer, and Close waits for the calls.
+func (l *Locker) stopRenewingLocked() {
+	if l.closed && l.leases.first == nil {
+		l.stopRenewing()
+	}
 }
 
 func (l *Locker) name(key string) driver.Name {

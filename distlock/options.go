@@ -47,7 +47,7 @@ type Options struct {
 	MaxHold time.Duration
 	// Holder tells people who holds a lock, in Inspect and BusyError. Default host:pid; at most 256 bytes.
 	Holder string
-	// Observer is told of every operation. Default: nobody is.
+	// Observer sees every operation. Default: none.
 	Observer Observer
 	// Logger takes events without a caller to return an error to: lost leases, failed renewals and
 	// clean-ups. Default [slog.Default]. LogKeys says how its lines show keys.

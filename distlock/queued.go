@@ -2,6 +2,7 @@ package distlock
 
 import (
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -34,8 +35,8 @@ func (a *acquisition) listen() {
 		}
 		l := a.locker
 		l.warnDeaf.Do(func() {
-			l.opts.Logger.Warn("distlock: the backend cannot notify waiters, so they poll from their places in the queue; check the right to subscribe and the network",
-				"namespace", l.opts.Namespace, l.keyAttr(a.req.Name.Key), "error", err)
+			l.log(slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll from their places in the queue; check the right to subscribe and the network",
+				a.req.Name.Key, "error", err)
 		})
 		return
 	}

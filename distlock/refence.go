@@ -28,11 +28,11 @@ func (le *Lease) Refence(ctx context.Context, above int64) error {
 	}
 	l := le.locker
 	op := &Operation{Name: OpRefence, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
-	ctx = l.opts.Observer.Start(ctx, op)
+	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
-	op.Err = le.refence(ctx, op, above)
-	op.Outcome, op.Fence = OutcomeOf(op.Err), le.Fence()
-	return op.Err
+	err := op.end(le.refence(ctx, op, above))
+	op.Fence = le.Fence()
+	return err
 }
 
 func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error {

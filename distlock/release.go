@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -11,9 +12,13 @@ import (
 
 var (
 	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
+	errUnused   = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
+	errNotEnded = failedWrite("release", errUnwound)
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
 	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: either another copy has released the lock, " +
 		"or the lease was lost before; check the work if that matters")
+	errLate = errors.New("the request was sent after the deadline of the lease and found no lock: either the lock has expired since, " +
+		"or the lease was lost before; check whether a method of the Observer blocks")
 )
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
@@ -26,8 +31,8 @@ const releaseLimit = 5 * time.Second
 // leastRelease is how long a release may take at least, however little is left of the lease.
 const leastRelease = 100 * time.Millisecond
 
-// release ends the lease for the given reason, errReleased or errByClose.
-func (le *Lease) release(ctx context.Context, reason error) error {
+// release ends the lease for the given reason, errReleased or, without a caller, another one.
+func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	counted := le.locker.begin() // before its state changes, so that Close waits for it
 	if counted {
 		defer le.locker.end()
@@ -62,41 +67,54 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		le.state = releasing
 	}
 	le.mu.Unlock()
+	err = errNotEnded // unless end returns
+	defer func() { le.releaseEnded(err) }()
 
 	if first && le.drain(ctx) {
 		at = time.Now()
 	}
-	err := le.end(ctx, first, at, reason)
+	return le.end(ctx, first, at, reason)
+}
 
+// releaseEnded lets the calls of Release go on that wait for one that ended with err.
+func (le *Lease) releaseEnded(err error) {
 	le.mu.Lock()
+	defer le.mu.Unlock()
 	le.releasing, le.failure = false, err
 	if le.released != nil {
 		close(le.released)
 		le.released = nil
 	}
-	le.mu.Unlock()
-	return err
 }
 
-// end ends the lease on this side, if that has not been done; then the lock is handed on within the process or given back to
-// the service.
+// end ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
+// process, or releases the lock in the backend.
+// ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
 func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
 	l := le.locker
 	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: at.Sub(le.acquired)}
-	ctx = l.opts.Observer.Start(ctx, op)
-	defer l.opts.Observer.End(ctx, op)
+	var handed bool
+	var err error
 	if first {
-		var handed bool
-		if handed, op.Err = le.finish(at, reason); handed {
+		if handed, err = le.finish(at, reason); handed {
 			op.Handoff = HandoffLocal
 		}
 	}
-	if op.Err == nil && op.Handoff == "" {
-		op.Attempts++
-		op.Err = le.remove(ctx)
+	if reason == errReleased {
+		ctx = l.observe(ctx, op)
+		defer l.opts.Observer.End(ctx, op)
+	} else { // no caller
+		op.Began = time.Now()
+		defer func() {
+			op.Wait = time.Since(op.Began)
+			l.reports.operation(ctx, op, true)
+		}()
 	}
-	op.Outcome = OutcomeOf(op.Err)
-	return op.Err
+	if err == nil && !handed {
+		op.Attempts++
+		err = le.remove(ctx)
+	}
+	return op.end(err)
 }
 
 // await waits for a release that another call has under way.
@@ -156,7 +174,6 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 		return true, nil
 	}
 	le.locker.lines.giveBack(le)
-	le.locker.expiries.forget(le)
 	// ⚑ Out of the schedule before the removal is sent.
 	le.locker.renewals.remove(le)
 	le.locker.forget(le)
@@ -175,6 +192,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	le.mu.Lock()
 	le.asked++
 	limit := min(releaseLimit, max(le.deadline.sub(now()), leastRelease))
+	late := !now().before(le.deadline)
 	le.mu.Unlock()
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {
@@ -182,12 +200,13 @@ func (le *Lease) remove(ctx context.Context) error {
 		request.VoidFor = voidFor(le.ttl)
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
+		l.expiries.forget(le)
 		defer l.lines.gone(le, false)
 		if err != nil {
 			l.cleaner.add(request, le.ttl, cleanupMin)
 			err = failedWrite("release", err)
-			l.opts.Logger.Warn("distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
-				"namespace", le.name.Namespace, l.keyAttr(le.name.Key), "fence", le.Fence(), "ttl", le.ttl, "error", err)
+			l.log(slog.LevelWarn, "distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
+				le.name.Key, "fence", le.Fence(), "ttl", le.ttl, "error", err)
 			return err
 		}
 		le.mu.Lock()
@@ -196,6 +215,8 @@ func (le *Lease) remove(ctx context.Context) error {
 		case reply.Released:
 			le.unknown = nil
 		case le.removed: // by the answer to another request
+		case late: // ⚑ no loss: the lease was ended in time, and has run out since
+			le.unknown = failedWrite("release", errLate)
 		case reply.Replayed || le.asked > 1:
 			// ⚑ The backend may have lost the lock in a failover, before any copy came.
 			le.unknown = failedWrite("release", errReplayed)

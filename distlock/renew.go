@@ -1,11 +1,14 @@
 package distlock
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -40,6 +43,8 @@ type renewals struct {
 	running  bool
 	next     time.Time     // when the goroutine wakes up
 	wake     chan struct{} // to make it earlier
+	failing  int           // leases whose last renewal failed
+	outage   time.Time     // when the first of them failed; zero if there are none
 }
 
 // renewal is a lease's place in the schedule, guarded by renewals.mu.
@@ -47,7 +52,8 @@ type renewal struct {
 	due   time.Time
 	place int // index in the heap + 1; 0: not in it
 	// turn counts the lease's entries and exits, so that the answer of a batch tells whether it is still wanted.
-	turn int
+	turn   int
+	failed bool // the last one
 }
 
 // period is the time between two renewals of the lease; not positive: it is not renewed.
@@ -97,11 +103,58 @@ func (r *renewals) wakeUp() {
 	}
 }
 
-// remove takes the lease off the schedule; the answer of a renewal that is under way will not prolong it any more.
+// remove takes a lease that ends off the schedule. The answer of a renewal that is under way no longer
+// prolongs the lease.
 func (r *renewals) remove(le *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.takeOut(le)
+	r.noteLocked(le, false)
+	r.logOutageLocked(nil)
+}
+
+// pause takes the lease off the schedule until it is added again.
+func (r *renewals) pause(le *Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takeOut(le)
+}
+
+// note counts the leases whose last renewal failed.
+func (r *renewals) note(le *Lease, failed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.noteLocked(le, failed)
+}
+
+func (r *renewals) noteLocked(le *Lease, failed bool) {
+	switch {
+	case failed && !le.renewal.failed:
+		r.failing++
+	case !failed && le.renewal.failed:
+		r.failing--
+	}
+	le.renewal.failed = failed
+}
+
+// logOutage logs one line when an outage has begun, and one when it has ended. err is why renewals failed.
+func (r *renewals) logOutage(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logOutageLocked(err)
+}
+
+func (r *renewals) logOutageLocked(err error) {
+	switch {
+	case r.failing > 0 && r.outage.IsZero():
+		r.outage = time.Now()
+		r.locker.log(slog.LevelWarn, "distlock: renewals failed; they are retried until the deadlines of the leases", "",
+			"leases", r.failing, "error", err)
+	case r.failing == 0 && !r.outage.IsZero():
+		r.locker.log(slog.LevelInfo, "distlock: the outage of renewals is over: each lease was renewed or has ended", "",
+			"outage", time.Since(r.outage))
+		r.outage = time.Time{}
+	}
 }
 
 // replace puts a lease in the place of another. If that is being renewed just now, the answer does not count for it.
@@ -114,6 +167,7 @@ func (r *renewals) replace(le, next *Lease) {
 		le.renewal.place = 0
 	}
 	le.renewal.turn++
+	next.renewal.failed, le.renewal.failed = le.renewal.failed, false
 	r.mu.Unlock()
 	if place == 0 {
 		r.add(next, next.next)
@@ -162,6 +216,8 @@ type ticket struct {
 	turn  int           // when it was taken out of the heap
 	epoch int           // when its renewal was sent
 	left  time.Duration // until the deadline, likewise
+	// patience is how long the ticket waits for the answer before its lease is due again.
+	patience time.Duration
 }
 
 // collect takes out a batch of what is due by now or soon after: a renewal that is a little early saves an exchange. It
@@ -203,7 +259,7 @@ func (r *renewals) takeLocked(now time.Time) (batch []*ticket) {
 	return batch
 }
 
-// arrived makes room for another batch.
+// arrived makes room for another batch, when one has its answer or is waited for no more.
 func (r *renewals) arrived() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,77 +269,120 @@ func (r *renewals) arrived() {
 	}
 }
 
-// renew sends one batch. A batch that gets no answer within half a period is tried again, while there is time before the
-// deadline; its answer still counts if it comes. The driver is called here and not detached: there is no caller who might
-// want to leave, and many leases make many batches.
-func (r *renewals) renew(batch []*ticket) {
+// batch is what one call of the driver renews.
+type batch struct {
+	renewals *renewals
+	start    moment
+	began    time.Time // the same
+
+	mu       sync.Mutex
+	tickets  []*ticket   // the shortest patience first; nil when the driver has answered
+	reported int         // so many of them are overdue and were reported
+	timer    *time.Timer // runs overdue when the next patience ends
+}
+
+// renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
+// many leases make many batches.
+//
+// ⚑ Patience belongs to the lease: a lease near its deadline does not cut the time of the others. The
+// call's context ends with the last deadline of the batch, as it was when the batch was sent: until
+// then an answer still counts. It lasts a TTL at most, because calls that hang keep connections.
+func (r *renewals) renew(tickets []*ticket) {
 	l := r.locker
-	batch = slices.DeleteFunc(batch, func(t *ticket) bool { return !r.valid(t) })
-	if len(batch) == 0 {
+	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return !r.valid(t) })
+	if len(tickets) == 0 {
 		r.arrived()
 		return
 	}
-	requests := make([]driver.ExtendRequest, len(batch))
-	operations := make([]*Operation, len(batch))
-	contexts := make([]context.Context, len(batch))
-	limit := batch[0].lease.period()
-	for i, t := range batch {
-		le := t.lease
-		requests[i] = driver.ExtendRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}
-		operations[i] = &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence(), Scheduled: true, Attempts: 1}
-		contexts[i] = l.opts.Observer.Start(le.ctx, operations[i])
-		limit = min(limit, le.period()/2, max(t.left/2, stagger))
+	slices.SortFunc(tickets, func(t, u *ticket) int { return cmp.Compare(t.patience, u.patience) })
+	requests := make([]driver.ExtendRequest, len(tickets))
+	var last time.Duration
+	for i, t := range tickets {
+		requests[i] = driver.ExtendRequest{Name: t.lease.name, Owner: t.lease.owner, TTL: t.lease.ttl}
+		last = max(last, min(t.left, t.lease.ttl))
 	}
-	start := now()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(l.renewing, positive(last))
 	defer cancel()
-	var settled atomic.Bool // by whichever comes first: the answer or the end of the limit
-	settle := func(replies []driver.ExtendReply) {
-		r.settle(batch, start, replies, func(i int, err error) {
-			op := operations[i]
-			op.Err, op.Outcome = err, OutcomeOf(err)
-			l.opts.Observer.End(contexts[i], op)
-		})
-	}
-	unhook := context.AfterFunc(ctx, func() {
-		if !l.begin() { // the answer has come, and all has ended
-			return
-		}
-		defer l.end()
-		if settled.CompareAndSwap(false, true) {
-			settle(slices.Repeat([]driver.ExtendReply{{Err: errLeft}}, len(batch)))
-		}
-	})
-	replies := l.driver.Extend(ctx, requests)
-	unhook()
-	if settled.CompareAndSwap(false, true) {
-		settle(replies)
+	b := &batch{renewals: r, start: momentOf(began), began: began, tickets: tickets}
+	b.mu.Lock()
+	b.waitLocked()
+	b.mu.Unlock()
+	b.answered(l.driver.Extend(ctx, requests))
+}
+
+// waitLocked sees to it that the end of the next patience is noticed.
+func (b *batch) waitLocked() {
+	if b.reported == len(b.tickets) {
+		b.renewals.arrived()
 		return
 	}
-	for i, t := range batch {
-		_ = r.answered(t, start, replies[i])
+	rest := b.tickets[b.reported].patience - now().sub(b.start)
+	if b.timer == nil {
+		b.timer = time.AfterFunc(positive(rest), b.overdue)
+	} else {
+		b.timer.Reset(positive(rest))
 	}
 }
 
-// settle applies the replies to a batch that was sent at start, and tells the outcome of each renewal.
-func (r *renewals) settle(batch []*ticket, start moment, replies []driver.ExtendReply, tell func(i int, err error)) {
-	defer r.arrived()
-	var (
-		failures int
-		last     error
-	)
-	for i, t := range batch {
-		err := r.answered(t, start, replies[i])
-		tell(i, err)
-		if err != nil && OutcomeOf(err) != OutcomeLost {
-			failures, last = failures+1, err
+// overdue schedules another renewal of the tickets whose patience has ended. An answer that comes
+// later still counts.
+func (b *batch) overdue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tickets == nil { // the answer came first
+		return
+	}
+	took := now().sub(b.start)
+	var errs []error
+	for _, t := range b.tickets[b.reported:] {
+		if t.patience > took {
+			break
+		}
+		err := fmt.Errorf("no answer within %s", t.patience.Round(time.Millisecond))
+		errs = append(errs, b.renewals.answered(t, b.start, driver.ExtendReply{Err: err}))
+	}
+	b.reportLocked(errs)
+	b.waitLocked()
+}
+
+// answered applies the replies to all tickets, and then reports the tickets that were not overdue.
+func (b *batch) answered(replies []driver.ExtendReply) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timer.Stop()
+	if b.reported < len(b.tickets) {
+		defer b.renewals.arrived()
+	}
+	errs := make([]error, len(b.tickets))
+	for i, t := range b.tickets {
+		errs[i] = b.renewals.answered(t, b.start, replies[i])
+	}
+	b.reportLocked(errs[b.reported:])
+	b.tickets = nil
+}
+
+// reportLocked reports the next tickets, whose renewals ended with errs.
+func (b *batch) reportLocked(errs []error) {
+	l := b.renewals.locker
+	b.renewals.logOutage(failure(errs))
+	took := time.Since(b.began)
+	for i, err := range errs {
+		le := b.tickets[b.reported+i].lease
+		l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence(),
+			Scheduled: true, Began: b.began, Wait: took, Attempts: 1, Err: err, Outcome: OutcomeOf(err)}, false)
+	}
+	b.reported += len(errs)
+}
+
+// failure is the last error that is not a loss.
+func failure(errs []error) (last error) {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ErrLost) {
+			last = err
 		}
 	}
-	if failures > 0 { // said once, and without any lock: a log may block
-		opts := &r.locker.opts
-		opts.Logger.Warn("distlock: renewals failed; they are tried again before the leases' deadlines",
-			"namespace", opts.Namespace, "leases", failures, "error", last)
-	}
+	return last
 }
 
 // valid prepares a ticket just before its renewal is sent: a lease may have been released or shortened since it was
@@ -292,6 +391,7 @@ func (r *renewals) valid(t *ticket) bool {
 	t.lease.mu.Lock()
 	defer t.lease.mu.Unlock()
 	t.epoch, t.left = t.lease.epoch, until(t.lease.deadline)
+	t.patience = min(t.lease.period()/2, max(t.left/2, stagger))
 	return r.waitsFor(t)
 }
 
@@ -308,12 +408,14 @@ func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) e
 		return le.ended
 	case reply.Err != nil:
 		if r.waitsFor(t) {
+			r.note(le, true)
 			r.add(le, le.retryLocked())
 		}
 		return failedRead("renew", reply.Err) // it is tried again
 	case !reply.Held: // final, however late it comes
 		return le.lossLocked(errNotMine)
 	}
+	r.note(le, false)
 	if t.epoch == le.epoch { // ⚑ a shortening Extend that was sent since may have followed it
 		le.trustLocked(start, le.ttl)
 	}

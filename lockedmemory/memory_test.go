@@ -265,6 +265,7 @@ func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
 		if failures.Load() != 1 {
 			t.Errorf("the Observer was told %d times", failures.Load())
 		}
+		synctest.Wait()
 		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, session) {
 			t.Errorf("log: %s", text)
 		}

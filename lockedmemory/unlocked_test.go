@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -86,6 +87,7 @@ func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
 				if !slices.Equal(names, c.ops) {
 					t.Errorf("the Observer was told of %q", names)
 				}
+				synctest.Wait()
 				if text := log.String(); !strings.Contains(text, "without the lock") || !strings.Contains(text, "unlocked=true") || strings.Contains(text, session) {
 					t.Errorf("the log says %q", text)
 				}

@@ -245,6 +245,9 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 	w.still()
 	mustRelease(t, holder)
 	mustRelease(t, w.got(5*time.Second))
+	if err := l.Close(t.Context()); err != nil { // waits for the log
+		t.Error(err)
+	}
 	if strings.Count(log.String(), "cannot notify") != 1 {
 		t.Errorf("the log says %q, want one warning", log.String())
 	}

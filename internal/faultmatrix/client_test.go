@@ -203,6 +203,9 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 	s.gone(t, key)
 	s.lineGone(t, key)
 	for i := range logs {
+		if err := lockers[i].Close(t.Context()); err != nil { // waits for the log
+			t.Error(err)
+		}
 		want := 1
 		if told || i == 0 { // who never waits does not want to be told
 			want = 0

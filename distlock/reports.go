@@ -1,0 +1,169 @@
+package distlock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxReports bounds the reports that wait for delivery. Reports of losses may exceed the bound.
+	maxReports = 4096
+	// panicLogEvery is the least time between two log lines about panics of hooks.
+	panicLogEvery = time.Minute
+)
+
+// reports delivers the reports without a caller: scheduled renewals, losses and log lines. One
+// goroutine calls the hooks in order, so a hook that blocks delays other reports and nothing else.
+// The goroutine is alive while reports wait.
+//
+// Lock order: mu may be taken under any other mutex of a Locker.
+type reports struct {
+	locker *Locker
+
+	mu       sync.Mutex
+	waiting  []func()
+	dropped  int
+	done     chan struct{} // closed when the goroutine ends; nil without a goroutine
+	panicked time.Time     // the last log line about a panic
+}
+
+// add queues a report. A report that must arrive is never dropped.
+func (r *reports) add(deliver func(), must bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.waiting) >= maxReports && !must {
+		r.dropped++
+		return
+	}
+	r.waiting = append(r.waiting, deliver)
+	if r.done == nil {
+		r.done = make(chan struct{})
+		go r.run()
+	}
+}
+
+// wait returns when no report waits, when ctx ends, or after [closeGrace].
+func (r *reports) wait(ctx context.Context) {
+	r.mu.Lock()
+	done := r.done
+	r.mu.Unlock()
+	if done == nil {
+		return
+	}
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// operation queues the report of an operation that has ended.
+func (r *reports) operation(ctx context.Context, op *Operation, must bool) {
+	observer := r.locker.opts.Observer
+	if _, none := observer.(nobody); none {
+		return
+	}
+	r.add(func() { observer.End(observer.Start(ctx, op), op) }, must)
+}
+
+func (r *reports) run() {
+	over := false
+	defer func() {
+		if !over { // a hook has ended the goroutine
+			go r.run()
+		}
+	}()
+	for deliver := r.next(); deliver != nil; deliver = r.next() {
+		deliver()
+	}
+	over = true
+}
+
+// next takes out the first report. It returns nil if none is left, and the goroutine has to end.
+func (r *reports) next() func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.waiting) > 0 {
+		deliver := r.waiting[0]
+		r.waiting[0] = nil
+		r.waiting = r.waiting[1:]
+		return deliver
+	}
+	if n := r.dropped; n > 0 {
+		r.dropped = 0
+		return func() {
+			r.locker.log(slog.LevelWarn, "distlock: reports were dropped because a hook of Observer or Logger blocked", "", "dropped", n)
+		}
+	}
+	close(r.done)
+	r.waiting, r.done = nil, nil
+	return nil
+}
+
+// survive runs deferred around a hook of the Observer. It logs a panic, at most once per minute.
+func (r *reports) survive(hook string, op *Operation) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	r.mu.Lock()
+	now := time.Now()
+	logs := r.panicked.IsZero() || now.Sub(r.panicked) >= panicLogEvery
+	if logs {
+		r.panicked = now
+	}
+	r.mu.Unlock()
+	if logs {
+		text := fmt.Sprint(cause)
+		if op.Key != "" {
+			text = strings.ReplaceAll(text, op.Key, "(key)")
+		}
+		r.locker.log(slog.LevelError, "distlock: a hook of the Observer panicked; the operation went on", op.Key,
+			"hook", hook, "operation", op.Name, "panic", text, "stack", string(debug.Stack()))
+	}
+}
+
+// log queues one line about the lock on key, which is empty if the line is about several locks.
+func (l *Locker) log(level slog.Level, text, key string, attrs ...any) {
+	about := []any{"namespace", l.opts.Namespace}
+	if key != "" {
+		about = append(about, l.keyAttr(key))
+	}
+	l.opts.Logger.Log(context.Background(), level, text, append(about, attrs...)...)
+}
+
+// logQueue is the Handler of Options.Logger as a Locker uses it: the lines go through the reports.
+type logQueue struct {
+	slog.Handler
+	reports *reports
+}
+
+// Enabled leaves the level to the delivery: the application's Handler may block.
+func (q *logQueue) Enabled(context.Context, slog.Level) bool { return true }
+
+func (q *logQueue) Handle(ctx context.Context, line slog.Record) error {
+	line = line.Clone()
+	write := func() {
+		defer func() { _ = recover() }() // no log is left to say so
+		if q.Handler.Enabled(ctx, line.Level) {
+			_ = q.Handler.Handle(ctx, line)
+		}
+	}
+	q.reports.add(write, false)
+	return nil
+}
+
+func (q *logQueue) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logQueue{q.Handler.WithAttrs(attrs), q.reports}
+}
+
+func (q *logQueue) WithGroup(name string) slog.Handler {
+	return &logQueue{q.Handler.WithGroup(name), q.reports}
+}
