@@ -117,7 +117,10 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 	observer := m.locker.Options().Observer
 	op := &distlock.Operation{Name: name, Backend: m.locker.Backend(), Key: key}
 	ctx = observer.Start(ctx, op)
-	defer observer.End(ctx, op)
+	defer func() {
+		op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeFailed) // the call did not return
+		observer.End(ctx, op)
+	}()
 	op.Err = run(ctx, op)
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
 	return op.Err

@@ -25,7 +25,7 @@ var logLines = map[string]func(*testing.T, *setup){
 		<-lease.Context().Done()
 	},
 	"could not be released":    failedRelease,
-	"could not be removed":     failedRelease, // nor by the clean-up that follows
+	"without a holder failed":  failedRelease, // nor by the clean-up that follows
 	"cannot notify waiters":    deafWaiter,
 	"running without the lock": unlockedSave,
 }

@@ -45,6 +45,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -107,7 +108,8 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 		kind = trace.SpanKindClient
 	}
 	around := trace.SpanContextFromContext(ctx)
-	ctx, span := t.tracer.Start(ctx, op.Name, trace.WithSpanKind(kind), trace.WithAttributes(t.known(op)...))
+	ctx, span := t.tracer.Start(ctx, op.Name, trace.WithSpanKind(kind), trace.WithAttributes(t.known(op)...),
+		trace.WithTimestamp(op.Began)) // zero is now
 	if op.Name == distlock.OpAcquire {
 		// What blocks others is not this acquire but the work around it; only without any, this is all there is to show.
 		if !around.IsValid() {
@@ -122,8 +124,12 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	span := trace.SpanFromContext(ctx)
 	if op.Name == distlock.OpLost {
-		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)))
+		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)), trace.WithTimestamp(op.Began))
 		return
+	}
+	var ended time.Time // zero is now
+	if !op.Began.IsZero() {
+		ended = op.Began.Add(op.Wait)
 	}
 	span.SetAttributes(learnt(op)...)
 	if op.Name == distlock.OpAcquire {
@@ -136,9 +142,9 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		distlock.OutcomeLost, distlock.OutcomeFailed:
 		text := t.redacted(op)
 		span.SetStatus(codes.Error, text)
-		span.RecordError(errors.New(text))
+		span.RecordError(errors.New(text), trace.WithTimestamp(ended))
 	}
-	span.End()
+	span.End(trace.WithTimestamp(ended))
 }
 
 // known is what can be said of an operation before it begins.
@@ -182,6 +188,9 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 // redacted is the text of op.Err without the key: errors of this module never name it, but that of an inner memory
 // may.
 func (t *Tracing) redacted(op *distlock.Operation) string {
+	if op.Err == nil {
+		return "the call panicked or ended its goroutine"
+	}
 	return strings.ReplaceAll(op.Err.Error(), op.Key, cmp.Or(t.keys.Show(op.Key), "(key)"))
 }
 

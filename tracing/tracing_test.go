@@ -258,6 +258,38 @@ func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
 	}
 }
 
+func TestFailure_aPanicOfTheWorkEndsTheSpan(t *testing.T) {
+	s := newSetup(t)
+	func() {
+		defer func() { _ = recover() }()
+		_ = s.memory.Turn(t.Context(), func(context.Context) error { panic("work") })
+	}()
+	if span := s.span(t, "lockedmemory.turn"); span.Status.Code != codes.Error || attributes(span)["distlock.outcome"].AsString() != "failed" {
+		t.Errorf("the span has %v, %v", span.Status, span.Attributes)
+	}
+}
+
+// A Locker reports operations without a caller later: their spans have the times of the operations.
+func TestSpans_haveTheTimesOfWhatIsReportedLater(t *testing.T) {
+	s := newSetup(t)
+	observer := s.locker.Options().Observer
+	began := time.Now().Add(-time.Hour).UTC()
+	renewal := &distlock.Operation{Name: distlock.OpExtend, Key: session, Scheduled: true, Began: began, Wait: 2 * time.Second,
+		Err: errBroken, Outcome: distlock.OutcomeUnavailable}
+	ctx, root := s.tracer.Start(t.Context(), "turn")
+	observer.End(observer.Start(ctx, renewal), renewal)
+	loss := &distlock.Operation{Name: distlock.OpLost, Key: session, Began: began, Outcome: distlock.OutcomeLost}
+	observer.End(observer.Start(ctx, loss), loss)
+	root.End()
+	span, end := s.span(t, distlock.OpExtend), began.Add(2*time.Second)
+	if !span.StartTime.Equal(began) || !span.EndTime.Equal(end) || !span.Events[0].Time.Equal(end) {
+		t.Errorf("the span lasts from %s to %s, its error is of %s", span.StartTime, span.EndTime, span.Events[0].Time)
+	}
+	if event := s.span(t, "turn").Events[0]; !event.Time.Equal(began) {
+		t.Errorf("the lease was lost at %s", event.Time)
+	}
+}
+
 func TestWithKeyAttribute(t *testing.T) {
 	for mode, want := range map[distlock.KeyMode]string{
 		distlock.KeyRaw: session, distlock.KeyNone: "", distlock.KeyHashed: "8b24f1a166ac8c39",
