@@ -151,3 +151,41 @@ func TestAcquire_closedLockerInTheCause(t *testing.T) {
 		mustRelease(t, holder)
 	})
 }
+
+func TestExtend_N_underItsLostLeaseIsLost(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		s.steal(t)
+		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
+			t.Fatalf("Extend: %v", err)
+		}
+		for range 100 { // select chooses by chance
+			if err := lease.Extend(lease.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
+				t.Fatalf("Extend under its own context: %v", err)
+			}
+		}
+	})
+}
+
+// The context of one caller has nothing to do with the error of another.
+func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		answer := make(chan struct{})
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		first := make(chan error, 1)
+		go func() { first <- lease.Release(ctx) }()
+		synctest.Wait()
+		err := lease.Release(t.Context())
+		if errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("Release behind a cancelled one: %v", err)
+		}
+		if err := <-first; !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("the cancelled one: %v", err)
+		}
+		s.Inject(nil)
+		close(answer)
+	})
+}

@@ -62,7 +62,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
-		return left("extend", ctx)
+		return cmp.Or(le.gone(), left("extend", ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	}
@@ -102,14 +102,14 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 }
 
 func (e *extension) begin(ctx context.Context) error {
-	if ctx.Err() != nil { // select may have left that to chance
-		return left("extend", ctx)
-	}
 	le := e.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if err := le.errLocked(); err != nil && !errors.Is(err, errSuspect) {
+	if err := le.goneLocked(); err != nil {
 		return err
+	}
+	if ctx.Err() != nil { // select may have left that to chance
+		return left("extend", ctx)
 	}
 	if le.capped && !e.confirms {
 		return unavailable("extend", errCapped)

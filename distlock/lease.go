@@ -167,6 +167,20 @@ func (le *Lease) errLocked() error {
 	return nil
 }
 
+// gone is Err, but nil where the clock leaves a doubt.
+func (le *Lease) gone() error {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return le.goneLocked()
+}
+
+func (le *Lease) goneLocked() error {
+	if err := le.errLocked(); !errors.Is(err, errSuspect) {
+		return err
+	}
+	return nil
+}
+
 // suspectLocked reports whether more time may have passed than the clock shows since the deadline was set. ⚑ The wall
 // clock alone does not end a lease, it only calls for a question to the service. Half the margin absorbs its corrections.
 func (le *Lease) suspectLocked(at moment) bool {

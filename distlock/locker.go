@@ -124,6 +124,9 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 		return Info{}, ErrClosed
 	}
 	defer l.end()
+	if ctx.Err() != nil {
+		return Info{}, left("inspect", ctx)
+	}
 	s, err := detached(ctx, l, min(firstAnswer, l.opts.TTL),
 		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
 		func(driver.State, error) {})

@@ -48,7 +48,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		Name: le.name, Owner: le.owner, TTL: le.ttl, FenceFloor: above + 1, Refence: true, Holder: l.opts.Holder, Metadata: le.metadata,
 	}
 	le.mu.Lock()
-	if err := le.errLocked(); err != nil && !errors.Is(err, errSuspect) { // released in the meantime, and perhaps handed on
+	if err := le.goneLocked(); err != nil { // released in the meantime, and perhaps handed on
 		le.mu.Unlock()
 		return err
 	}

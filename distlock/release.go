@@ -134,6 +134,9 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 		return le.ended
 	case le.removed:
 		return le.unknown
+	case errors.Is(le.failure, context.Canceled) || errors.Is(le.failure, context.DeadlineExceeded):
+		// The context is that of the other caller.
+		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", le.failure))
 	}
 	return le.failure
 }
