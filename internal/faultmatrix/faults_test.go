@@ -46,6 +46,8 @@ var rows = []row{
 	{name: "sessionRepliesLost", run: sessionRepliesLost},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
 	{name: "poolUsedUp", run: poolUsedUp},
+	{name: "hookBlocks", run: hookBlocks},
+	{name: "hookPanics", run: hookPanics},
 	{name: "scriptsFlushed", run: scriptsFlushed, alone: true},
 	{name: "outOfMemory", run: outOfMemory, alone: true},
 	{name: "readOnly", run: readOnly, on: []string{"node"}, own: true},
