@@ -32,6 +32,8 @@ func (p *process) obey(o *order) {
 		}
 	case doClose:
 		p.reopen(p.rooms[o.Locker])
+	case doBlock, doPanic:
+		p.breakHooks(&hookFault{panics: o.Do == doPanic, until: until})
 	case doReach:
 		p.aim.Store(o.Aim)
 	case doHold, doStand:
@@ -83,6 +85,27 @@ func (p *process) usePool(d time.Duration) {
 		})
 	}
 	calls.Wait()
+}
+
+// breakHooks breaks the hooks. In memory no fault of a server strikes at the same time, so a lease has
+// to outlast the fault, unless the process was not let run.
+func (p *process) breakHooks(f *hookFault) {
+	if p.mem == nil {
+		p.witness.fault.Store(f)
+		return
+	}
+	start := time.Now()
+	lease, err := p.rooms[0].now().locker.TryAcquire(context.Background(), fmt.Sprint("hooks/", f.until))
+	p.witness.fault.Store(f)
+	if err != nil { // the Locker is being closed
+		return
+	}
+	time.Sleep(time.Duration(f.until - now()))
+	err = lease.Err()
+	if stalled := p.watch.Stalled(start, time.Now()); errors.Is(err, distlock.ErrLost) && stalled < p.config.TTL/4 {
+		p.tell(&said{What: sayWrong, Text: fmt.Sprintf("the hooks were broken, and a lease was lost: %v", err)})
+	}
+	_ = lease.Release(context.Background())
 }
 
 // reopen closes a Locker under load, and gives the room another one.

@@ -59,6 +59,8 @@ const (
 	doClose  = "close"  // close a Locker under load; mem
 	doHold   = "hold"   // hold a key for a time
 	doStand  = "stand"  // stand in line for a key
+	doBlock  = "block"  // the application's hooks block
+	doPanic  = "panic"  // the application's hooks panic
 	doRest   = "rest"   // end what is under way, and begin nothing; mem
 	doRead   = "read"   // tell what stands in a session; mem
 	doReach  = "reach"  // tell when a task comes to a moment

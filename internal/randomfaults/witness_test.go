@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -15,12 +17,23 @@ import (
 )
 
 // nameShown finds the names of locks and sessions in a text: they may be people's.
-var nameShown = regexp.MustCompile(`e\d+/(hot|talk|notes|own)-|(foreign|line)/\d`)
+var nameShown = regexp.MustCompile(`e\d+/(hot|talk|notes|own)-|(foreign|hooks|line)/\d`)
 
 // enoughShown is how many a process tells of.
 const enoughShown = 5
 
-// witness looks at all that the library tells others than its caller: errors, which end in logs, log lines and spans.
+// brokenHooks counts the faults in which a hook was called.
+const brokenHooks = "broken hooks"
+
+// hookFault lets every hook block until a time, or panic before it.
+type hookFault struct {
+	panics bool
+	until  int64
+	struck sync.Once
+}
+
+// witness is the Observer of a worker, and writes its log. It looks at all that the library shows
+// others than its caller: errors, which end in logs, log lines and spans.
 type witness struct {
 	tell     func(*said)
 	texts    atomic.Int64 // that it has looked at, and not counted yet
@@ -28,6 +41,7 @@ type witness struct {
 	provider *sdktrace.TracerProvider
 	traces   *tracing.Tracing
 	logger   *slog.Logger
+	fault    atomic.Pointer[hookFault] // nil: the hooks work
 }
 
 // newWitness makes the witness of a process.
@@ -51,6 +65,29 @@ func (w *witness) look(what, text string) {
 	}
 }
 
+// strike blocks or panics in a hook, while there is a fault.
+func (w *witness) strike() {
+	f := w.fault.Load()
+	if f == nil || now() >= f.until {
+		return
+	}
+	f.struck.Do(func() { w.tell(&said{What: sayAlive, Counts: counts{brokenHooks: 1}}) })
+	if f.panics {
+		panic("a hook of the application is broken")
+	}
+	time.Sleep(time.Duration(f.until - now()))
+}
+
+func (w *witness) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	w.strike()
+	return w.traces.Start(ctx, op)
+}
+
+func (w *witness) End(ctx context.Context, op *distlock.Operation) {
+	w.strike()
+	w.traces.End(ctx, op)
+}
+
 func (w *witness) err(err error) {
 	if err != nil {
 		w.look("an error", fmt.Sprintf("%+v", err))
@@ -58,6 +95,7 @@ func (w *witness) err(err error) {
 }
 
 func (w *witness) Write(line []byte) (int, error) {
+	w.strike()
 	w.look("the log", string(line))
 	return len(line), nil
 }

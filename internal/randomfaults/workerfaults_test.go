@@ -22,6 +22,8 @@ var workerFaults = []*fault{
 	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
 	{name: "connections used up", on: redises, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: told(doPool)},
 	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: told(doCancel)},
+	{name: "hooks block", on: everywhere, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: breakHooks(doBlock)},
+	{name: "hooks panic", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: breakHooks(doPanic)},
 	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: told(doStarve)},
 	{name: "leases expire", on: []string{"mem"}, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: told(doExpire)},
 	{name: "Locker closed under load", on: []string{"mem"}, of: ofWorker, short: 200 * ms, long: 600 * ms, strike: told(doClose)},
@@ -147,6 +149,22 @@ func told(what string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		if w := c.someone(h); w != nil {
 			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
+		}
+	}
+}
+
+// breakHooks breaks the hooks of a worker, and waits until the library has called one of them.
+func breakHooks(how string) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		calls := func() int {
+			c.register.mu.Lock()
+			defer c.register.mu.Unlock()
+			return c.register.counts[brokenHooks]
+		}
+		before := calls()
+		told(how)(c, h)
+		if !h.missed && !testservers.Within(h.lasts, func() bool { return calls() > before }) {
+			c.misses(h, "no hook was called")
 		}
 	}
 }
