@@ -16,6 +16,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -49,6 +50,8 @@ var (
 	// ErrRefused is wrapped by the error of a call that the service rejects until an operator has
 	// changed something: a right is missing, or memory.
 	ErrRefused = errors.New("the service refused")
+	// ErrRights is the ErrRefused of a user, or of a password, that lacks a right.
+	ErrRights = fmt.Errorf("%w: a right is missing", ErrRefused)
 	// ErrForeign is wrapped by the error of a call that found data of another program under the name
 	// of the lock. The data is left as it is.
 	ErrForeign = errors.New("data of another program has the name of the lock")

@@ -106,9 +106,9 @@ func kindOf(err error, on topology) (kind error, advice string) {
 	case said("FLOOR"):
 		return driver.ErrFloor, ""
 	case said("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
-		return driver.ErrRefused, "check the user and password of the client"
+		return driver.ErrRights, "check the user and password of the client"
 	case said("NOPERM", "The user executing the script can't"):
-		return driver.ErrRefused, missingRight
+		return driver.ErrRights, missingRight
 	case said("OOM"):
 		return driver.ErrRefused, "raise maxmemory of Redis, or delete data; held leases are still renewed and released"
 	case said("MISCONF"):
@@ -166,7 +166,7 @@ type kindError struct {
 }
 
 func (e *kindError) Unwrap() error        { return e.error }
-func (e *kindError) Is(target error) bool { return target == e.kind }
+func (e *kindError) Is(target error) bool { return errors.Is(e.kind, target) }
 
 // says reports whether err is an error reply with the given code, also when the reply quotes an error that a
 // command in a script met, as Redis before 7.0 does.

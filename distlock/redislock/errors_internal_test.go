@@ -37,10 +37,10 @@ func TestExplain_kinds(t *testing.T) {
 		}},
 		{driver.ErrRefused, "clock", []error{reply("FENCE the fencing token would pass 2^53")}},
 		{driver.ErrFloor, "a year ahead", []error{reply("FLOOR the floor of the fencing token is more than a year ahead of this server's clock")}},
-		{driver.ErrRefused, "user and password", []error{
+		{driver.ErrRights, "user and password", []error{
 			reply("NOAUTH Authentication required."), reply("WRONGPASS invalid username-password pair or user is disabled."),
 		}},
-		{driver.ErrRefused, "ACL", []error{
+		{driver.ErrRights, "ACL", []error{
 			reply("NOPERM User app has no permissions to run the 'evalsha' command"),
 			reply(quoting + "The user executing the script can't run this command or subcommand"),
 		}},
@@ -82,8 +82,8 @@ func TestExplain_kinds(t *testing.T) {
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
-			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrFloor, driver.ErrTemporary} {
-				if errors.Is(got, kind) != (kind == c.kind) {
+			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrRights, driver.ErrFloor, driver.ErrTemporary} {
+				if errors.Is(got, kind) != errors.Is(c.kind, kind) {
 					t.Errorf("%v: is it %v? %t", err, kind, errors.Is(got, kind))
 				}
 			}
