@@ -16,9 +16,11 @@ import (
 // If nobody in this process holds the lock or waits for it, instant is called first: without a lease, under ctx and the
 // Locker's wait, while others of the process wait behind it. It reports whether it has done the work, which it must do only
 // if at that moment nobody holds the lock and nobody stands in the service's line. If it has not, or if somebody in the
-// process is first, DoInstantly goes on as Do does, with fn. An error of instant ends the call and is returned as it is; one that came
-// when the wait was over becomes [ErrUnavailable], and matches what instant's matches except the errors of contexts; one of a Locker
-// that was closed meanwhile becomes [ErrClosed], with the text of instant's.
+// process is first, DoInstantly goes on as Do does, with fn.
+// An error of instant ends the call and is returned as it is. After the end of the wait, the error
+// is [ErrUnavailable], unless that of instant is [ErrOutcomeUnknown] or [ErrRefused]. If the Locker
+// was closed, the error is [ErrClosed], joined to an ErrOutcomeUnknown of instant. These match no
+// error of a context.
 //
 // A ctx that carries the lease joins it, as with Do.
 func (l *Locker) DoInstantly(ctx context.Context, key string, instant func(ctx context.Context) (done bool, err error),
@@ -52,10 +54,16 @@ func (a *acquisition) instantly(instant func(ctx context.Context) (bool, error))
 	done, err = instant(ctx)
 	if err != nil && a.ctx.Err() == nil && ctx.Err() != nil {
 		// The caller has cancelled nothing, so the error is not to look as if.
-		if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
+		unknown := errors.Is(err, ErrOutcomeUnknown)
+		switch closed := a.locker.closing.Err() != nil; {
+		case closed && unknown:
+			err = fmt.Errorf("%w: %w", ErrClosed, &waited{err})
+		case closed:
 			err = fmt.Errorf("%w: %v", ErrClosed, err)
-		} else {
-			err = unavailable("do instantly", fmt.Errorf("%v: %w", cause, &waited{err}))
+		case unknown, errors.Is(err, ErrRefused):
+			err = fmt.Errorf("distlock: do instantly: %v: %w", context.Cause(ctx), &waited{err})
+		default:
+			err = unavailable("do instantly", fmt.Errorf("%v: %w", context.Cause(ctx), &waited{err}))
 		}
 	}
 	goesOn = !done && err == nil && a.attempts == 0

@@ -148,14 +148,19 @@ func TestDoInstantly_isGivenUp(t *testing.T) {
 			t.Errorf("when the wait is over: %v after %s", err, time.Since(start))
 		}
 		// What the work has to say of its outcome stays, and that its context has ended does not: the caller's has not.
-		unknown := errors.New("whether it was done is not known")
-		err := l.DoInstantly(t.Context(), key, func(ctx context.Context) (bool, error) {
-			<-ctx.Done()
-			return false, fmt.Errorf("%w: %w", unknown, ctx.Err())
-		}, notNeeded(t))
-		if !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, unknown) ||
-			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("when the wait is over, with an error of the work: %v", err)
+		ended := func(of error) func(ctx context.Context) (bool, error) {
+			return func(ctx context.Context) (bool, error) {
+				<-ctx.Done()
+				return false, fmt.Errorf("%w: %w", of, ctx.Err())
+			}
+		}
+		for _, of := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown} {
+			err := l.DoInstantly(t.Context(), key, ended(of), notNeeded(t))
+			for _, other := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown, context.Canceled, context.DeadlineExceeded} {
+				if errors.Is(err, other) != (other == of) {
+					t.Errorf("when the wait is over, with %v: %v", of, err)
+				}
+			}
 		}
 		mine := errors.New("mine")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -167,7 +172,8 @@ func TestDoInstantly_isGivenUp(t *testing.T) {
 			t.Errorf("cancelled before: %v", err)
 		}
 		time.AfterFunc(time.Millisecond, func() { mustClose(t, l) })
-		if err := l.DoInstantly(t.Context(), key, blocked, notNeeded(t)); !errors.Is(err, distlock.ErrClosed) {
+		if err := l.DoInstantly(t.Context(), key, ended(distlock.ErrOutcomeUnknown), notNeeded(t)); !errors.Is(err, distlock.ErrClosed) ||
+			!errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) {
 			t.Errorf("closed: %v", err)
 		}
 	})

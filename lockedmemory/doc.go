@@ -13,7 +13,9 @@
 //
 // A Save can be given an ID with [WithTurnID], so that a store that knows of IDs stores it once, however often it is repeated.
 //
-// If the lock service is down, Save, Clear and Turn fail with distlock.ErrUnavailable, and nothing is written. If a
-// lease is lost while they run, their context is cancelled and they fail with distlock.ErrLost: what they
-// wrote may or may not be there, and may stand beside the writes of the next holder.
+// If the lock service is down, Save, Clear and Turn fail with distlock.ErrUnavailable, and if it
+// refuses, with distlock.ErrRefused: nothing is written. If a lease is lost while they run, their
+// context is cancelled and they fail with distlock.ErrLost. A Save or Clear then also matches
+// distlock.ErrOutcomeUnknown, unless the inner memory says that nothing was written: the write may
+// be there, beside the writes of the next holder.
 package lockedmemory

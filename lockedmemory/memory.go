@@ -40,11 +40,12 @@ type Options struct {
 	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and Clear outside a
 	// turn wait as distlock.Options.Wait says.
 	Busy BusyPolicy
-	// FailOpen lets Save, Clear and Turn run without the lock when the lock service is unavailable, in place of failing
-	// with distlock.ErrUnavailable: two instances may then write to one session at once. Every operation that ran so is
-	// marked: in the log, with a warning, and for the Observer, as Unlocked. A lock that is busy, and a lease that was
-	// lost, are errors all the same. Default: nothing is written without the lock. An inner memory that checks
-	// fencing tokens, see [Fenced], cannot have it.
+	// FailOpen lets Save, Clear and Turn run without the lock where they would fail with
+	// distlock.ErrUnavailable: two instances may then write to one session at once. Every operation
+	// that ran so is marked: in the log, with a warning, and for the Observer, as Unlocked. Every
+	// other error is returned: a busy lock, a lost lease, distlock.ErrRefused,
+	// distlock.ErrOutcomeUnknown. Default: nothing is written without the lock. An inner memory
+	// that checks fencing tokens, see [Fenced], cannot have it.
 	FailOpen bool
 }
 
@@ -139,12 +140,14 @@ type instantSaver[M any] interface {
 // one of its own. The inner call gets a context that carries the lease, see [Lease], and is cancelled when the
 // lease is lost.
 //
-// Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the inner Save; or with
-// distlock.ErrLost if the lease was lost while the inner Save ran: the write may or may not have happened. A
-// lock that could not be released after a successful Save is no failure of Save.
+// Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the
+// inner Save; or with distlock.ErrLost if the lease was lost while the inner Save ran, and
+// distlock.ErrClosed if the Locker was closed. These two come with distlock.ErrOutcomeUnknown
+// unless the error of the inner Save says what became of the write. A lock that could not be
+// released after a successful Save is no failure of Save.
 //
 // An inner memory that keeps its data where the locks are, as a session store may, saves outside a turn in one step with finding the
-// lock free. Then distlock.ErrUnavailable, as the error says, leaves open whether it has.
+// lock free. Then distlock.ErrOutcomeUnknown says that the answer of that step is lost.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	var instant func(ctx context.Context, key string) (bool, error)
 	if m.instant != nil {

@@ -67,13 +67,15 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 			return turn.step(ctx, write)
 		}
 		began := false
-		var wrote error
+		var wrote, over error
 		under := func(ctx context.Context, lease *distlock.Lease) error {
-			return lease.Guard(ctx, func(ctx context.Context) error {
+			err := lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
 				wrote = write(context.WithValue(ctx, leaseKey{}, lease))
 				return wrote
 			})
+			over = lease.Err()
+			return err
 		}
 		acquired := func(ctx context.Context) error {
 			lease, _ := m.locker.FromContext(ctx, op.Key)
@@ -92,17 +94,24 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
-		case began && !m.saysItself(wrote) && (errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)):
-			return fmt.Errorf("%s: the write may or may not have happened: %w", name, err)
+		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
+		case !m.saysItself(wrote):
+			return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
 		}
 		return err
 	})
 }
 
-// saysItself reports whether the error of a write says what became of it, as that of a store does. Of a memory that is made of several,
-// it may be that of a part.
+func interrupted(err error) bool {
+	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
+}
+
+// saysItself reports whether the error of a write says what became of it. Each error of a session
+// store does. The error of another memory may be that of a part of the write: it has to be one of
+// these.
 func (m *LockedMemory[M, D]) saysItself(err error) bool {
-	return m.instant != nil && errors.As(err, new(interface{ SaysItself() }))
+	return m.instant != nil && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
+		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 
 // observed finds the session and reports the operation.

@@ -1,0 +1,133 @@
+package lockedmemory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// late is a memory whose Save returns an error when its context has ended.
+type late struct {
+	history
+	err error
+}
+
+func (l *late) Save(ctx context.Context, _, _ string) error {
+	<-ctx.Done()
+	return l.err
+}
+
+// saysAll is a memory of which each error says what became of the write.
+type saysAll struct{ late }
+
+func (s *saysAll) Itself() any { return s }
+
+func (*saysAll) SaveInstantly(context.Context, *distlock.Locker, string, string, string) (bool, error) {
+	return false, nil
+}
+
+// A write that outlasts its lease has an unknown outcome, unless its own error says more. Exactly
+// one of the three types says so.
+func TestSave_N_lostLease_outcome(t *testing.T) {
+	definite := errors.New("too large")
+	for name, c := range map[string]struct {
+		wrote          error
+		others, stores error // in a memory of another kind, in a session store
+	}{
+		"nothing":             {nil, distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
+		"an error of its own": {definite, distlock.ErrOutcomeUnknown, nil},
+		"the context's error": {context.Canceled, distlock.ErrOutcomeUnknown, nil},
+		"unknown":             {fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown), distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
+		"an outage":           {fmt.Errorf("store: %w", distlock.ErrUnavailable), distlock.ErrUnavailable, distlock.ErrUnavailable},
+		"a refusal":           {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
+	} {
+		for inner, want := range map[lockedmemory.Memory[string, int]]error{
+			&late{err: c.wrote}:          c.others,
+			&saysAll{late{err: c.wrote}}: c.stores,
+		} {
+			t.Run(fmt.Sprintf("%s/%T", name, inner), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
+					memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), nil)
+					must(t, err)
+					time.AfterFunc(100*time.Millisecond, func() {
+						s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+					})
+					err = memory.Save(t.Context(), "q", "a")
+					if !errors.Is(err, distlock.ErrLost) || c.wrote != nil && !errors.Is(err, c.wrote) {
+						t.Errorf("Save: %v", err)
+					}
+					for _, each := range []error{distlock.ErrOutcomeUnknown, distlock.ErrUnavailable, distlock.ErrRefused} {
+						if errors.Is(err, each) != (each == want) {
+							t.Errorf("Save: %v; want %v", err, want)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// An inner memory may have a lease of its own, or a Locker that is closed: what such an error says stays.
+func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		for _, own := range []error{distlock.ErrLost, distlock.ErrClosed} {
+			s.inner.fail = own
+			if err := s.a.Save(t.Context(), "q", "a"); err != own {
+				t.Errorf("Save: %v, want %v", err, own)
+			}
+		}
+	})
+}
+
+// instant is a memory that saves in one step, and whose answer is lost.
+type instant struct {
+	history
+	err error
+}
+
+func (i *instant) Itself() any { return i }
+
+func (i *instant) SaveInstantly(context.Context, *distlock.Locker, string, string, string) (bool, error) {
+	return false, i.err
+}
+
+// FailOpen repeats no write: neither one that the memory has begun, nor one with an unknown outcome.
+func TestFailOpen_C_repeatsNoWrite(t *testing.T) {
+	unavailable := fmt.Errorf("store: %w", distlock.ErrUnavailable)
+	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
+	for name, c := range map[string]struct {
+		inner interface {
+			lockedmemory.Memory[string, int]
+			calls() int
+		}
+		want   error
+		called int
+	}{
+		"begun":             {&history{fail: unavailable}, unavailable, 1},
+		"begun, unknown":    {&history{fail: unknown}, unknown, 1},
+		"in one step":       {&instant{err: unknown}, unknown, 0},
+		"in one, refused":   {&instant{err: distlock.ErrRefused}, distlock.ErrRefused, 0},
+		"in one, not taken": {&instant{err: unavailable}, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newSetup(t, distlock.Options{}, nil)
+				memory, err := lockedmemory.New(c.inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+				must(t, err)
+				if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, c.want) || c.inner.calls() != c.called {
+					t.Errorf("Save: %v after %d calls", err, c.inner.calls())
+				}
+			})
+		})
+	}
+}
+
+func (h *history) calls() int { return len(h.seen) }
