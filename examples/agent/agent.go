@@ -75,7 +75,7 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	for d := range deliveries {
 		// A turn that has lost its lock is none, nor is one that Redis did not answer in time: its message will be delivered again.
 		err := a.answer(ctx, d)
-		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, sessionstore.ErrUnavailable) {
+		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			return err
 		}
 	}

@@ -381,8 +381,10 @@ func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
 	}{
 		{coded(core.ErrTimeout, distlock.ErrNotAcquired), 503, 503},
 		{coded(core.ErrProviderDown, distlock.ErrUnavailable), 503, 503},
-		{coded(core.ErrProviderDown, sessionstore.ErrUnavailable), 503, 503},
-		{coded(belugamemory.ErrOutcomeUnknown, sessionstore.ErrUnavailable), 500, 500},
+		{coded(core.ErrProviderDown, distlock.ErrRefused), 503, 503},
+		{coded(core.ErrProviderDown, distlock.ErrOutcomeUnknown), 503, 503},
+		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), 500, 500},
+		{coded(core.ErrAuth, distlock.ErrRefused), 500, 500},
 		{coded(core.ErrInvalidInput, distlock.ErrLost), 500, 503},
 		{coded(core.ErrInvalidInput, distlock.ErrClosed), 503, 503},
 		{context.DeadlineExceeded, 500, 503},

@@ -203,7 +203,7 @@ func foreignSessionData(t *testing.T, s *service) {
 			}
 			refused := func(what string, err error) {
 				t.Helper()
-				if !errors.Is(err, sessionstore.ErrUnavailable) || !strings.Contains(err.Error(), "Namespace") {
+				if !errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), "Namespace") {
 					t.Errorf("%s on a %s: %v; want an error that says what to do", what, kind, err)
 				}
 			}

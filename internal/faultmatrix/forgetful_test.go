@@ -8,7 +8,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // keyAt is a key, beginning with prefix, that the same master keeps as it keeps another one.
@@ -48,7 +47,7 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 func answered(call func() error) (err error) {
 	testservers.Within(time.Minute, func() bool {
 		err = call()
-		return !errors.Is(err, sessionstore.ErrUnavailable) && !errors.Is(err, distlock.ErrUnavailable)
+		return !errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrUnavailable)
 	})
 	return err
 }

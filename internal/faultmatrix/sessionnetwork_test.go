@@ -2,7 +2,6 @@ package faultmatrix
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // sessionCall is a call on a session whose requests or replies a test does something to.
@@ -131,9 +129,7 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 		_ = b.note(text, err)
 	}
 	if err != nil {
-		if !errors.Is(err, sessionstore.ErrUnavailable) && !errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("%s, %s: %v", x.key, text, err)
-		}
+		wantsWrite(t, x.key+", "+text, err)
 		if c.named || !c.saves() {
 			if err := c.do(ctx, x, text); err != nil {
 				t.Errorf("%s, %s: when it was repeated: %v", x.key, text, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // round makes every call, and takes what fails.
@@ -85,9 +84,9 @@ func unavailable(w *witness, server *testservers.Redis) {
 	defer server.Resume()
 	_, err := in.locker.Acquire(w.t.Context(), session)
 	w.saw("Acquire", err, distlock.ErrUnavailable)
-	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrUnavailable)
+	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrOutcomeUnknown)
 	_, err = in.memory.Load(w.t.Context(), text)
-	w.saw("Load", err, sessionstore.ErrUnavailable)
+	w.saw("Load", err, distlock.ErrUnavailable)
 }
 
 func cancelled(w *witness, server *testservers.Redis) {

@@ -226,7 +226,7 @@ func brokenEntries(w *witness, server *testservers.Redis) {
 	_, err := in.memory.Load(w.t.Context(), "")
 	w.saw("Load", err, sessionstore.ErrBroken)
 	do(w.t, server, "XADD", "session:{"+session+"}:log", "9007199254740992-7", text, text)
-	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrLost)
+	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrInvalidOption)
 }
 
 func foreignData(w *witness, server *testservers.Redis) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // leaseWork acquires a lock in some way, works, and gives it back.
@@ -187,7 +186,7 @@ func (h *hand) ended(err error, had bool) {
 	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
 		h.counts["lost"]++
 	case errors.Is(err, distlock.ErrRefused) && !errors.Is(err, driver.ErrForeign),
-		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown), errors.Is(err, sessionstore.ErrUnavailable):
+		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
 		h.counts["unavailable"]++
 	case errors.Is(err, errPaused):
 	default:

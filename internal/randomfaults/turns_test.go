@@ -222,7 +222,7 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 	}
 	err := t.outer.Save(first, question, answer)
 	cancel()
-	if err != nil && t.named && ctx.Err() == nil && (errors.Is(err, sessionstore.ErrUnavailable) || first.Err() != nil) {
+	if err != nil && t.named && ctx.Err() == nil && (errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown) || first.Err() != nil) {
 		err = t.outer.Save(ctx, question, answer)
 	}
 	if t.config.Broken == doubledSave && t.rng.IntN(10) == 0 {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 const (
@@ -171,7 +170,7 @@ func (l *load) ended(name string, start time.Duration, err error) {
 }
 
 func unavailable(err error) bool {
-	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, sessionstore.ErrUnavailable)
+	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown)
 }
 
 // holdLong holds a lock for seconds, again and again, also while the load rests. Others find it busy.

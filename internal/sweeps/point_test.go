@@ -183,6 +183,9 @@ func kinds() (all []kind) {
 			"noAnswer": errBroken, "temporary": fmt.Errorf("%w: it starts", driver.ErrTemporary),
 			"refused": fmt.Errorf("%w: no right", driver.ErrRefused),
 		} {
+			if effect && err != errBroken { // an earlier copy had it
+				err = fmt.Errorf("%w: %w", driver.ErrReplayed, err)
+			}
 			for _, onwards := range []bool{false, true} {
 				all = append(all, kind{name: fmt.Sprintf("%s/%s/onwards=%t", when, name, onwards), err: err, effect: effect, onwards: onwards})
 			}

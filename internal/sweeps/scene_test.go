@@ -128,7 +128,7 @@ func answer(text string) string { return "re: " + text }
 
 // saysPerhaps reports whether an error leaves open whether something was written. All others say that nothing was.
 func saysPerhaps(err error) bool {
-	return strings.Contains(err.Error(), "may or may not have happened")
+	return errors.Is(err, distlock.ErrOutcomeUnknown)
 }
 
 // judge looks at what the call has left.
@@ -162,7 +162,7 @@ func (s *scene) judgeError(allowed []error) {
 	if strings.Contains(s.err.Error(), secret) {
 		s.Errorf("the error shows a key, a message or a turn ID: %v", s.err)
 	}
-	for _, sentinel := range append(allowed, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown, sessionstore.ErrUnavailable) {
+	for _, sentinel := range append(allowed, distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown) {
 		if errors.Is(s.err, sentinel) {
 			return
 		}

@@ -41,12 +41,15 @@
 // Errors of locks and of the session store are core.Errors; the sentinels of distlock and sessionstore are still found by errors.Is.
 //
 //	core.ErrTimeout        the session is busy; nothing was done, try again
-//	core.ErrProviderDown   the lock service, or the store, does not answer; nothing was done, or, with a turn ID, trying again is safe
+//	core.ErrProviderDown   the lock service, or the store, does not answer, or refuses; nothing was
+//	                       done, or trying again is safe, as with a turn ID
+//	core.ErrAuth           the password is wrong, or the user lacks a right; nothing was done
 //	ErrOutcomeUnknown      a Save without a turn ID was sent, and the answer is lost: trying again could store it twice
 //	core.ErrInvalidInput   no session; a wrong option; closed; a lease that was lost, released or overtaken; a message that cannot be stored
 //
-// The first two are retryable for core.IsRetryable. Errors of an inner memory, of a function that was given to Turn, and of a context that the
-// caller has cancelled, come back as they are.
+// core.ErrTimeout and core.ErrProviderDown are retryable for core.IsRetryable. Errors of an inner
+// memory, of a function that was given to Turn, and of a context that the caller has cancelled,
+// come back as they are.
 //
 // # The states of a locked run
 //

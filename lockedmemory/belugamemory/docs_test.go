@@ -204,5 +204,6 @@ func TestDocs_errors(t *testing.T) {
 	for sentinel, code := range belugamemory.Codes() {
 		check(sentinel, code)
 	}
-	check("sessionstore.ErrUnavailable", core.ErrProviderDown) // with a turn ID
+	check("distlock.ErrOutcomeUnknown", core.ErrProviderDown) // with a turn ID
+	check("distlock.ErrRefused", core.ErrAuth)                // of a right
 }

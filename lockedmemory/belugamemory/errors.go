@@ -8,21 +8,23 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// ErrOutcomeUnknown is the code of a Save of which nobody knows whether it took effect, because the server's answer is lost. It is
-// not retryable: the exchange could be stored twice. A Save with a turn ID, see lockedmemory.WithTurnID, can be repeated
-// safely, and fails with core.ErrProviderDown, which is retryable.
+// ErrOutcomeUnknown is the code of a Save that may or may not be stored: the answer of the server
+// is lost. It is not retryable, because the exchange could be stored twice. A Save with a turn ID,
+// see lockedmemory.WithTurnID, can be repeated safely, and fails with core.ErrProviderDown, which
+// is retryable. So does a Clear.
 const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
 
-// errUnknown marks such an error.
-var errUnknown = errors.New("whether it was stored is not known")
+// errUnknown marks the error of such a Save.
+var errUnknown = errors.New("the exchange may be stored, or not")
 
-// afterWrite marks the error of a Save that may have been stored.
-func afterWrite(ctx context.Context, err error) error {
-	if _, named := lockedmemory.TurnID(ctx); named || !errors.Is(err, sessionstore.ErrUnavailable) {
+// afterSave marks the error of a Save that must not be repeated.
+func afterSave(ctx context.Context, err error) error {
+	if _, named := lockedmemory.TurnID(ctx); named || !errors.Is(err, distlock.ErrOutcomeUnknown) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)
@@ -45,8 +47,10 @@ var codes = []struct {
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "some entries cannot be read"},
-	{distlock.ErrUnavailable, core.ErrProviderDown, "the lock service is down"},
-	{sessionstore.ErrUnavailable, core.ErrProviderDown, "the session store is down"},
+	{driver.ErrRights, core.ErrAuth, "a right is missing"},
+	{distlock.ErrRefused, core.ErrProviderDown, "the server refused"},
+	{distlock.ErrUnavailable, core.ErrProviderDown, "the server is down"},
+	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // of what can be repeated
 	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
 }
 

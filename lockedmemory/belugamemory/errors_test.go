@@ -17,6 +17,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -35,7 +36,8 @@ var sentinels = map[string]struct {
 	"distlock.ErrInvalidKey":       {distlock.ErrInvalidKey, core.ErrInvalidInput, false},
 	"distlock.ErrInvalidOption":    {distlock.ErrInvalidOption, core.ErrInvalidInput, false},
 	"distlock.ErrClosed":           {distlock.ErrClosed, core.ErrInvalidInput, false},
-	"sessionstore.ErrUnavailable":  {sessionstore.ErrUnavailable, ErrOutcomeUnknown, false},
+	"distlock.ErrRefused":          {distlock.ErrRefused, core.ErrProviderDown, true},
+	"distlock.ErrOutcomeUnknown":   {distlock.ErrOutcomeUnknown, ErrOutcomeUnknown, false},
 	"sessionstore.ErrTurnConflict": {sessionstore.ErrTurnConflict, core.ErrInvalidInput, false},
 	"sessionstore.ErrTurnID":       {sessionstore.ErrTurnID, core.ErrInvalidInput, false},
 	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
@@ -125,18 +127,63 @@ func TestErrors_noSentinelIsForgotten(t *testing.T) {
 }
 
 func TestErrors_aSaveThatMayHaveHappenedIsNotRetryableWithoutATurnID(t *testing.T) {
-	down := fmt.Errorf("store: %w", sessionstore.ErrUnavailable)
-	err := saved(t, t.Context(), down)
-	mustHaveCode(t, err, ErrOutcomeUnknown, sessionstore.ErrUnavailable)
-	err = saved(t, lockedmemory.WithTurnID(t.Context(), "id"), down)
-	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
+	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
+	err := saved(t, t.Context(), unknown)
+	mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
+	err = saved(t, lockedmemory.WithTurnID(t.Context(), "id"), unknown)
+	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)
 	if !core.IsRetryable(err) {
 		t.Error("with a turn ID, not retryable:", err)
 	}
-	m, _ := Wrap(failing{down}, localLocker(t, nil), WithSessionID("s"))
-	_, err = m.Load(t.Context(), "")
-	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
-	mustHaveCode(t, m.Clear(t.Context()), core.ErrProviderDown, sessionstore.ErrUnavailable)
+	m, _ := Wrap(failing{unknown}, localLocker(t, nil), WithSessionID("s"))
+	mustHaveCode(t, m.Clear(t.Context()), core.ErrProviderDown, distlock.ErrOutcomeUnknown)
+}
+
+// A missing right is an ErrAuth, which is not retryable, also where the right is that of the lock.
+func TestErrors_C_refusal_itsCode(t *testing.T) {
+	right := fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRights)
+	for name, c := range map[string]struct {
+		err  error
+		code core.ErrorCode
+	}{
+		"right":                   {right, core.ErrAuth},
+		"memory":                  {fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRefused), core.ErrProviderDown},
+		"data of another program": {fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrForeign), core.ErrProviderDown},
+		"outage":                  {fmt.Errorf("%w: %w", distlock.ErrUnavailable, driver.ErrTemporary), core.ErrProviderDown},
+		"right, after a loss":     {fmt.Errorf("%w: %w: %w", distlock.ErrOutcomeUnknown, driver.ErrReplayed, driver.ErrRights), ErrOutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := saved(t, t.Context(), c.err)
+			mustHaveCode(t, err, c.code, c.err)
+			if core.IsRetryable(err) != (c.code == core.ErrProviderDown) {
+				t.Errorf("retryable: %t: %v", core.IsRetryable(err), err)
+			}
+		})
+	}
+}
+
+func TestErrors_C_missingRightInRedis(t *testing.T) {
+	server := testservers.StartRedis(t)
+	m := open(t, server.URL(), nil)
+	ctx := inSession(t, "s")
+	save(t, ctx, m, "1")
+	for _, command := range []string{"evalsha", "xrange"} {
+		if _, err := server.Do("ACL", "SETUSER", "default", "-"+command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := m.Load(ctx, "")
+	for operation, err := range map[string]error{
+		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
+		"Clear": m.Clear(ctx),
+		"Turn":  m.Turn(ctx, func(context.Context) error { return errors.New("it ran") }),
+		"Load":  err,
+	} {
+		mustHaveCode(t, err, core.ErrAuth, distlock.ErrRefused)
+		if core.IsRetryable(err) {
+			t.Errorf("%s: retryable: %v", operation, err)
+		}
+	}
 }
 
 func TestErrors_aStaleWriterHasLostItsLease(t *testing.T) {
@@ -275,6 +322,8 @@ func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
 	ctx := inSession(t, "s")
 	save(t, ctx, m, "1")
 	server.Kill()
+	// A Save that is written to the ended connection would have an unknown outcome. A Load finds it.
+	_, _ = m.Load(ctx, "")
 	ran := false
 	for operation, err := range map[string]error{
 		"Save":  m.Save(ctx, schema.NewHumanMessage("lost"), schema.NewAIMessage("a")),
@@ -289,7 +338,7 @@ func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
 		})
 	}
 	_, err := m.Load(ctx, "")
-	mustHaveCode(t, err, core.ErrProviderDown, sessionstore.ErrUnavailable)
+	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
 	if ran {
 		t.Error("the Turn's function ran")
 	}
@@ -321,14 +370,14 @@ func TestErrors_aSaveToAServerThatHangsIsNotRetryable(t *testing.T) {
 			limited, cancel := limit(ctx)
 			defer cancel()
 			err := m.Save(limited, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-			mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrUnavailable)
+			mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
 			if core.IsRetryable(err) {
 				t.Error("retryable, and so perhaps stored twice:", err)
 			}
 			named, cancel2 := limit(lockedmemory.WithTurnID(ctx, "id"))
 			defer cancel2()
 			err = m.Save(named, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)
 		})
 	}
 }

@@ -76,7 +76,7 @@ func (f failing) Turn(context.Context, func(ctx context.Context) error) error   
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	return coded("belugamemory.save", afterWrite(ctx, m.locked.Save(ctx, input, output)))
+	return coded("belugamemory.save", afterSave(ctx, m.locked.Save(ctx, input, output)))
 }
 
 // Load returns the history, without a lock: load it inside a [Memory.Turn] to have it stay as it is until the Save.

@@ -182,7 +182,7 @@ func (s *service) memory(c *configuration) (*Memory, error) {
 	defer cancel()
 	if _, err := locker.Inspect(ctx, "belugamemory"); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("base_url: no answer within the timeout, which is %s: %w", c.timeout, err)
+			return nil, fmt.Errorf("%w: base_url: no answer within the timeout, which is %s: %v", distlock.ErrUnavailable, c.timeout, err)
 		}
 		return nil, fmt.Errorf("base_url: %w", err) // a refusal, or a wrong password, is an answer
 	}

@@ -32,13 +32,15 @@ type caller struct {
 //
 // While the service answers quickly and the driver is punctual, the call is made here and now; if that takes too long it is made again,
 // as it is told, in a goroutine of its own.
-func call[T any](ctx context.Context, c *caller, operation string, f func(ctx context.Context, again bool) (T, error)) (T, error) {
+//
+// The error is that of the driver, or of ctx. driver.MayHaveEffect of distlock says what became of the call.
+func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, again bool) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done below
 		var none T
-		return none, told{fmt.Errorf("sessionstore: %s: %w: %w", operation, errNotBegun, ended(ctx))}
+		return none, fmt.Errorf("%w: %w", lockdriver.ErrNotSent, err)
 	}
 	start := time.Now()
-	again := false
+	again, sent := false, false
 	if c.punctual != nil && c.quick.Load() && c.punctual.Ready() {
 		deadline := start.Add(patientFor)
 		if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
@@ -52,9 +54,9 @@ func call[T any](ctx context.Context, c *caller, operation string, f func(ctx co
 			c.quick.Store(false)
 		}
 		if err == nil || now.Before(deadline) || ctx.Err() != nil {
-			return value, failed(ctx, operation, err)
+			return value, err
 		}
-		again = true
+		again, sent = true, lockdriver.MayHaveEffect(err)
 		start = now
 	}
 	type answer struct {
@@ -73,23 +75,30 @@ func call[T any](ctx context.Context, c *caller, operation string, f func(ctx co
 		a.err = ctx.Err()
 	}
 	c.quick.Store(a.err == nil && time.Since(start) < quickly)
-	return a.value, failed(ctx, operation, a.err)
+	return a.value, after(sent, a.err)
 }
 
 // isTemporary reports whether a service that is there has turned a call away for now.
 func isTemporary(err error) bool { return errors.Is(err, lockdriver.ErrTemporary) }
 
+// after is the error of the last copy of a call, if an earlier one may have taken effect.
+func after(earlier bool, err error) error {
+	if !earlier || err == nil || lockdriver.MayHaveEffect(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
+}
+
 // retry makes a call again, for some time or until ctx ends, while its error is one that may pass.
-func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) (err error) {
+func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) error {
 	start := time.Now()
+	sent := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		before := err
-		if err = f(); before != nil && errors.Is(err, errNotBegun) {
-			return before // this time it was not begun, but it was before
-		}
+		err := after(sent, f())
 		if err == nil || !passes(err) || time.Since(start)+pause > limit {
 			return err
 		}
+		sent = lockdriver.MayHaveEffect(err)
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-timer.C:
@@ -100,27 +109,17 @@ func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f 
 	}
 }
 
-// failed is the error of a call.
-func failed(ctx context.Context, operation string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		end := ended(ctx)
-		err = fmt.Errorf("sessionstore: %s: no answer came in time, so a write may or may not have happened: %w", operation, end)
-		if errors.Is(end, context.DeadlineExceeded) { // which says something about the service, too
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		return told{err}
-	}
-	return told{fmt.Errorf("%w: %s: a write may or may not have happened: %w", ErrUnavailable, operation, err)}
-}
+// operation names a call in errors.
+type operation string
 
-// ended says why ctx has.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(cause, err) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
-}
+const (
+	opSave   operation = "save"
+	opClear  operation = "clear"
+	opLoad   operation = "load"
+	opSearch operation = "search"
+	opTurns  operation = "turns"
+)
+
+// writes reports whether the effect of the call is what the caller asked for. A read may leave a
+// mark, which changes no history.
+func (op operation) writes() bool { return op == opSave || op == opClear }

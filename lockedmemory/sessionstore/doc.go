@@ -40,9 +40,21 @@
 //
 // # Errors
 //
-// An error says whether something was written. With [StaleError], which is distlock.ErrLost, and with [ErrTurnConflict],
-// [ErrTurnID], [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and distlock.ErrNotHeld nothing was. With [ErrUnavailable], and with an error of ctx
-// that says so, nobody knows: the Save may be repeated if it has a turn ID, and the Load of a later turn shows what has become of it.
+// The type of an error says what became of a Save or a Clear. Test it with errors.Is, and never
+// look for words in the text:
+//
+//	distlock.ErrOutcomeUnknown   may have been written, or may be later: repeat the turn with the same turn ID;
+//	                             a Load in the next turn shows the outcome
+//	distlock.ErrUnavailable      nothing was written: the service does not answer, or rejects calls
+//	                             for now; try again later
+//	distlock.ErrRefused          nothing was written: a right is missing, memory is used up, or data of another
+//	                             program has the name; an operator must change what the text names
+//	the error of ctx             nothing was written, unless it comes with distlock.ErrOutcomeUnknown
+//
+// An error matches at most one of the first three. Nothing was written with [StaleError] either,
+// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec],
+// distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and Turns never fail with
+// distlock.ErrOutcomeUnknown.
 //
 // An entry that cannot be read does not hide the others: Load and Search return those together with [EntryErrors], which match
 // [ErrBroken] and name the place of each.

@@ -1,19 +1,20 @@
 package sessionstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// The sentinels of a store, beside those of distlock. No text names a session, a message or a turn ID.
+// The sentinels of a store, beside those of distlock: see the package documentation. No text names
+// a session, a message or a turn ID.
 var (
-	// ErrUnavailable: the service that keeps the sessions did not answer, or not with sense. Of a write nobody knows whether it took
-	// effect; one with a turn ID may be repeated safely, see lockedmemory.WithTurnID.
-	ErrUnavailable = errors.New("sessionstore: store unavailable")
 	// ErrTurnConflict: the turn ID was used before, for a Save of other messages. Nothing was written.
 	ErrTurnConflict = errors.New("sessionstore: turn ID used for other messages")
 	// ErrTurnID: the turn ID is empty or too long. Nothing was written.
@@ -26,9 +27,10 @@ var (
 	ErrBroken = errors.New("sessionstore: broken entry")
 )
 
-// StaleError says that the store has refused an access because it has seen a higher fencing token: a later holder has the
-// session, or had it. It matches distlock.ErrLost. Nothing of a Save is there. A Clear
-// that was sent again because its answer was lost may have taken effect the first time.
+// StaleError says that the store has refused an access because it has seen a higher fencing token:
+// a later holder has the session, or had it. It matches distlock.ErrLost. Of a Save, nothing was
+// written. A Clear that was sent again because its answer was lost may have taken effect the first
+// time.
 type StaleError struct {
 	Fence int64 // of the lease
 	Mark  int64 // the highest one that the store has seen; 0: the store has forgotten, and the lock's owner is another
@@ -36,16 +38,15 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	text := fmt.Sprintf("%v: the store has seen fencing token %d, this lease has %d; nothing was written", distlock.ErrLost, e.Mark, e.Fence)
+	text := fmt.Sprintf("%v: the store has seen fencing token %d, this lease has %d", distlock.ErrLost, e.Mark, e.Fence)
 	if e.Mark == 0 {
-		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, which has fencing token %d; "+
-			"nothing was written", distlock.ErrLost, e.Fence)
+		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, which has fencing token %d", distlock.ErrLost, e.Fence)
 	}
 	if e.Cause != nil {
 		// The text begins with ErrLost, so the text of the cause need not.
 		text += ": " + strings.TrimPrefix(e.Cause.Error(), distlock.ErrLost.Error()+": ")
 	}
-	return text
+	return text + "; load the history again in a new turn"
 }
 
 // Is reports whether target is distlock.ErrLost.
@@ -53,19 +54,60 @@ func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
 
 func (e *StaleError) Unwrap() error { return e.Cause }
 
-// SaysItself tells package lockedmemory that the error says what became of the write.
-func (e *StaleError) SaysItself() {}
+// A kind is a sentinel of distlock, in whose place the text speaks of the store.
+type kind struct {
+	error
+	text string
+}
 
-// errNotBegun: ctx had ended before.
-var errNotBegun = errors.New("not begun")
+var (
+	unavailable    = &kind{distlock.ErrUnavailable, "sessionstore: store unavailable"}
+	refused        = &kind{distlock.ErrRefused, "sessionstore: refused by the store"}
+	outcomeUnknown = &kind{distlock.ErrOutcomeUnknown, "sessionstore: outcome unknown"}
+)
 
-// told is an error that says what became of a write: that nothing was written, or that nobody knows.
-type told struct{ error }
+func (k *kind) Error() string { return k.text }
+func (k *kind) Unwrap() error { return k.error }
 
-func (t told) Unwrap() error { return t.error }
+// failed is the error of a call that ended with err.
+func failed(ctx context.Context, op operation, err error) error {
+	if err == nil {
+		return nil
+	}
+	// A connection may notice the deadline of ctx sooner than ctx does.
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-ctx.Done()
+	}
+	what, over := unavailable, ctx.Err() != nil
+	switch {
+	case op.writes() && lockdriver.MayHaveEffect(err):
+		what = outcomeUnknown
+	case errors.Is(err, lockdriver.ErrRefused), errors.Is(err, lockdriver.ErrForeign):
+		what, over = refused, false
+	case over:
+		return fmt.Errorf("sessionstore: %s: %w", op, ended(ctx, err))
+	}
+	switch {
+	case over:
+		err = ended(ctx, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // of the client
+		err = fmt.Errorf("no answer within the timeouts of the client: %v", err)
+	}
+	return fmt.Errorf("%w: %s: %w", what, op, err)
+}
 
-// SaysItself keeps package lockedmemory from adding its own doubt, where the lease is lost meanwhile.
-func (told) SaysItself() {}
+// ended is the error of an ended context. Its cause is text alone: it may be the loss of another
+// lease. So is what the driver said.
+func ended(ctx context.Context, said error) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != err {
+		err = fmt.Errorf("%w (%v)", err, cause)
+	}
+	if !errors.Is(said, ctx.Err()) {
+		err = fmt.Errorf("%w: %v", err, said)
+	}
+	return err
+}
 
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
 // [ErrBroken].

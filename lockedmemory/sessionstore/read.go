@@ -30,10 +30,11 @@ type Turn[M any] struct {
 // Under a lease, as in a lockedmemory Turn, the store refuses all older leases from then on; a Load itself may be refused
 // so, with a [StaleError]. Without a lease it shows what was there at some moment of the call.
 //
-// Entries that cannot be read are left out: Load then returns all others together with [EntryErrors]. After any other
-// error it returns no messages.
+// Entries that cannot be read are left out: Load then returns all others together with
+// [EntryErrors]. After any other error it returns no messages: distlock.ErrUnavailable,
+// distlock.ErrRefused, distlock.ErrInvalidKey, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	r, err := s.reader(ctx, "load")
+	r, err := s.reader(ctx, opLoad)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
-	r, err := s.reader(ctx, "search")
+	r, err := s.reader(ctx, opSearch)
 	if err != nil || k == 0 {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
 func (s *Store[M, D]) Turns(ctx context.Context) iter.Seq2[Turn[M], error] {
 	return func(yield func(Turn[M], error) bool) {
-		r, err := s.reader(ctx, "turns")
+		r, err := s.reader(ctx, opTurns)
 		if err != nil {
 			yield(Turn[M]{}, err)
 			return
@@ -220,22 +221,22 @@ func (s *Store[M, D]) decode(e driver.Entry) (t Turn[M], problem *EntryError) {
 
 // reader reads pages of one session.
 type reader struct {
-	ctx       context.Context
-	operation string
-	access    driver.Access
-	tenure    *tenure // nil: without a lease
-	driver    driver.Driver
-	caller    *caller
+	ctx    context.Context
+	op     operation
+	access driver.Access
+	tenure *tenure // nil: without a lease
+	driver driver.Driver
+	caller *caller
 }
 
-func (s *Store[M, D]) reader(ctx context.Context, operation string) (*reader, error) {
-	r := &reader{ctx: ctx, operation: operation, driver: s.driver, caller: &s.caller}
+func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
+	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller}
 	var err error
 	if _, ok := lockedmemory.Lease(ctx); !ok {
-		r.access.Session, err = s.session(ctx, operation)
+		r.access.Session, err = s.session(ctx, op)
 		return r, err
 	}
-	r.access.Session, r.access.Lease, err = s.underLease(ctx, operation)
+	r.access.Session, r.access.Lease, err = s.underLease(ctx, op)
 	if err == nil {
 		r.tenure = s.tenures.of(r.access.Lease)
 	}
@@ -253,9 +254,10 @@ func (r *reader) page(req driver.Read) (driver.Page, error) {
 func (r *reader) read(req driver.Read) (driver.Page, error) {
 	req.Session = r.access.Session
 	if r.tenure == nil {
-		return call(r.ctx, r.caller, r.operation, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })
+		page, err := call(r.ctx, r.caller, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })
+		return page, failed(r.ctx, r.op, err)
 	}
-	return under(r.ctx, r.caller, r.operation, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
+	return under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
 		return func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) }

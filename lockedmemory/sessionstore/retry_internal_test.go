@@ -5,23 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The timer of a pause and the end of ctx may come together: a call is then made again, and not begun. What was sent before may have
-// happened.
-func TestRetry_O_keepsTheDoubtOfWhatWasBegun(t *testing.T) {
-	open, notBegun := errors.New("a write may or may not have happened"), fmt.Errorf("%w: %w", errNotBegun, context.Canceled)
-	errs := []error{open, notBegun}
-	err := retry(t.Context(), time.Minute, func(error) bool { return true }, func() (err error) {
-		err, errs = errs[0], errs[1:]
-		return err
-	})
-	if !errors.Is(err, open) {
-		t.Errorf("the first call was begun, and the error is: %v", err)
-	}
-	err = retry(t.Context(), time.Minute, func(error) bool { return false }, func() error { return notBegun })
-	if !errors.Is(err, errNotBegun) {
-		t.Errorf("nothing was begun, and the error is: %v", err)
+// The outcome of a call stays unknown if a later copy of it is refused, turned away, or not sent.
+func TestRetry_O_anEarlierCopyMayHaveEffect(t *testing.T) {
+	silence := errors.New("no answer")
+	temporary := fmt.Errorf("%w: loading", lockdriver.ErrTemporary)
+	notSent := fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.Canceled)
+	for name, c := range map[string]struct {
+		errs   []error
+		effect bool
+	}{
+		"refused after silence":              {[]error{silence, lockdriver.ErrRefused}, true},
+		"not sent after silence":             {[]error{silence, notSent}, true},
+		"not sent after silence, and a wait": {[]error{silence, temporary, notSent}, true},
+		"not sent":                           {[]error{notSent}, false},
+		"turned away, then refused":          {[]error{temporary, lockdriver.ErrRefused}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				errs := c.errs
+				passes := func(error) bool { return len(errs) > 0 }
+				err := retry(t.Context(), time.Minute, passes, func() (err error) {
+					err, errs = errs[0], errs[1:]
+					return err
+				})
+				if len(errs) > 0 || lockdriver.MayHaveEffect(err) != c.effect || !errors.Is(err, c.errs[len(c.errs)-1]) {
+					t.Errorf("after %d calls: %v", len(c.errs)-len(errs), err)
+				}
+			})
+		})
 	}
 }

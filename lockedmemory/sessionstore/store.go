@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -61,23 +62,26 @@ func (s *Store[M, D]) Fenced() bool { return true }
 // first was cleared or trimmed since, for Options.RememberTurns. Without one, a Save whose outcome is not known may be
 // stored twice if it is repeated.
 //
-// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a [StaleError], which is
-// distlock.ErrLost, if the store has seen a later holder, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec]
-// or distlock.ErrInvalidKey. It fails, and has written nothing, with distlock.ErrInvalidOption if the
-// store has seen a token more than a year ahead of the lock service's clock. The session's mark may be
-// damaged, or the clock of the lock service may be wrong.
+// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a
+// [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with
+// [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
+// distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
+// and with the error of ctx if that ended before the Save was sent. It fails, and has written
+// nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of the
+// lock service's clock. The session's mark may be damaged, or that clock may be wrong.
 //
-// With [ErrUnavailable] or the error of ctx, nobody knows whether it was written.
+// With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of
+// ctx is joined to that if ctx ended before the answer came.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
-	session, lease, err := s.underLease(ctx, "save")
+	session, lease, err := s.underLease(ctx, opSave)
 	if err != nil {
-		return told{err}
+		return err
 	}
 	content, err := s.encode(ctx, input, output)
 	if err != nil {
-		return told{err}
+		return err
 	}
-	return s.write(ctx, "save", session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+	return s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
 	})
 }
@@ -91,7 +95,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 	if s.instant == nil {
 		return false, nil
 	}
-	if session, err := s.session(ctx, "save"); err != nil || session != key {
+	if session, err := s.session(ctx, opSave); err != nil || session != key {
 		return false, err // Save will say what is wrong
 	}
 	content, err := s.encode(ctx, input, output)
@@ -99,25 +103,23 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 		return false, err
 	}
 	op, sent := s.ops.next(), time.Now()
-	answer, err := call(ctx, &s.caller, "save", func(ctx context.Context, again bool) (instantly, error) {
+	answer, err := call(ctx, &s.caller, func(ctx context.Context, again bool) (instantly, error) {
 		if !again {
 			written, v, err := s.instant.AppendInstantly(ctx, locker, key, op, content)
-			if err == nil || ctx.Err() != nil {
+			if err == nil || ctx.Err() != nil || !lockdriver.MayHaveEffect(err) {
 				return instantly{written, v}, err
 			}
 		}
 		// ⚑ The answer is lost, perhaps not the entry, and a second copy would be a second entry.
 		written, err := s.instant.Settle(ctx, locker, key, op, sent)
-		return instantly{written: written}, err
+		return instantly{written: written}, after(true, err)
 	})
-	if err != nil && !errors.Is(err, errNotBegun) {
+	if lockdriver.MayHaveEffect(err) {
 		locker.Background(func(ctx context.Context) { s.settle(ctx, locker, key, op, sent) })
 	}
 	switch {
-	case errors.Is(err, ErrUnavailable): // the store's service is the lock's
-		return false, fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
 	case err != nil:
-		return false, err
+		return false, failed(ctx, opSave, err)
 	case answer.verdict.Outcome == driver.Conflict:
 		return false, ErrTurnConflict
 	}
@@ -128,7 +130,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 // came after a Clear, the exchange would stand there again.
 func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
 	_ = retry(ctx, locker.Options().TTL, func(error) bool { return true }, func() error {
-		_, err := call(ctx, &s.caller, "save", func(ctx context.Context, _ bool) (bool, error) {
+		_, err := call(ctx, &s.caller, func(ctx context.Context, _ bool) (bool, error) {
 			return s.instant.Settle(ctx, locker, key, op, sent)
 		})
 		return err
@@ -143,21 +145,21 @@ type instantly struct {
 
 // Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
-	session, lease, err := s.underLease(ctx, "clear")
+	session, lease, err := s.underLease(ctx, opClear)
 	if err != nil {
-		return told{err}
+		return err
 	}
-	return s.write(ctx, "clear", session, lease, s.driver.Clear)
+	return s.write(ctx, opClear, session, lease, s.driver.Clear)
 }
 
 // write makes a write at the next place under the lease.
-func (s *Store[M, D]) write(ctx context.Context, operation, session string, lease *distlock.Lease,
+func (s *Store[M, D]) write(ctx context.Context, op operation, session string, lease *distlock.Lease,
 	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
-	op := s.ops.next()
+	id := s.ops.next()
 	t := s.tenures.of(lease)
 	access := driver.Access{Session: session, Lease: lease}
-	_, err := under(ctx, &s.caller, operation, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
-		w := driver.Write{Access: a, N: t.next(a.Fence), Op: op}
+	_, err := under(ctx, &s.caller, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
+		w := driver.Write{Access: a, N: t.next(a.Fence), Op: id}
 		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
 	})
 	return err
@@ -170,7 +172,7 @@ const tries = 5
 // have seen tokens from before the lock service lost its data. Only the lock's owner is given one.
 //
 // ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
-func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, operation string, a driver.Access, t *tenure,
+func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, op operation, a driver.Access, t *tenure,
 	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		a := a
@@ -179,10 +181,14 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		do := prepare(a)
 		var reply T
 		err := retry(ctx, a.Lease.Locker().Options().TTL, isTemporary, func() (err error) {
-			reply, err = call(ctx, c, operation, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
+			reply, err = call(ctx, c, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
 			return err
 		})
 		if err != nil {
+			err = failed(ctx, op, err)
+			if gone := a.Lease.Err(); errors.Is(gone, distlock.ErrLost) || errors.Is(gone, distlock.ErrNotHeld) {
+				err = fmt.Errorf("%w: %w", gone, err)
+			}
 			return reply, err
 		}
 		switch v := reply.Said(); v.Outcome {
@@ -192,12 +198,12 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		case driver.Known:
 			return reply, nil
 		case driver.Conflict:
-			return reply, told{ErrTurnConflict}
+			return reply, ErrTurnConflict
 		case driver.Taken: // by another Store, under the same lease
 			t.skip(a.Fence, v.Mark.N)
 			if try == tries {
-				return reply, told{fmt.Errorf("%w: %s: other stores write under the same lease all the time; nothing was written",
-					ErrUnavailable, operation)}
+				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
+					unavailable, op)
 			}
 		default:
 			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
@@ -209,13 +215,13 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			}
 			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))
 			over := errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld) // which ends ctx as well
-			if errors.Is(err, distlock.ErrUnavailable) || err != nil && ctx.Err() != nil && !over {
-				return reply, told{fmt.Errorf("sessionstore: %s: the store refuses the lease's fencing token, "+
-					"and the lock does not say who is right; nothing was written: %w", operation, err)}
+			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused) || err != nil && ctx.Err() != nil && !over {
+				return reply, fmt.Errorf("sessionstore: %s: the store refuses the fencing token of the lease, and the lock gives no higher one: %w",
+					op, err)
 			}
 			if errors.Is(err, distlock.ErrInvalidOption) {
-				return reply, told{fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d; nothing was written: %w",
-					operation, v.Mark.Fence, a.Fence, err)}
+				return reply, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d: %w",
+					op, v.Mark.Fence, a.Fence, err)
 			}
 			if err != nil {
 				stale.Cause = err
@@ -226,20 +232,20 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 }
 
 // session is the one that the call belongs to.
-func (s *Store[M, D]) session(ctx context.Context, operation string) (string, error) {
+func (s *Store[M, D]) session(ctx context.Context, op operation) (string, error) {
 	key, err := s.key(ctx)
 	if err != nil {
-		return "", fmt.Errorf("sessionstore: %s: %w: the KeyFunc does not know the session: %w", operation, distlock.ErrInvalidKey, err)
+		return "", fmt.Errorf("sessionstore: %s: %w: the KeyFunc does not know the session: %w", op, distlock.ErrInvalidKey, err)
 	}
 	if key == "" {
 		return "", fmt.Errorf("sessionstore: %s: %w: the session is empty: put its ID into the context that the KeyFunc reads",
-			operation, distlock.ErrInvalidKey)
+			op, distlock.ErrInvalidKey)
 	}
 	return key, nil
 }
 
-func (s *Store[M, D]) underLease(ctx context.Context, operation string) (string, *distlock.Lease, error) {
-	session, err := s.session(ctx, operation)
+func (s *Store[M, D]) underLease(ctx context.Context, op operation) (string, *distlock.Lease, error) {
+	session, err := s.session(ctx, op)
 	if err != nil {
 		return "", nil, err
 	}
@@ -247,10 +253,10 @@ func (s *Store[M, D]) underLease(ctx context.Context, operation string) (string,
 	switch {
 	case !ok:
 		return "", nil, fmt.Errorf("sessionstore: %s: %w: the store writes under a lease alone: put lockedmemory.New in front of it",
-			operation, distlock.ErrNotHeld)
+			op, distlock.ErrNotHeld)
 	case lease.Key() != session:
 		return "", nil, fmt.Errorf("sessionstore: %s: %w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
-			operation, distlock.ErrNotHeld)
+			op, distlock.ErrNotHeld)
 	}
 	return session, lease, nil
 }
@@ -261,9 +267,9 @@ func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Conte
 	switch {
 	case !named:
 	case id == "":
-		return c, fmt.Errorf("%w: it is empty: give each Save an ID of its own, or do not use WithTurnID; nothing was written", ErrTurnID)
+		return c, fmt.Errorf("%w: it is empty: give each Save an ID of its own, or do not use WithTurnID", ErrTurnID)
 	case len(id) > maxTurnID:
-		return c, fmt.Errorf("%w: it has %d bytes, at most %d are allowed; nothing was written", ErrTurnID, len(id), maxTurnID)
+		return c, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrTurnID, len(id), maxTurnID)
 	}
 	for _, m := range []struct {
 		name    string
@@ -276,7 +282,7 @@ func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Conte
 		}
 		if len(text) > s.opts.MaxMessage {
 			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: keep large parts elsewhere and store a reference, "+
-				"or raise Options.MaxMessage; nothing was written", ErrTooLarge, m.name, len(text), s.opts.MaxMessage)
+				"or raise Options.MaxMessage", ErrTooLarge, m.name, len(text), s.opts.MaxMessage)
 		}
 		*m.text = text
 	}

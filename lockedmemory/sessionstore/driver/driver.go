@@ -124,8 +124,10 @@ type Page struct {
 	Oldest Place
 }
 
-// Driver keeps sessions. It is safe for concurrent use. Methods block until the service has answered; they need not
-// notice that ctx ends. An error means that the outcome is unknown.
+// Driver keeps sessions. It is safe for concurrent use. Methods block until the service has
+// answered; they need not notice that ctx ends. The kind of an error, of package driver of
+// distlock, says what became of the call: see MayHaveEffect there. An error of no kind is an
+// unknown outcome.
 type Driver interface {
 	// Append writes an entry if no higher token was shown and no other entry stands at its place or above.
 	Append(ctx context.Context, a Append) (Verdict, error)
@@ -140,10 +142,10 @@ type Driver interface {
 type Instant interface {
 	// AppendInstantly writes an entry, in one step with finding that nobody has the session's lock of locker and nobody
 	// stands in line for it, under a token higher than all that were granted before. False without an error: it did not, and never will.
-	// The outcome may be Done, Known or Conflict. An error means that the outcome is unknown.
+	// The outcome may be Done, Known or Conflict. An error is of the kinds of [Driver].
 	AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c Content) (written bool, v Verdict, err error)
-	// Settle tells, after an error of AppendInstantly, which was called at sent, whether it has written, and keeps it from doing so
-	// later.
+	// Settle tells, after an unknown outcome of AppendInstantly, which was called at sent, whether
+	// it has written, and keeps it from doing so later.
 	Settle(ctx context.Context, locker *distlock.Locker, session, op string, sent time.Time) (written bool, err error)
 }
 

@@ -4,7 +4,8 @@
 -- ARGV  those of store.lua, and 5 n   6 op   7 how many entries to keep, or '0'   8 input   9 output
 --       10 '1' if the token may not have been shown
 --       and, with a turn ID, 11 the ID   12 digest   13 for how long to remember it, in ms
--- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the log's last place}, or {UNOWNED}; see driver.Outcome
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the log's last place}, or {UNOWNED}; see driver.Outcome;
+--       the error WRITTEN … if the entry stands and a later command failed
 --
 -- May be repeated: the op tells a copy of a call from another call.
 local refusal
@@ -25,11 +26,14 @@ if refusal then
 end
 if KEYS[4] then
   -- Where the right to do that is missing, the entry must not stay: each repetition would add another one. Its place is used up.
-  local noted = redis.pcall('SET', KEYS[4], ARGV[12], 'PX', ARGV[13])
+  local noted = try('SET', KEYS[4], ARGV[12], 'PX', ARGV[13])
   if noted.err then
-    redis.call('XDEL', log, fence .. '-' .. ARGV[5])
+    after('XDEL', log, fence .. '-' .. ARGV[5])
+    if failed then
+      return done()
+    end
     if ARGV[3] ~= '0' then
-      redis.call('PEXPIRE', log, ARGV[3])
+      after('PEXPIRE', log, ARGV[3])
     end
     return noted
   end
@@ -37,6 +41,6 @@ end
 if ARGV[10] == '1' then
   shown('0')
 elseif ARGV[3] ~= '0' then
-  redis.call('PEXPIRE', log, ARGV[3])
+  after('PEXPIRE', log, ARGV[3])
 end
-return {DONE}
+return done()

@@ -3,13 +3,14 @@
 --
 -- KEYS are those of store.lua.
 -- ARGV  those of store.lua, and 5 n   6 op
--- Reply {DONE}, {TAKEN or STALE, the log's last place}, or {UNOWNED}
+-- Reply {DONE}, {TAKEN or STALE, the log's last place}, or {UNOWNED};
+--       the error WRITTEN … if a command failed after the first write
 --
 -- May be repeated: the op tells a copy of a call from another call.
 local refusal = add(ARGV[5], ARGV[6], '0', 'clear', ARGV[6])
 if refusal then
   return refusal
 end
-redis.call('XTRIM', log, 'MINID', fence .. '-' .. ARGV[5])
+after('XTRIM', log, 'MINID', fence .. '-' .. ARGV[5])
 shown(ARGV[5])
-return {DONE}
+return done()

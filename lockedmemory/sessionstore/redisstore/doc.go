@@ -48,7 +48,11 @@
 //	instant  the turn ID; nobody has the lock or stands in its line     must not be: sent once, then settled
 //	settle   whether the op is in the log; bars it from then on         the same again, as long as nobody has cleared it
 //
-// Each happens at one moment. A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease by the
+// Each happens at one moment. If a command after the write fails, for want of a right, the reply is
+// the error WRITTEN with the text of Redis, and the outcome of the call is unknown. Every other
+// error of a script means that nothing was written.
+//
+// A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease by the
 // clock before it. A pipeline, with show in front of the reading, is what the first Load of a turn sends.
 //
 // An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the

@@ -6,7 +6,8 @@
 -- ARGV  1 op   2 for how long the log is kept, in ms, or '0'   3 how many entries to keep   4 input   5 output
 --       and, with a turn ID, 6 the ID   7 digest   8 for how long to remember it, in ms
 -- Reply {0}: done; {1}: the turn ID is known, with this digest; {2}: with another one;
---       {3}: the lock is not free, the op was cancelled, or something stands in the way that who takes the lock is told of
+--       {3}: the lock is not free, the op was cancelled, or something stands in the way that who takes the lock is told of;
+--       the error WRITTEN … if the entry stands and a command after it failed
 --
 -- Must not be repeated; settle.lua says whether it has happened.
 local log = KEYS[1]
@@ -43,10 +44,13 @@ if reply.err then
   return reply
 end
 local noted = KEYS[6] and redis.pcall('SET', KEYS[6], ARGV[7], 'PX', ARGV[8]) or {}
-if noted.err then -- see append.lua
-  redis.call('XDEL', log, fence .. '-1')
+local undone = noted.err and redis.pcall('XDEL', log, fence .. '-1') -- see append.lua
+local kept = ARGV[2] ~= '0' and redis.pcall('PEXPIRE', log, ARGV[2])
+if type(undone) == 'table' then
+  return redis.error_reply('WRITTEN ' .. undone.err)
+elseif noted.err then
+  return noted
+elseif type(kept) == 'table' then
+  return redis.error_reply('WRITTEN ' .. kept.err)
 end
-if ARGV[2] ~= '0' then
-  redis.call('PEXPIRE', log, ARGV[2])
-end
-return noted.err and noted or {0}
+return {0}

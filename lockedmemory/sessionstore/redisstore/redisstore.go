@@ -94,12 +94,6 @@ func (s *service) room() int {
 }
 
 func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	if !a.First && a.TurnID == "" {
-		done, err := s.add(ctx, a)
-		if done || err != nil {
-			return driver.Verdict{}, err
-		}
-	}
 	keys, args := s.access(a.Access)
 	first := 0
 	if a.First {
@@ -110,35 +104,49 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 		keys = append(keys, s.turn(a.Session, a.TurnID))
 		args = append(args, a.TurnID, a.Digest, s.settings.Remember.Milliseconds())
 	}
-	return s.verdict(appendScript.run(ctx, s.client, keys, args...))
+	var v driver.Verdict
+	bare := !a.First && a.TurnID == ""
+	err := redislock.Repeat(ctx, s.client, func() error {
+		if bare {
+			done, err := s.add(ctx, a)
+			if done || err != nil {
+				return err
+			}
+			bare = false
+		}
+		cmd := appendScript.once(ctx, s.client, keys, args...)
+		err := cmd.Err()
+		if err == nil {
+			v, err = parseVerdict(cmd)
+		}
+		return err
+	})
+	return v, s.explain(err)
 }
 
 // add appends by XADD alone. It has not if the log is not there, or has refused the place: because a higher one was there before, or
 // because an earlier copy of this call was.
 func (s *service) add(ctx context.Context, a driver.Append) (done bool, err error) {
 	log := s.log(a.Session)
-	err = redislock.Repeat(ctx, s.client, func() error {
-		args := make([]any, 0, 16)
-		args = append(args, "xadd", log, "nomkstream")
-		if room := s.room(); room > 0 {
-			args = append(args, "maxlen", "~", room)
-		}
-		args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
-		call := redislock.NewCall(ctx, slices.Index(args, "op"), args...)
-		cmds := []redis.Cmder{call}
-		if s.settings.IdleTTL > 0 {
-			cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
-		}
-		inOrder(ctx, s.client, log, cmds...)
-		return call.Failure()
-	})
-	switch {
+	args := make([]any, 0, 16)
+	args = append(args, "xadd", log, "nomkstream")
+	if room := s.room(); room > 0 {
+		args = append(args, "maxlen", "~", room)
+	}
+	args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
+	call := redislock.NewCall(ctx, slices.Index(args, "op"), args...)
+	cmds := []redis.Cmder{call}
+	if s.settings.IdleTTL > 0 {
+		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
+	}
+	inOrder(ctx, s.client, log, cmds...)
+	switch err := call.Failure(); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, redis.Nil), isSmaller(err):
 		return false, nil
 	default:
-		return false, s.explain(err)
+		return false, err
 	}
 }
 
@@ -167,8 +175,8 @@ func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, 
 		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
 	}
 	v, err := s.verdict(instantScript.once(ctx, s.client, keys, args...))
-	// A script that has not run is run again under the lock, which waits until Redis can.
-	if errors.Is(err, lockdriver.ErrTemporary) || errors.Is(err, lockdriver.ErrNotSent) {
+	// A script that Redis rejects for now is run again under the lock, which waits until Redis can.
+	if errors.Is(err, lockdriver.ErrTemporary) {
 		return false, v, nil
 	}
 	return err == nil && v.Outcome != driver.Taken, v, err
@@ -199,7 +207,8 @@ const barFor = time.Hour
 // clockStep is by how much the server's clock may have been set forward between a write and the question whether it has happened.
 const clockStep = 10 * time.Second
 
-var errUnsettled = errors.New("redisstore: so much was written since that it cannot be told whether this was")
+var errUnsettled = errors.New("redisstore: the session was cleared, or more than 10,000 entries were written, since this Save was sent: " +
+	"load the history to see whether it is stored")
 
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
 func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
@@ -257,5 +266,15 @@ func (s *service) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}
-	return redislock.Explain(s.client, "redisstore", err)
+	explained := redislock.Explain(s.client, "redisstore", err)
+	if redis.HasErrorPrefix(err, "WRITTEN") {
+		return &writtenError{explained}
+	}
+	return explained
 }
+
+// writtenError is the error of a script that has failed after its write.
+type writtenError struct{ error }
+
+func (e *writtenError) Unwrap() error        { return e.error }
+func (e *writtenError) Is(target error) bool { return target == lockdriver.ErrReplayed }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -167,11 +168,12 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	}
 	r.failed++
 	text := strings.ToLower(err.Error())
+	writes := strings.Contains(what, "Save") || what == "Clear"
 	// Of a command in a script Redis does not say which.
 	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
 		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
-	unavailable := errors.Is(err, sessionstore.ErrUnavailable) || errors.Is(err, distlock.ErrUnavailable)
-	if !unavailable || !names || !strings.Contains(text, "acl user lacks a right") {
+	refused := errors.Is(err, distlock.ErrRefused) && errors.Is(err, lockdriver.ErrRights)
+	if unknown := errors.Is(err, distlock.ErrOutcomeUnknown); refused == unknown || unknown && !writes || !names || !strings.Contains(text, "acl user lacks a right") {
 		r.Errorf("%s: %v", what, err)
 	}
 }
@@ -195,7 +197,7 @@ func (r *rightless) save(ctx context.Context, what, text string) {
 	switch {
 	case err == nil:
 		r.saved = append(r.saved, text)
-	case strings.Contains(err.Error(), "may or may not have happened"):
+	case errors.Is(err, distlock.ErrOutcomeUnknown):
 		r.unknown = append(r.unknown, text)
 		fallthrough
 	default:
@@ -268,19 +270,19 @@ func (r *rightless) lastRemovedByHand() {
 	}
 }
 
-// clear clears. If that fails, nobody knows.
+// clear clears.
 func (r *rightless) clear() {
 	r.Helper()
 	start := time.Now()
 	err := r.memory.Clear(r.Context())
 	r.did("Clear", start, err)
 	r.expire()
-	if err != nil {
-		r.unknown = append(r.unknown, r.saved...)
-	} else {
-		r.unknown = nil
+	switch {
+	case errors.Is(err, distlock.ErrOutcomeUnknown):
+		r.unknown, r.saved = append(r.unknown, r.saved...), nil
+	case err == nil:
+		r.unknown, r.saved = nil, nil
 	}
-	r.saved = nil
 }
 
 func (r *rightless) log() string { return "session:{" + r.key + "}:log" }

@@ -4,4 +4,4 @@
 -- Reply {DONE}, {STALE, the log's last place}, or {UNOWNED}
 --
 -- May be repeated.
-return show() or {DONE}
+return show() or done()

@@ -12,6 +12,33 @@
 local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED = 0, 1, 2, 3, 4, 5
 local log, fence = KEYS[1], ARGV[1]
 
+-- try is redis.pcall. An error names the command, which not every Redis does where a right is missing.
+local function try(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return redis.error_reply(reply.err .. " ('" .. string.lower((...)) .. "')")
+  end
+  return reply
+end
+
+-- failed is the error of a command that came after the write of a call.
+local failed
+
+-- after calls a command that comes after the write of a call. If it fails, the write stands.
+local function after(...)
+  local reply = try(...)
+  if type(reply) == 'table' and reply.err then
+    failed = reply.err
+    return nil
+  end
+  return reply
+end
+
+-- done is the reply of a call that has written. An error that begins with WRITTEN is no refusal.
+local function done()
+  return failed and redis.error_reply('WRITTEN ' .. failed) or {DONE}
+end
+
 -- admits judges the token for a log that is not there. It returns nothing, or the refusal. ⚑ The lock does not tell the older of its
 -- owner's tokens from the newer ones, which were handed on within a process; the last mark does.
 local function admits()
@@ -57,7 +84,7 @@ local function add(n, op, max, ...)
   for _, word in ipairs({...}) do
     words[#words + 1] = word
   end
-  local reply = redis.pcall('XADD', unpack(words))
+  local reply = try('XADD', unpack(words))
   if not reply then
     local refusal = admits()
     if refusal then
@@ -75,10 +102,10 @@ end
 
 -- remove removes a mark. Marks are known by all they have: what another program has put into the log is left there.
 local function remove(place)
-  local entry = redis.call('XRANGE', log, place, place)[1]
+  local entry = (after('XRANGE', log, place, place) or {})[1]
   local fields = entry and entry[2] or {}
   if #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'clear' and #fields[2] == 32) then
-    redis.call('XDEL', log, place)
+    after('XDEL', log, place)
   end
 end
 
@@ -88,16 +115,16 @@ local function shown(n)
   local before = redis.pcall('GET', KEYS[2])
   if not before or type(before) == 'string' and string.find(before, '^%d+%-%d+$') then -- or else it is another program's
     if ARGV[4] ~= '0' then
-      redis.call('SET', KEYS[2], place, 'PX', ARGV[4])
+      after('SET', KEYS[2], place, 'PX', ARGV[4])
     else
-      redis.call('SET', KEYS[2], place)
+      after('SET', KEYS[2], place)
     end
     if before and before ~= place then
       remove(before)
     end
   end
   if ARGV[3] ~= '0' then
-    redis.call('PEXPIRE', log, ARGV[3])
+    after('PEXPIRE', log, ARGV[3])
   end
 end
 

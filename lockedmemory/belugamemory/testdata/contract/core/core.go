@@ -39,6 +39,7 @@ type ErrorCode string
 
 const (
 	ErrRateLimit    ErrorCode = "rate_limit"
+	ErrAuth         ErrorCode = "auth_error"
 	ErrTimeout      ErrorCode = "timeout"
 	ErrInvalidInput ErrorCode = "invalid_input"
 	ErrProviderDown ErrorCode = "provider_unavailable"

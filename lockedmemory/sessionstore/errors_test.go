@@ -1,0 +1,235 @@
+package sessionstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// failing is a driver whose calls fail, or do not return before their ctx ends. With instant set,
+// it writes instantly.
+type failing struct {
+	driver.Driver
+	err     error
+	instant bool
+	sooner  bool // the connection notices the deadline of ctx
+}
+
+func (d *failing) answer(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && d.sooner {
+		time.Sleep(time.Until(at))
+		return errors.New("i/o timeout")
+	}
+	if d.err == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return d.err
+}
+
+func (d *failing) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
+	return driver.Verdict{}, d.answer(ctx)
+}
+
+func (d *failing) Clear(ctx context.Context, _ driver.Write) (driver.Verdict, error) {
+	return driver.Verdict{}, d.answer(ctx)
+}
+
+func (d *failing) Read(ctx context.Context, _ driver.Read) (driver.Page, error) {
+	return driver.Page{}, d.answer(ctx)
+}
+
+func (d *failing) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
+	if !d.instant {
+		return false, driver.Verdict{}, nil
+	}
+	return false, driver.Verdict{}, d.answer(ctx)
+}
+
+func (d *failing) Settle(ctx context.Context, _ *distlock.Locker, _, _ string, _ time.Time) (bool, error) {
+	return false, d.answer(ctx)
+}
+
+func TestErrors_C_kindOfFailure(t *testing.T) {
+	plain := errors.New("connection reset")
+	replayed := func(err error) error { return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err) }
+	unavailable, refused, unknown := distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown
+	for name, c := range map[string]struct {
+		err         error
+		write, read error
+	}{
+		"no answer":                {plain, unknown, unavailable},
+		"a timeout of the client":  {fmt.Errorf("read: %w", context.DeadlineExceeded), unknown, unavailable},
+		"turned away":              {fmt.Errorf("%w: loading", lockdriver.ErrTemporary), unavailable, unavailable},
+		"not sent":                 {fmt.Errorf("%w: refused", lockdriver.ErrNotSent), unavailable, unavailable},
+		"a timeout while dialling": {fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.DeadlineExceeded), unavailable, unavailable},
+		"no memory":                {fmt.Errorf("%w: OOM", lockdriver.ErrRefused), refused, refused},
+		"no right":                 {fmt.Errorf("%w: NOPERM", lockdriver.ErrRights), refused, refused},
+		"data of another program":  {fmt.Errorf("%w: WRONGTYPE", lockdriver.ErrForeign), refused, refused},
+		"lost twice":               {replayed(plain), unknown, unavailable},
+		"turned away after a loss": {replayed(lockdriver.ErrTemporary), unknown, unavailable},
+		"refused after a loss":     {replayed(lockdriver.ErrRefused), unknown, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &failing{err: c.err}
+			eachCall(t, d, func(t *testing.T, call string, write bool, do func(context.Context) error) {
+				want := c.read
+				if write {
+					want = c.write
+				}
+				isExactly(t, call, do(t.Context()), want)
+			})
+		})
+	}
+}
+
+// A ctx that ends is the reason of its own error, and of nothing else. A write that was sent has an
+// unknown outcome.
+func TestErrors_C_endOfTheContext(t *testing.T) {
+	mine := fmt.Errorf("mine: %w", distlock.ErrLost) // the loss of another lease
+	for name, c := range map[string]struct {
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want error
+		sent bool
+	}{
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second, func() { cancel(mine) })
+			return ctx, func() { cancel(nil) }
+		}, context.Canceled, true},
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded, true},
+		"deadline in the past": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, -time.Second)
+		}, context.DeadlineExceeded, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &failing{}
+			eachCall(t, d, func(t *testing.T, call string, write bool, do func(context.Context) error) {
+				ctx, end := c.end(t.Context())
+				defer end()
+				want := []error{c.want}
+				if write && c.sent {
+					want = append(want, distlock.ErrOutcomeUnknown)
+				}
+				isExactly(t, call, do(ctx), want...)
+			})
+		})
+	}
+}
+
+// slow is a context that ends some time after its deadline, as a busy machine has it.
+type slow struct {
+	context.Context
+	at time.Time
+}
+
+func (s slow) Deadline() (time.Time, bool) { return s.at, true }
+
+func TestErrors_C_connectionNoticesTheDeadline(t *testing.T) {
+	eachCall(t, &failing{sooner: true}, func(t *testing.T, call string, write bool, do func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
+		defer cancel()
+		want := []error{context.DeadlineExceeded}
+		if write {
+			want = append(want, distlock.ErrOutcomeUnknown)
+		}
+		isExactly(t, call, do(slow{ctx, time.Now().Add(time.Second)}), want...)
+	})
+}
+
+// The wait of an instant Save is a limit of the Locker, and no end of the ctx.
+func TestErrors_C_endOfTheWait(t *testing.T) {
+	eachCall(t, &failing{}, func(t *testing.T, call string, _ bool, do func(context.Context) error) {
+		if call == "instant Save" {
+			isExactly(t, call, do(distlock.WithWait(t.Context(), time.Second)), distlock.ErrOutcomeUnknown)
+		}
+	})
+}
+
+// isExactly tests which of the errors that say what became of a call the given one matches.
+func isExactly(t *testing.T, call string, err error, want ...error) {
+	t.Helper()
+	for _, each := range []error{
+		distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown, distlock.ErrLost, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, each) != slices.Contains(want, each) {
+			t.Errorf("%s: %v; want %v", call, err, want)
+			return
+		}
+	}
+}
+
+// eachCall gives test each call of a memory over d, one that writes or not, in a bubble. The lease
+// that a call works under belongs to the context of the call.
+func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, write bool, do func(context.Context) error)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+			d.Driver = memstore.NewDriver(s)
+			return d
+		})
+		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
+		load := func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err }
+		search := func(ctx context.Context) error { _, err := memory.Search(ctx, "q", 1); return err }
+		for _, c := range []struct {
+			name    string
+			write   bool
+			instant bool
+			do      func(context.Context) error
+		}{
+			{"Save", true, false, save},
+			{"instant Save", true, true, save},
+			{"Save with an ID", true, false, func(ctx context.Context) error { return save(lockedmemory.WithTurnID(ctx, "id")) }},
+			{"Clear", true, false, memory.Clear},
+			{"Load", false, false, load},
+			{"Search", false, false, search},
+		} {
+			synctest.Wait() // for calls whose callers have left
+			d.instant = c.instant
+			test(t, c.name, c.write, c.do)
+			if c.instant {
+				continue
+			}
+			must(t, memory.Turn(t.Context(), func(turn context.Context) error {
+				lease, _ := lockedmemory.Lease(turn)
+				test(t, c.name+" in a turn", c.write, func(ctx context.Context) error {
+					ctx, leave := lease.Join(ctx)
+					defer leave()
+					return c.do(ctx)
+				})
+				return nil
+			}))
+		}
+	})
+}
+
+// A Load whose lease is lost before the answer fails with ErrLost.
+func TestLoad_N_lostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return &failing{Driver: memstore.NewDriver(s)} })
+		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		t.Cleanup(func() { _ = locker.Close(context.Background()) })
+		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+		must(t, err)
+		_ = memory.Turn(t.Context(), func(ctx context.Context) error {
+			_, err := memory.Load(ctx, "")
+			isExactly(t, "Load", err, distlock.ErrLost, context.Canceled)
+			return nil
+		})
+	})
+}

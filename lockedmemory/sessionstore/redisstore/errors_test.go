@@ -1,0 +1,179 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// ground is a session whose lock is on a sound server, and whose store is on another one, behind a proxy.
+type ground struct {
+	server *testservers.Redis
+	proxy  *faultnet.Proxy
+	memory *lockedmemory.LockedMemory[string, string]
+	log    string
+	redial atomic.Pointer[func()] // called before a new connection fails
+}
+
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	server := testservers.StartRedis(t)
+	g := &ground{server: server, proxy: faultnet.New(t, server.Addr()), log: "session:{s}:log"}
+	client := redis.NewClient(&redis.Options{Addr: g.proxy.Addr(), DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if redial := g.redial.Load(); redial != nil {
+			(*redial)()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	t.Cleanup(func() { _ = client.Close() })
+	locks := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	t.Cleanup(func() { _ = locks.Close() })
+	locker, err := redislock.New(locks, &distlock.Options{TTL: 2 * time.Second, Namespace: t.Name()})
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, &sessionstore.Options{IdleTTL: time.Hour})
+	must(t, err)
+	g.memory, err = lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	return g
+}
+
+func (g *ground) do(t *testing.T, words ...string) {
+	t.Helper()
+	if _, err := g.server.Do(words...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// calls are those of a turn. The token of the lease is shown to the store before "Save" and "Clear".
+var calls = map[string]func(context.Context, *ground) error{
+	"Save":       func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
+	"first Save": func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
+	"named Save": func(ctx context.Context, g *ground) error {
+		return g.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a")
+	},
+	"Clear":       func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
+	"first Clear": func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
+	"Load":        func(ctx context.Context, g *ground) error { _, err := g.memory.Load(ctx, ""); return err },
+	"first Load":  func(ctx context.Context, g *ground) error { _, err := g.memory.Load(ctx, ""); return err },
+	"Search":      func(ctx context.Context, g *ground) error { _, err := g.memory.Search(ctx, "q", 1); return err },
+}
+
+func TestStore_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
+	t.Parallel()
+	unavailable, refused, unknown := distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown
+	const (
+		writes = "Save, first Save, named Save, Clear, first Clear"
+		reads  = "Load, first Load, Search"
+	)
+	lost := func(then func(*ground)) func(*testing.T, *ground) {
+		return func(_ *testing.T, g *ground) {
+			next := func() { then(g) }
+			g.proxy.DropReplies(faultnet.First(1, faultnet.Containing("{s}:")))
+			g.redial.Store(&next)
+		}
+	}
+	for what, c := range map[string]struct {
+		fault func(*testing.T, *ground)
+		calls map[string]error
+		text  string
+	}{
+		"no server": {
+			func(_ *testing.T, g *ground) { g.proxy.Refuse() },
+			map[string]error{writes: unavailable, reads: unavailable}, "",
+		},
+		"each answer is lost": {
+			func(_ *testing.T, g *ground) { g.proxy.DropReplies(faultnet.Containing("{s}:")) },
+			map[string]error{writes: unknown, reads: unavailable}, "",
+		},
+		"an answer is lost, then no server": {
+			lost(func(*ground) {}),
+			map[string]error{writes: unknown, reads: unavailable}, "",
+		},
+		"the memory is full": {
+			func(t *testing.T, g *ground) { g.do(t, "CONFIG", "SET", "maxmemory", "1") },
+			map[string]error{writes: refused, "first Load": refused}, "maxmemory",
+		},
+		"a replica": {
+			func(t *testing.T, g *ground) { g.do(t, "REPLICAOF", "127.0.0.1", "1") },
+			map[string]error{writes: unavailable, "first Load": unavailable}, "master",
+		},
+		"no right to write": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-xadd") },
+			map[string]error{writes: refused, "first Load": refused}, "xadd",
+		},
+		"no right to scripts": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-evalsha") },
+			map[string]error{"first Save, named Save, Clear, first Clear, first Load": refused}, "evalsha",
+		},
+		"no right to read": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-xrange", "-xrevrange") },
+			map[string]error{reads: refused}, "range",
+		},
+		"no right after the write": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-pexpire", "-xtrim") },
+			map[string]error{"first Save, named Save, Clear, first Clear": unknown, "first Load": refused}, "right",
+		},
+		"no right to note a turn": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-set") },
+			map[string]error{"named Save": refused}, "set",
+		},
+		"no right to undo": {
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-set", "-xdel") },
+			map[string]error{"named Save": unknown}, "xdel",
+		},
+		"data of another program": {
+			func(t *testing.T, g *ground) { g.do(t, "DEL", g.log); g.do(t, "SET", g.log, "x") },
+			map[string]error{writes: refused, reads: refused}, "Namespace",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for names, want := range c.calls {
+				for _, name := range strings.Split(names, ", ") {
+					t.Run(name, func(t *testing.T) {
+						g := newGround(t)
+						must(t, g.memory.Save(t.Context(), "before", "the turn"))
+						must(t, g.memory.Turn(t.Context(), func(ctx context.Context) error {
+							if slices.Contains([]string{"Save", "Clear", "Load"}, name) {
+								must(t, g.memory.Save(ctx, "before", "the call"))
+							}
+							c.fault(t, g)
+							err := calls[name](ctx, g)
+							for _, each := range []error{unavailable, refused, unknown, distlock.ErrLost, context.Canceled, context.DeadlineExceeded} {
+								if errors.Is(err, each) != (each == want) {
+									t.Errorf("%v; want %v", err, want)
+								}
+							}
+							if err == nil || !strings.Contains(err.Error(), c.text) {
+								t.Errorf("no %q in: %v", c.text, err)
+							}
+							if rights := strings.HasPrefix(what, "no right"); errors.Is(err, lockdriver.ErrRights) != rights {
+								t.Errorf("a right is missing: %t, and the error: %v", rights, err)
+							}
+							return nil
+						}))
+					})
+				}
+			}
+		})
+	}
+}
