@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -305,4 +307,23 @@ func TestExchange_hammer(t *testing.T) {
 		return x.underway == 0
 	})
 	x.wantIdle(t)
+}
+
+// A call that fails because its deadline left no time for another copy ends at the deadline.
+func TestRepeat_L_deadlineLeavesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			deadline := time.Now().Add(10 * time.Microsecond)
+			ctx, cancel := context.WithDeadline(t.Context(), deadline)
+			sent := 0
+			err := Repeat(ctx, nil, func() error {
+				sent++
+				return io.EOF
+			})
+			if sent == 1 && time.Now().Before(deadline) || !errors.Is(err, io.EOF) {
+				t.Errorf("after %d copies, %s before its deadline: %v", sent, time.Until(deadline), err)
+			}
+			cancel()
+		}
+	})
 }

@@ -146,7 +146,7 @@ func slowServer(t *testing.T, s *service) {
 			}{
 				"Options.Wait": {t.Context, distlock.ErrUnavailable},
 				"ctx": {func() context.Context {
-					ctx, cancel = context.WithTimeout(ctx, wait)
+					ctx, cancel = context.WithTimeout(distlock.WithWait(ctx, 10*wait), wait)
 					return ctx
 				}, context.DeadlineExceeded},
 			} {
