@@ -96,6 +96,15 @@ func (x *expiries) fire() {
 	}
 }
 
+// stop frees the timer of a Locker that has no lease left.
+func (x *expiries) stop() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+}
+
 // expiryHeap is a heap of leases by deadline.
 type expiryHeap []*Lease
 

@@ -177,6 +177,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
 			ended(ctx))
 	}
+	l.expiries.stop()
 	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- l.closeDriver() }()
