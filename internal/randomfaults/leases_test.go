@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -185,7 +186,8 @@ func (h *hand) ended(err error, had bool) {
 		h.counts["busy"]++
 	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
 		h.counts["lost"]++
-	case errors.Is(err, distlock.ErrRefused) && !errors.Is(err, driver.ErrForeign),
+	// Faults put data of another program in the place of sessions, not of locks.
+	case errors.Is(err, distlock.ErrRefused) && (!errors.Is(err, driver.ErrForeign) || strings.HasPrefix(err.Error(), "sessionstore: ")),
 		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
 		h.counts["unavailable"]++
 	case errors.Is(err, errPaused):
