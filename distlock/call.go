@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 const (
@@ -55,11 +57,14 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 			late(value, err)
 			return value, false, errLeft
 		}
-		again = true
+		again = driver.MayHaveEffect(err)
 		start = time.Now()
 	}
 	value, err = detached(until(), l, limit, call, late)
 	l.quick.Store(err == nil && time.Since(start) < quickly)
+	if again && err != nil && !driver.MayHaveEffect(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrReplayed, err)
+	}
 	return value, again, err
 }
 

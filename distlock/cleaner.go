@@ -21,6 +21,9 @@ const (
 	// cleanupMin and cleanupMax bound the pause before another try.
 	cleanupMin = 10 * time.Millisecond
 	cleanupMax = time.Second
+	// cleanupLate bounds the pause after the lock has ended with its TTL. An outage may leave many
+	// clean-ups behind.
+	cleanupLate = 3 * time.Second
 	// closeGrace is how long a closed Locker goes on with clean-ups.
 	closeGrace = time.Second
 	// minVoid is the shortest time for which a cancelled owner is refused. A lost request may still arrive
@@ -51,6 +54,7 @@ type cleanup struct {
 	req   driver.ReleaseRequest
 	due   time.Time
 	until time.Time // no tries from here on
+	ends  time.Time // the lock has ended by then with its TTL, and late requests alone are left to refuse
 	tries int
 }
 
@@ -72,7 +76,8 @@ func (c *cleaner) add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	}
 	now := time.Now()
 	c.mu.Lock()
-	heap.Push(&c.jobs, &cleanup{req: req, due: now.Add(pause), until: now.Add(pause + max(ttl, req.VoidFor))})
+	due := now.Add(pause)
+	heap.Push(&c.jobs, &cleanup{req: req, due: due, until: due.Add(max(ttl, req.VoidFor)), ends: due.Add(ttl)})
 	c.mu.Unlock()
 	c.pump()
 }
@@ -84,7 +89,7 @@ func (c *cleaner) pump() {
 	defer c.mu.Unlock()
 	for len(c.jobs) > 0 && c.active < cleanups {
 		job := c.jobs[0]
-		if job.tries > 0 && !time.Now().Before(job.until) { // it has waited for its turn for too long
+		if (job.tries > 0 || c.locker.closing.Err() == nil) && !time.Now().Before(job.until) { // it has waited for its turn for too long
 			heap.Pop(&c.jobs)
 			c.locker.end()
 			continue
@@ -160,7 +165,11 @@ func (c *cleaner) again(job *cleanup) bool {
 	if c.locker.closing.Err() != nil {
 		job.until = earlier(job.until, now.Add(closeGrace))
 	}
-	pause := min(cleanupMin<<min(job.tries, 16), cleanupMax)
+	most := cleanupMax
+	if now.After(job.ends) {
+		most = cleanupLate
+	}
+	pause := min(cleanupMin<<min(job.tries, 16), most)
 	job.tries++
 	job.due = now.Add(pause/2 + rand.N(pause))
 	return job.due.Before(job.until)

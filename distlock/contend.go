@@ -300,7 +300,8 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	case errors.Is(err, errLeft):
 		return nil, none, err
 	case err != nil:
-		a.doubt = doubt || !errors.Is(err, driver.ErrForeign)
+		// A script that lacks a right may have written before it stopped.
+		a.doubt = doubt || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
 		return nil, none, failedRead("acquire", err)
 	}
 	a.doubt = doubt || again || reply.Replayed
@@ -405,7 +406,7 @@ func (a *acquisition) gaveUp(cause error) error {
 		a.blocked = a.aged()
 	}
 	var limit usedUp
-	over := errors.As(cause, &limit)
+	over := a.ctx.Err() == nil && errors.As(cause, &limit) // the cause of an ended ctx may be that of another Locker
 	if limit.silent {
 		a.failure = cmp.Or(a.failure, unavailable("acquire", errors.New(limit.Error())))
 		a.common = a.interrupted()

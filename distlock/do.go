@@ -76,7 +76,9 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil {
-		return le.verdict(ctx, fn(ctx))
+		work, leave := le.rejoin(ctx)
+		defer leave()
+		return le.verdict(work, fn(work))
 	}
 	if ctx.Err() != nil { // select would leave it to chance
 		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ended(ctx))

@@ -189,3 +189,76 @@ func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 		close(answer)
 	})
 }
+
+// The first copy of a Release is lost, and the backend rejects the second.
+func TestRelease_C_secondCopyIsRejected(t *testing.T) {
+	for _, kind := range []error{driver.ErrTemporary, driver.ErrRefused, driver.ErrNotSent} {
+		inService(t, func(t *testing.T, s *service) {
+			d := &losing{punctual: punctual{spy: s.spy}, then: kind}
+			l := open(t, d, distlock.Options{TTL: time.Minute})
+			mustRelease(t, mustAcquire(t, l)) // the backend is known to be quick
+			lease := mustAcquire(t, l)
+			d.lost.Store(true)
+			err := lease.Release(t.Context())
+			if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused) {
+				t.Errorf("Release: %v, want ErrOutcomeUnknown alone", err)
+			}
+		})
+	}
+}
+
+// A driver that never answers keeps the turn of its Extend. Renewal keeps the lease.
+func TestExtend_L_behindOneThatHangs(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		answer := make(chan struct{})
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: answer}))
+		_ = lease.Extend(t.Context(), ttl)
+		start := time.Now()
+		time.AfterFunc(time.Hour, func() { close(answer) })
+		err := lease.Extend(t.Context(), time.Minute)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took > ttl {
+			t.Errorf("Extend behind another: %v after %s, want ErrUnavailable within a TTL", err, took)
+		}
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestGuard_N_detachedContextInside(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		err := lease.Guard(t.Context(), func(ctx context.Context) error {
+			return lease.Guard(context.WithoutCancel(ctx), func(ctx context.Context) error {
+				time.Sleep(2 * ttl)
+				return ctx.Err()
+			})
+		})
+		if !errors.Is(err, distlock.ErrLost) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the inner step: %v, want that its context ended with the lease", err)
+		}
+	})
+}
+
+// A handle that has nothing left to release forgets its lease, whatever the outcome was.
+func TestLock_C_releaseWithoutAnOutcomeEnds(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lock := s.locker(t, distlock.Options{RenewEvery: -1}).NewLock(key, ttl)
+		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
+			t.Fatalf("Acquire: %t, %v", ok, err)
+		}
+		s.Inject(nth(drivertest.Release, 0, drivertest.Fault{Before: errBroken}))
+		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(time.Second) // the clean-up has released the lock
+		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) && err != nil {
+			t.Errorf("Release again: %v", err)
+		}
+		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("Release after a final answer: %v, want ErrNotHeld", err)
+		}
+	})
+}

@@ -84,6 +84,10 @@ func (x *expiries) replace(le, next *Lease) {
 func (x *expiries) fire() {
 	x.mu.Lock()
 	x.set = false
+	if len(x.next) == 0 { // and nobody may need the clock any more
+		x.mu.Unlock()
+		return
+	}
 	at := now()
 	var due []*Lease
 	for len(x.next) > 0 && x.next[0].expiry.at <= at.at {

@@ -59,12 +59,18 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	// when the caller leaves.
 	le := e.lease
 	turn := le.token(&le.extending)
+	le.mu.Lock()
+	patience := time.NewTimer(positive(min(e.ttl, until(le.deadline))))
+	le.mu.Unlock()
+	defer patience.Stop()
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return cmp.Or(le.gone(), left("extend", ctx))
 	case <-le.ctx.Done():
 		return le.Err()
+	case <-patience.C:
+		return cmp.Or(le.gone(), unavailable("extend", errors.New("another Extend of this lease has no answer yet, and nothing was sent")))
 	}
 	if err := e.begin(ctx); err != nil {
 		<-turn
@@ -94,9 +100,9 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	case err == errLeft:
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
 	case err != nil && e.confirms:
-		return cmp.Or(le.Err(), failedRead("check", err))
+		return cmp.Or(le.gone(), failedRead("check", err))
 	case err != nil: // as after the end of the lease
-		return cmp.Or(le.Err(), failedWrite("extend", err))
+		return cmp.Or(le.gone(), failedWrite("extend", err))
 	}
 	return settle(reply)
 }

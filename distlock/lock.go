@@ -100,7 +100,10 @@ func (k *Lock) Release(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	err := lease.Release(ctx)
-	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) { // else it may be tried again
+	lease.mu.Lock()
+	over := lease.removed || lease.state == lost
+	lease.mu.Unlock()
+	if over || errors.Is(err, ErrClosed) { // else it may be tried again
 		k.mu.Lock()
 		if k.lease == lease {
 			k.lease = nil

@@ -83,7 +83,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	case err == errLeft:
 		return left("refence", ctx)
 	case unsettled(err): // as after the end of the lease
-		return cmp.Or(le.Err(), failedRead("refence", err))
+		return cmp.Or(le.gone(), failedRead("refence", err))
 	}
 	if err := settle(reply, err); err != nil {
 		return err

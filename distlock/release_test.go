@@ -254,13 +254,19 @@ func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 // losing is punctual, and loses the packet of one release.
 type losing struct {
 	punctual
-	lost atomic.Bool
+	lost     atomic.Bool
+	followed atomic.Bool // the next one comes after that
+	then     error       // of that
 }
 
 func (d *losing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	if d.lost.CompareAndSwap(true, false) {
+		d.followed.Store(true)
 		<-ctx.Done()
 		return driver.ReleaseReply{}, ctx.Err()
+	}
+	if d.followed.CompareAndSwap(true, false) && d.then != nil {
+		return driver.ReleaseReply{}, d.then
 	}
 	return d.spy.Release(ctx, req)
 }

@@ -146,7 +146,7 @@ func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 
 func TestSessionKey_tenantsStayApart(t *testing.T) {
 	url := sharedURL(t)
-	for name, opts := range map[string]map[string]any{"session of the context": nil, "session_id": {"session_id": "s", "namespace": "n"}} {
+	for name, opts := range map[string]map[string]any{"session of the context": {"wait": "5s"}, "session_id": {"session_id": "s", "namespace": "n", "wait": "5s"}} {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, url, opts)
 			contexts := map[string]context.Context{"": inSession(t, "s")}

@@ -129,7 +129,7 @@ func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker
 // settle keeps the request of a Save of which nobody knows what became from taking effect later. ⚑ It has no token from before: if it
 // came after a Clear, the exchange would stand there again.
 func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
-	_ = retry(ctx, locker.Options().TTL, func(error) bool { return true }, func() error {
+	_ = retry(ctx, max(locker.Options().TTL, 2*time.Minute), func(error) bool { return true }, func() error {
 		_, err := call(ctx, &s.caller, func(ctx context.Context, _ bool) (bool, error) {
 			return s.instant.Settle(ctx, locker, key, op, sent)
 		})
