@@ -108,7 +108,7 @@ func unavailable(operation string, cause error) error {
 // failedRead is the error of a driver's call that leaves no effect: of Inspect, and of Acquire, which
 // undoes its own.
 func failedRead(operation string, cause error) error {
-	if errors.Is(cause, driver.ErrRefused) || errors.Is(cause, driver.ErrForeign) {
+	if definite(cause) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, operation, cause)
 	}
 	return unavailable(operation, cause)

@@ -50,6 +50,3 @@ func (m KeyMode) Attr(key string) slog.Attr {
 	}
 	return slog.String("lock_key", m.Show(key))
 }
-
-// keyAttr is part of every log line about one key.
-func (l *Locker) keyAttr(key string) slog.Attr { return l.opts.LogKeys.Attr(key) }

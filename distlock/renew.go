@@ -106,11 +106,9 @@ func (r *renewals) wakeUp() {
 // remove takes a lease that ends off the schedule. The answer of a renewal that is under way no longer
 // prolongs the lease.
 func (r *renewals) remove(le *Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.takeOut(le)
-	r.noteLocked(le, false)
-	r.logOutageLocked(nil)
+	r.pause(le)
+	r.note(le, false)
+	r.logOutage(nil)
 }
 
 // pause takes the lease off the schedule until it is added again.
@@ -124,10 +122,6 @@ func (r *renewals) pause(le *Lease) {
 func (r *renewals) note(le *Lease, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.noteLocked(le, failed)
-}
-
-func (r *renewals) noteLocked(le *Lease, failed bool) {
 	switch {
 	case failed && !le.renewal.failed:
 		r.failing++
@@ -141,10 +135,6 @@ func (r *renewals) noteLocked(le *Lease, failed bool) {
 func (r *renewals) logOutage(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logOutageLocked(err)
-}
-
-func (r *renewals) logOutageLocked(err error) {
 	switch {
 	case r.failing > 0 && r.outage.IsZero():
 		r.outage = time.Now()
