@@ -177,3 +177,29 @@ func TestStore_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
 		})
 	}
 }
+
+// ⚑ go-redis leaves the commands of a pipeline without an error if Redis rejects its connection.
+func TestSave_C_overAConnectionThatRedisRejects(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	do := func(args ...string) {
+		t.Helper()
+		if _, err := server.Do(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
+	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "app", Password: "first"}, nil, &sessionstore.Options{IdleTTL: time.Hour})
+	_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, r.memory.Save(ctx, "q", "a"))
+		do("ACL", "SETUSER", "app", "resetpass", ">second")
+		do("CLIENT", "KILL", "USER", "app")
+		if err := r.memory.Save(ctx, "q2", "a2"); !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+			t.Errorf("Save: %v, want a definite refusal", err)
+		}
+		if history, err := r.store.Load(ctx, ""); !errors.Is(err, lockdriver.ErrRefused) {
+			t.Errorf("Load: %q, %v, want a refusal", history, err)
+		}
+		return nil
+	})
+}
