@@ -295,6 +295,26 @@ func (p *panics) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	return p.spy.Inspect(ctx, name)
 }
 
+// calls are the calls that ask the backend about key, and about a lease on it.
+var calls = map[string]func(context.Context, *distlock.Locker, *distlock.Lease) error{
+	"Acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
+		return second(l.Acquire(ctx, key))
+	},
+	"TryAcquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
+		return second(l.TryAcquire(ctx, key))
+	},
+	"Inspect": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
+		return second(l.Inspect(ctx, key))
+	},
+	"Extend": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
+		return lease.Extend(ctx, 10*ttl)
+	},
+	"Refence": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
+		return lease.Refence(ctx, lease.Fence())
+	},
+	"Release": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(ctx) },
+}
+
 // A panic of the driver reaches the caller. Nothing of the call is left behind: the next waiter has
 // the lock, although the grant was made before the panic.
 func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
@@ -303,20 +323,7 @@ func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
 			"panic":  func() { panic(errBroken) },
 			"Goexit": runtime.Goexit,
 		} {
-			for operation, call := range map[string]func(*distlock.Locker, *distlock.Lease) error{
-				"Acquire": func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Acquire(context.Background(), key)) },
-				"TryAcquire": func(l *distlock.Locker, _ *distlock.Lease) error {
-					return second(l.TryAcquire(context.Background(), key))
-				},
-				"Inspect": func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Inspect(context.Background(), key)) },
-				"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error {
-					return lease.Extend(context.Background(), ttl)
-				},
-				"Refence": func(_ *distlock.Locker, lease *distlock.Lease) error {
-					return lease.Refence(context.Background(), lease.Fence())
-				},
-				"Release": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) },
-			} {
+			for operation, call := range calls {
 				t.Run(fmt.Sprintf("%s/%s/ready=%t", operation, name, ready), func(t *testing.T) {
 					inBubble(t, func(t *testing.T) {
 						p := &panics{spy: newService().spy, ready: ready}
@@ -334,7 +341,7 @@ func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
 							defer close(over)
 							defer func() { caught = recover() }()
 							err = errors.New("the caller's goroutine has ended")
-							err = call(l, lease)
+							err = call(context.Background(), l, lease)
 						}()
 						synctest.Wait()
 						q.join(l, "next", 0)
@@ -393,27 +400,17 @@ func TestLocker_C_driverThatIgnoresItsContextKeepsNoCaller(t *testing.T) {
 	const grace = 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		op   drivertest.Op
-		call func(*distlock.Locker, *distlock.Lease) error
+		call string
 		want error
 		left time.Duration // of the lease
 		took time.Duration
 	}{
-		"Inspect": {op: drivertest.Inspect, want: distlock.ErrUnavailable, took: 5*time.Second + grace,
-			call: func(l *distlock.Locker, _ *distlock.Lease) error { return second(l.Inspect(context.Background(), key)) }},
-		"Extend": {op: drivertest.Extend, want: distlock.ErrLost, left: 10 * time.Second, took: 10*time.Second + grace,
-			call: func(_ *distlock.Locker, lease *distlock.Lease) error {
-				return lease.Extend(context.Background(), 30*time.Minute)
-			}},
-		"Refence": {op: drivertest.Acquire, want: distlock.ErrLost, left: 10 * time.Second, took: 10*time.Second + grace,
-			call: func(_ *distlock.Locker, lease *distlock.Lease) error {
-				return lease.Refence(context.Background(), lease.Fence())
-			}},
-		"Release": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: 10 * time.Second, took: 5*time.Second + grace,
-			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
-		"Release near the end": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: time.Second, took: time.Second + grace,
-			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
-		"Release at the end": {op: drivertest.Release, want: distlock.ErrOutcomeUnknown, left: time.Millisecond, took: 100*time.Millisecond + grace,
-			call: func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) }},
+		"Inspect":              {drivertest.Inspect, "Inspect", distlock.ErrUnavailable, 0, 5*time.Second + grace},
+		"Extend":               {drivertest.Extend, "Extend", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
+		"Refence":              {drivertest.Acquire, "Refence", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
+		"Release":              {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, 10 * time.Second, 5*time.Second + grace},
+		"Release near the end": {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Second, time.Second + grace},
+		"Release at the end":   {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Millisecond, 100*time.Millisecond + grace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -425,7 +422,7 @@ func TestLocker_C_driverThatIgnoresItsContextKeepsNoCaller(t *testing.T) {
 				}
 				s.Inject(on(c.op, drivertest.Fault{HoldBefore: in(time.Hour)}))
 				start := time.Now()
-				err := c.call(l, lease)
+				err := calls[c.call](context.Background(), l, lease)
 				if took := time.Since(start); !errors.Is(err, c.want) || errors.Is(err, context.DeadlineExceeded) || took != c.took {
 					t.Errorf("%v after %s, want %v after %s", err, took, c.want, c.took)
 				}

@@ -27,23 +27,10 @@ func ownError(err error) string {
 }
 
 func TestLocker_C_expiredContext_isNoOutage(t *testing.T) {
-	for name, call := range map[string]func(context.Context, *distlock.Locker, *distlock.Lease) error{
-		"Acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
-			return second(l.Acquire(ctx, "a"))
-		},
-		"TryAcquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
-			return second(l.TryAcquire(ctx, "a"))
-		},
-		"Inspect": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
-			return second(l.Inspect(ctx, "a"))
-		},
-		"Extend": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
-			return lease.Extend(ctx, ttl)
-		},
-		"Refence": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
-			return lease.Refence(ctx, lease.Fence())
-		},
-	} {
+	for name, call := range calls {
+		if name == "Release" { // goes on without its caller
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				l := s.locker(t, distlock.Options{})
