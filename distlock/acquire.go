@@ -14,10 +14,13 @@ import (
 //
 // A key is any text of 1 to 1024 bytes, valid UTF-8, without control characters.
 //
-// Acquire fails with a [BusyError] if others hold the lock for longer than the caller waits (the error of ctx
-// is joined to it if that is why) or if so many processes stand in line that no more are let in, [ErrUnavailable] if the backend does not answer,
-// [ErrRefused] if it refuses, [ErrInvalidKey], [ErrClosed], or the error of ctx. A ctx that carries the lease for key already is refused at once: with a BusyError whose Self is
-// true, or with [ErrLost] or [ErrNotHeld] if that lease has ended. Use [Locker.Do], which joins the lease.
+// Acquire fails with a [BusyError] if others hold the lock for longer than the caller waits, or if the
+// queue is full. If ctx ended first, its error is joined. Acquire fails with [ErrUnavailable] if the
+// backend does not answer, [ErrRefused] if the backend refuses, [ErrInvalidKey], [ErrClosed], or the
+// error of ctx.
+//
+// If ctx carries the lease for key already, Acquire fails at once: with a BusyError whose Self is true,
+// or with [ErrLost] or [ErrNotHeld] if that lease has ended. Use [Locker.Do], which joins the lease.
 //
 // After a failure nothing is held: a grant that arrives too late for its caller is given back in the background.
 // If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.

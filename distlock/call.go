@@ -17,8 +17,8 @@ const (
 	quickly = 5 * time.Millisecond
 	// patientFor is how long such a call may take. It bounds by how much a caller whose ctx ends meanwhile is late.
 	patientFor = 15 * time.Millisecond
-	// lateness is how long after its limit a call is still waited for: a driver that honours its
-	// context returns an error that says more than the limit.
+	// lateness is how long a caller waits beyond the limit of a call. A driver that honours its context
+	// returns within that time, with an error that is more precise than the limit.
 	lateness = 20 * time.Millisecond
 )
 
@@ -71,11 +71,11 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 // detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
 // of lock services may sit in a read long after their context has ended, and cancelling some of them costs a connection,
 // so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once. If the
-// limit passes, and the driver ignores that, detached returns another error for which unsettled is true.
-// In both cases late is given the result when it comes. Exactly one of the two sees the result.
+// driver ignores the limit, detached returns another error for which unsettled is true.
+// In both cases late gets the result when it comes. Exactly one of caller and late gets the result.
 //
-// If the driver panics, or ends its goroutine, late is given errEnded. A panic reaches the caller. If
-// the caller has left, the panic ends the process.
+// If the driver panics, or ends its goroutine, late gets errEnded. A panic reaches the caller. If the
+// caller has left, the panic ends the process.
 func detached[T any](ctx context.Context, l *Locker, limit time.Duration, call func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value    T
@@ -173,7 +173,8 @@ func ownDeadline(err error, limit, took time.Duration) error {
 	return &deadlineError{waited{err}, text}
 }
 
-// deadlineError is an error of which only the kind and the text count.
+// deadlineError gives the error of a deadline another text. It matches whatever that error matches,
+// except the errors of contexts.
 type deadlineError struct {
 	waited
 	text string
@@ -185,7 +186,7 @@ func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %s; check the lock service and the network to it", limit)
 }
 
-// unsettledError is the error of a call whose result is given to late, now or when it comes.
+// unsettledError is the error of a call whose result late gets, now or when it comes.
 type unsettledError string
 
 func (e unsettledError) Error() string { return string(e) }
@@ -202,12 +203,13 @@ var (
 	errEnded error = unsettledError("the driver's call ended its goroutine and gave no answer; mend the driver")
 )
 
-// left is the error of a call whose caller has left, and has left no effect behind.
+// left is the error of a call without effect whose caller has left.
 func left(operation string, ctx context.Context) error {
 	return &leftError{fmt.Errorf("distlock: %s: %w", operation, ended(ctx))}
 }
 
-// leftError tells the deadline of a caller from one of the work under a lock.
+// leftError marks the error of a caller's ctx for OutcomeOf: the work under a lock may fail with such
+// an error, too.
 type leftError struct{ error }
 
 func (e *leftError) Unwrap() error { return e.error }
@@ -217,7 +219,7 @@ func ended(ctx context.Context) error {
 	switch cause := context.Cause(ctx); cause {
 	case ctx.Err():
 		return ctx.Err()
-	case ErrLost: // in words that do not repeat those of an error around this one
+	case ErrLost: // its text may stand in the error around this one
 		return fmt.Errorf("%w (the lease of this context was lost)", ctx.Err())
 	default:
 		return fmt.Errorf("%w (%v)", ctx.Err(), cause)

@@ -26,16 +26,15 @@ const (
 	cleanupLate = 3 * time.Second
 	// closeGrace is how long a closed Locker goes on with clean-ups.
 	closeGrace = time.Second
-	// minVoid is the shortest time for which a cancelled owner is refused. A lost request may still arrive
-	// after its client has given up: Linux sends the data of a closed connection again for 102 s
+	// minVoid is the shortest time for which the backend refuses a cancelled owner. A lost request may
+	// arrive after its client has given up: Linux resends the data of a closed connection for 102 s
 	// (tcp_orphan_retries 8).
 	minVoid = 2 * time.Minute
 )
 
 // cleaner ends, in the background, what nobody may hold any more: what an acquire with unknown outcome may have taken,
 // what a lease that was lost may have left, what a release could not remove. It tries until the lock service has
-// answered, or until nothing can be left: the lock has ended with its TTL, and no request can still
-// arrive, see voidFor.
+// answered, or until the lock has ended with its TTL and no request can still arrive, see voidFor.
 //
 // It has no goroutine of its own: tries run on the Locker's workers, a few at a time, and a timer starts the next.
 type cleaner struct {
@@ -58,8 +57,7 @@ type cleanup struct {
 	tries int
 }
 
-// voidFor is how long the backend refuses a cancelled owner, and how long the clean-up tries to have it
-// do so.
+// voidFor is how long the backend refuses a cancelled owner. The clean-up tries for as long.
 func voidFor(ttl time.Duration) time.Duration { return max(ttl, minVoid) }
 
 // void ends, after a pause, whatever req was granted or will be: the service remembers the owner as cancelled, so a copy
@@ -69,7 +67,7 @@ func (c *cleaner) void(req driver.AcquireRequest, pause time.Duration) {
 }
 
 // add has req sent, after a pause, until it succeeds, or ttl and the time of its tombstone have passed.
-// Each failed call adds one job at most. Close waits for the jobs.
+// Each failed call adds at most one job. Close waits for the jobs.
 func (c *cleaner) add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	if !c.locker.begin() {
 		return

@@ -265,7 +265,7 @@ func (a *acquisition) outlives(err error) bool {
 	return time.Since(a.at) < a.op.TTL
 }
 
-// definite reports whether err of the backend would meet every other request as well.
+// definite reports whether every other request would fail with err of the backend, too.
 func definite(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
@@ -285,7 +285,7 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 		limit = min(limit, firstAnswer)
 	}
 	req, doubt := a.req, a.doubt
-	a.doubt = true // until an answer is there, which may be never: the driver may panic
+	a.doubt = true // until the answer comes; the driver may panic instead
 	reply, again, err := direct(a.ctx, a.until, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
@@ -338,8 +338,8 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.D
 	return lease, nil
 }
 
-// until returns giveUp, which it makes when it is needed: a lock that is free needs no timer. Until
-// the backend has answered, it ends when the first answer is overdue, and then with the wait.
+// until returns giveUp, and makes it when it is needed: a lock that is free needs no timer. Before the
+// first answer of the backend, giveUp ends when that answer is overdue. After it, giveUp ends with the wait.
 func (a *acquisition) until() context.Context {
 	if a.giveUp != nil {
 		return a.giveUp
@@ -371,7 +371,7 @@ func (a *acquisition) limit() (at time.Time, cause usedUp) {
 	return at, cause
 }
 
-// endUntil frees what until has made. The next call of until makes it anew.
+// endUntil frees the context of until. The next call of until makes another.
 func (a *acquisition) endUntil() {
 	if a.stop != nil {
 		a.stop()
@@ -381,9 +381,9 @@ func (a *acquisition) endUntil() {
 
 var errVoid = errors.New("the lock service has cancelled this acquisition: try again")
 
-// usedUp ends an acquisition whose wait has passed or whose first answer is overdue. As the cause of
-// a context it matches context.DeadlineExceeded. If there was no answer, that says something about
-// the backend: the caller has cancelled nothing.
+// usedUp ends an acquisition whose wait has passed or whose first answer is overdue. As the cause of a
+// context it matches context.DeadlineExceeded. Without any answer the acquisition ends with
+// ErrUnavailable, because the caller has cancelled nothing.
 type usedUp struct {
 	limit  time.Duration
 	silent bool // the first answer is overdue

@@ -125,8 +125,8 @@ func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
 }
 
-// rejoin is Join for a ctx that may be part of the lease. A ctx that ends with the lease is used as
-// it is.
+// rejoin is Join for a ctx that may be part of the lease. If ctx ends with the lease already, rejoin
+// uses ctx as it is.
 func (le *Lease) rejoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends != nil && ends == ctx.Done() {
 		return withoutWait(ctx), func() {}

@@ -22,15 +22,15 @@ var (
 	// ErrUnavailable: the backend did not answer, or answered that it cannot for now. Nothing was
 	// written, and nothing is held: if an answer of Acquire was lost, its grant is undone in the
 	// background. If the backend had named a holder to the same call before, [errors.As] finds that
-	// [BusyError]. Trying again later is right.
+	// [BusyError]. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrRefused: the backend refused the command: a right is missing, memory is used up, data of
-	// another program has the name, or the two do not understand each other. Nothing was written.
-	// Trying again is of no use until an operator has changed what the text names.
+	// another program has the name, or the protocols differ. Nothing was written. A retry fails again
+	// until an operator has changed what the text names.
 	ErrRefused = errors.New("distlock: refused by the lock service")
-	// ErrOutcomeUnknown: the request of an Extend, a Release or another write may or may not have
-	// taken effect, or may still: its answer is lost. It never comes with [ErrUnavailable] or
-	// [ErrRefused].
+	// ErrOutcomeUnknown: the answer to an Extend, a Release or another write is lost. The request may
+	// have taken effect, or may take effect later. ErrOutcomeUnknown never comes with [ErrUnavailable]
+	// or [ErrRefused].
 	ErrOutcomeUnknown = errors.New("distlock: outcome unknown")
 	// ErrInvalidKey: the key cannot name a lock; see [Locker.Acquire] for what can.
 	ErrInvalidKey = errors.New("distlock: invalid key")

@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// ownError reports what is wrong with the error of a call whose caller has left.
+// ownError returns a complaint if err is not the right error of a call whose caller has left.
 func ownError(err error) string {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):

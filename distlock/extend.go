@@ -101,7 +101,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
 	case err != nil && e.confirms:
 		return cmp.Or(le.gone(), failedRead("check", err))
-	case err != nil: // as after the end of the lease
+	case err != nil: // if the lease has ended, its end is the error
 		return cmp.Or(le.gone(), failedWrite("extend", err))
 	}
 	return settle(reply)

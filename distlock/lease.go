@@ -43,7 +43,7 @@ type Lease struct {
 	ended     error         // why the lease is not held any more
 	asked     int           // how many requests to release there were
 	removed   bool          // an answer came: there is nothing left to release
-	unknown   error         // what Release returns then: not nil if the lease may have been lost before
+	unknown   error         // the error of Release then; not nil if the lease may have been lost before
 	failure   error         // of the last call of Release
 	releasing bool          // a call of Release is under way
 	released  chan struct{} // closed when it has ended; made when another call waits for that
@@ -167,7 +167,7 @@ func (le *Lease) errLocked() error {
 	return nil
 }
 
-// gone is Err, but nil where the clock leaves a doubt.
+// gone is Err, but nil if the only reason is errSuspect.
 func (le *Lease) gone() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -237,8 +237,8 @@ func (le *Lease) lose(reason error) error {
 	return le.lossLocked(reason)
 }
 
-// lossLocked turns a held lease into a lost one: it cancels the context first, and leaves hooks to
-// the reports.
+// lossLocked turns a held lease into a lost lease. It cancels the context first. The reports call the
+// hooks.
 func (le *Lease) lossLocked(reason error) error {
 	le.state = lost
 	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
@@ -270,11 +270,12 @@ func (le *Lease) lossLocked(reason error) error {
 // It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. A step under way is
 // then told by its context, and not waited for. Release is idempotent, and releasing a nil lease is fine.
 //
-// It fails with [ErrLost] if the lease had ended before, [ErrOutcomeUnknown] if the answer is lost
-// (joined to the error of ctx if that ended) or if the request was sent more than once and a copy
-// found no lock, which may have been lost before, [ErrUnavailable] if nothing reached the backend, or
-// [ErrRefused]. The lease is over on this side in any case, and the lock ends with its TTL at the
-// latest. Calling Release again tries again, until the Locker is closed ([ErrClosed]).
+// Release fails with [ErrLost] if the lease had ended before, with [ErrUnavailable] if the backend has
+// executed nothing, and with [ErrRefused]. It fails with [ErrOutcomeUnknown] if the answer is lost; if
+// ctx ended first, its error is joined. ErrOutcomeUnknown also means that a repeated or late request
+// found no lock: the lease may have been lost before. In any case the lease is over on this side, and
+// the lock ends with its TTL at the latest. Calling Release again tries again, until the Locker is
+// closed ([ErrClosed]).
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

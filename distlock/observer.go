@@ -61,7 +61,7 @@ type Operation struct {
 	// Known at Start.
 	Name      string
 	Backend   string // the driver's name, as "redis"
-	Key       string // personal data, most of the time: export what KeyMode.Show makes of it
+	Key       string // personal data, most of the time: export KeyMode.Show of it
 	TTL       time.Duration
 	Fence     int64             // for OpAcquire known at End, and 0 without a grant
 	Scheduled bool              // for OpExtend: the renewal schedule did it, not the caller
@@ -148,8 +148,8 @@ func (g *guarded) Start(ctx context.Context, op *Operation) (started context.Con
 	return started
 }
 
-// End leaves out an operation whose Start panicked: without what Start puts into the context, an
-// Observer might take the caller's span for its own.
+// End skips an operation whose Start panicked. Without the span of Start in the context, an Observer
+// might end the span of the caller.
 func (g *guarded) End(ctx context.Context, op *Operation) {
 	if op.unstarted {
 		return
@@ -158,7 +158,6 @@ func (g *guarded) End(ctx context.Context, op *Operation) {
 	g.observer.End(ctx, op)
 }
 
-// nobody is the Observer that sees nothing.
 type nobody struct{}
 
 func (nobody) Start(ctx context.Context, _ *Operation) context.Context { return ctx }

@@ -82,7 +82,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return err
 	case err == errLeft:
 		return left("refence", ctx)
-	case unsettled(err): // as after the end of the lease
+	case unsettled(err): // if the lease has ended, its end is the error
 		return cmp.Or(le.gone(), failedRead("refence", err))
 	}
 	if err := settle(reply, err); err != nil {

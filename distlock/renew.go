@@ -131,7 +131,7 @@ func (r *renewals) note(le *Lease, failed bool) {
 	le.renewal.failed = failed
 }
 
-// logOutage logs one line when an outage has begun, and one when it has ended. err is why renewals failed.
+// logOutage logs one line when an outage has begun, and another when it has ended. The first names err.
 func (r *renewals) logOutage(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +249,7 @@ func (r *renewals) takeLocked(now time.Time) (batch []*ticket) {
 	return batch
 }
 
-// arrived makes room for another batch, when one has its answer or is waited for no more.
+// arrived makes room for another batch, when a batch has its answer or all its tickets are overdue.
 func (r *renewals) arrived() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,15 +259,15 @@ func (r *renewals) arrived() {
 	}
 }
 
-// batch is what one call of the driver renews.
+// batch is the set of leases that one call of the driver renews.
 type batch struct {
 	renewals *renewals
 	start    moment
-	began    time.Time // the same
+	began    time.Time // the same, on Go's clock
 
 	mu       sync.Mutex
 	tickets  []*ticket   // the shortest patience first; nil when the driver has answered
-	reported int         // so many of them are overdue and were reported
+	reported int         // how many of them are overdue, and reported
 	timer    *time.Timer // runs overdue when the next patience ends
 }
 
@@ -301,7 +301,8 @@ func (r *renewals) renew(tickets []*ticket) {
 	b.answered(l.driver.Extend(ctx, requests))
 }
 
-// waitLocked sees to it that the end of the next patience is noticed.
+// waitLocked sets the timer to the end of the next patience. If all tickets are overdue, it makes room
+// for the next batch.
 func (b *batch) waitLocked() {
 	if b.reported == len(b.tickets) {
 		b.renewals.arrived()

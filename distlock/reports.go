@@ -107,7 +107,7 @@ func (r *reports) next() func() {
 	return nil
 }
 
-// survive runs deferred around a hook of the Observer. It logs a panic, at most once per minute.
+// survive is deferred around a hook of the Observer. It logs a panic, at most once per minute.
 func (r *reports) survive(hook string, op *Operation) {
 	cause := recover()
 	if cause == nil {
@@ -151,7 +151,7 @@ func (q *logQueue) Enabled(context.Context, slog.Level) bool { return true }
 func (q *logQueue) Handle(ctx context.Context, line slog.Record) error {
 	line = line.Clone()
 	write := func() {
-		defer func() { _ = recover() }() // no log is left to say so
+		defer func() { _ = recover() }() // there is no other log
 		if q.Handler.Enabled(ctx, line.Level) {
 			_ = q.Handler.Handle(ctx, line)
 		}

@@ -41,8 +41,8 @@ const FenceKeep = 24 * time.Hour
 // ask for such a token.
 const FloorAhead = 365 * 24 * time.Hour
 
-// The kinds of a failed call. An error that wraps none of them means an unknown outcome: the answer
-// did not come, or makes no sense. [MayHaveEffect] reports what is certain.
+// The kinds of a failed call. An error that wraps none of them means an unknown outcome: no answer
+// came, or an answer in an unknown format. See [MayHaveEffect].
 var (
 	// ErrTemporary is wrapped by the error of a call that the service rejects for now: it starts,
 	// fails over, moves data, or is busy. The same call may succeed in a moment.
@@ -61,8 +61,8 @@ var (
 	// ErrNotSent is wrapped by the error of a call of which nothing was sent: no connection could be
 	// made, none was free, or ctx had ended. It may stand beside another kind.
 	ErrNotSent = errors.New("the request was not sent")
-	// ErrReplayed is wrapped by the error of a call that was sent more than once: the error, with its
-	// kind, is that of the last copy, and an earlier one may have taken effect.
+	// ErrReplayed is wrapped by the error of a call that was sent more than once. The error, with its
+	// kind, is that of the last copy. An earlier copy may have taken effect.
 	ErrReplayed = errors.New("an earlier copy of the request may have taken effect")
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Call is a command of which go-redis writes one copy. Only a copy that a server has rejected is
-// followed by another, as where a Cluster redirects it. So the error of the call tells what became of
-// the copy. Like Beside, it is for stores that keep their data on the Redis of their locks.
+// Call is a command of which go-redis writes one copy. go-redis writes another copy only if a server has
+// rejected the first, as a Cluster does to redirect it. So the error of the call is that of a single
+// copy. Like Beside, Call is for stores that keep their data on the Redis of their locks.
 type Call struct {
 	*redis.Cmd
 	word *noted
@@ -30,7 +30,7 @@ func NewCall(ctx context.Context, place int, words ...any) *Call {
 	return &Call{redis.NewCmd(ctx, words...), word}
 }
 
-// NoRetry is asked by go-redis before it sends the command again.
+// NoRetry is called by go-redis before it sends the command again.
 func (c *Call) NoRetry() bool { return c.word.written }
 
 // Failure is the error of the call. It wraps driver.ErrNotSent if go-redis never wrote the command.
@@ -71,12 +71,13 @@ func (n *noted) String() string { return n.text }
 
 func notSent(err error) error { return &kindError{driver.ErrNotSent, err} }
 
-// firstPause is the most that passes before the first repetition of a call. The most doubles with each one.
+// firstPause is the upper bound of the pause before the first repetition of a call. The bound doubles
+// with each repetition.
 const firstPause = 16 * time.Millisecond
 
 // Repeat makes a call by send, and makes it again while the server rejects it for now or the answer is
-// lost, as often as the options of the client say. It does not repeat a call that was not sent: go-redis
-// has. After a copy that may have taken effect, the error wraps driver.ErrReplayed.
+// lost, as often as the options of the client say. It does not repeat a call that was not sent, because
+// go-redis has done so. After a copy that may have taken effect, the error wraps driver.ErrReplayed.
 func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) error {
 	_, err := repeat(ctx, client, send)
 	return err

@@ -91,9 +91,9 @@ func explain(err error, on topology, name string) error {
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
-// kindOf is the one place that decides what the text of an error means, and what to do about it. A nil
-// kind is an unknown outcome, unless the request was not sent. So is a reply that is not listed here: a
-// proxy that lost the answer of Redis makes a reply of its own.
+// kindOf derives the kind of an error, and advice, from its text. No other function does. A nil kind is
+// an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil kind,
+// because a proxy that lost the answer of Redis sends a reply of its own.
 func kindOf(err error, on topology) (kind error, advice string) {
 	said := func(codes ...string) bool {
 		return slices.ContainsFunc(codes, func(code string) bool { return says(err, code) })
@@ -184,5 +184,5 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// errReply has no kind: the script has run, but its reply does not say what became of the request.
+// errReply has no kind: the script has run, but the reply does not show its result.
 var errReply = errors.New("redislock: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
