@@ -23,7 +23,7 @@ func (l *late) Save(ctx context.Context, _, _ string) error {
 	return l.err
 }
 
-// saysAll is a memory of which each error says what became of the write.
+// saysAll is a memory of which each error names the outcome of the write.
 type saysAll struct{ late }
 
 func (s *saysAll) Itself() any { return s }

@@ -106,9 +106,8 @@ func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
 }
 
-// saysItself reports whether the error of a write says what became of it. Each error of a session
-// store does. The error of another memory may be that of a part of the write: it has to be one of
-// these.
+// saysItself reports whether the error of a write names its outcome. Each error of a session store
+// does. The error of another memory may be that of a part of the write, so only three types count.
 func (m *LockedMemory[M, D]) saysItself(err error) bool {
 	return m.instant != nil && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)

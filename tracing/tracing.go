@@ -35,8 +35,8 @@
 // handed on within a process keeps the trace context of the first holder in the lock service, so waiters of
 // other processes are linked to that one.
 //
-// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record the error. Busy, timeout and
-// cancelled are results of contention, not errors.
+// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record the
+// error. Busy, timeout and cancelled are results of contention, not errors.
 package tracing
 
 import (

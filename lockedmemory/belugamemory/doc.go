@@ -28,7 +28,8 @@
 //	retry_delay    see max_retries; default 100ms, if that is given. It is also the longest pause where the lock has to be polled for
 //	session_id     the one session of this memory, whatever session a context names; the session store keeps tenants apart even so
 //	ttl            how long a session stays locked when its instance has died; default 30s
-//	wait           how long Save and Clear wait for their session; default ttl and 5s; negative: as long as the context allows
+//	wait           how long Save and Clear wait for their session; default: 5s more than ttl;
+//	               negative: as long as the context allows
 //	window         how many Saves Load returns, the last ones; default: all
 //
 // The waits count the time in line: who came first is served first, and the lock is not polled for.

@@ -33,7 +33,7 @@ type caller struct {
 // While the service answers quickly and the driver is punctual, the call is made here and now; if that takes too long it is made again,
 // as it is told, in a goroutine of its own.
 //
-// The error is that of the driver, or of ctx. driver.MayHaveEffect of distlock says what became of the call.
+// The error is that of the driver, or of ctx. See driver.MayHaveEffect of distlock.
 func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, again bool) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done below
 		var none T
@@ -81,7 +81,7 @@ func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, aga
 // isTemporary reports whether a service that is there has turned a call away for now.
 func isTemporary(err error) bool { return errors.Is(err, lockdriver.ErrTemporary) }
 
-// after is the error of the last copy of a call, if an earlier one may have taken effect.
+// after is the error of the last copy of a call. earlier means that another copy may have taken effect.
 func after(earlier bool, err error) error {
 	if !earlier || err == nil || lockdriver.MayHaveEffect(err) {
 		return err

@@ -54,7 +54,7 @@ func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
 
 func (e *StaleError) Unwrap() error { return e.Cause }
 
-// A kind is a sentinel of distlock, in whose place the text speaks of the store.
+// A kind is a sentinel of distlock with a text about the store.
 type kind struct {
 	error
 	text string
@@ -74,7 +74,7 @@ func failed(ctx context.Context, op operation, err error) error {
 	if err == nil {
 		return nil
 	}
-	// A connection may notice the deadline of ctx sooner than ctx does.
+	// A connection may fail by the deadline of ctx before ctx ends.
 	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		<-ctx.Done()
 	}
@@ -96,8 +96,8 @@ func failed(ctx context.Context, op operation, err error) error {
 	return fmt.Errorf("%w: %s: %w", what, op, err)
 }
 
-// ended is the error of an ended context. Its cause is text alone: it may be the loss of another
-// lease. So is what the driver said.
+// ended is the error of an ended context. Its cause is text alone, because the cause may be the loss of
+// another lease. The error of the driver is text alone, too.
 func ended(ctx context.Context, said error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {

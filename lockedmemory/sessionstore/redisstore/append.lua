@@ -4,8 +4,8 @@
 -- ARGV  those of store.lua, and 5 n   6 op   7 how many entries to keep, or '0'   8 input   9 output
 --       10 '1' if the token may not have been shown
 --       and, with a turn ID, 11 the ID   12 digest   13 for how long to remember it, in ms
--- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the log's last place}, or {UNOWNED}; see driver.Outcome;
---       the error WRITTEN … if the entry stands and a later command failed
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the log's last place}, or {UNOWNED};
+--       see driver.Outcome; the error WRITTEN … if the entry stands and a later command failed
 --
 -- May be repeated: the op tells a copy of a call from another call.
 local refusal

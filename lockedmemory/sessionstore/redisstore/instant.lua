@@ -6,7 +6,8 @@
 -- ARGV  1 op   2 for how long the log is kept, in ms, or '0'   3 how many entries to keep   4 input   5 output
 --       and, with a turn ID, 6 the ID   7 digest   8 for how long to remember it, in ms
 -- Reply {0}: done; {1}: the turn ID is known, with this digest; {2}: with another one;
---       {3}: the lock is not free, the op was cancelled, or something stands in the way that who takes the lock is told of;
+--       {3}: the lock is not free, the op was cancelled, or other data is in the way, of which a Save
+--       under the lock gets the error;
 --       the error WRITTEN … if the entry stands and a command after it failed
 --
 -- Must not be repeated; settle.lua says whether it has happened.

@@ -253,7 +253,7 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest))}, err == nil && err2 == nil
 }
 
-// errReply has no kind: Redis has executed the command, but its reply does not say with which result.
+// errReply has no kind: Redis has executed the command, but the reply does not show its result.
 var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
 
 func isReply(err error) bool {
