@@ -317,7 +317,7 @@ var calls = map[string]func(context.Context, *distlock.Locker, *distlock.Lease) 
 
 // A panic of the driver reaches the caller. Nothing of the call is left behind: the next waiter has
 // the lock, although the grant was made before the panic.
-func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
+func TestLocker_L_driverPanics_keyIsFree(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		for name, end := range map[string]func(){
 			"panic":  func() { panic(errBroken) },
@@ -371,7 +371,7 @@ func TestLocker_L_panickingDriverBlocksNoKey(t *testing.T) {
 }
 
 // A panic when the caller has left is not swallowed.
-func TestLocker_panicWithoutCallerEndsTheProcess(t *testing.T) {
+func TestLocker_panicWithoutCaller_endsProcess(t *testing.T) {
 	if os.Getenv("PANIC_WITHOUT_CALLER") != "" {
 		end := func() {
 			time.Sleep(50 * time.Millisecond)
@@ -387,7 +387,7 @@ func TestLocker_panicWithoutCallerEndsTheProcess(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLocker_panicWithoutCallerEndsTheProcess$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLocker_panicWithoutCaller_endsProcess$")
 	cmd.Env = append(os.Environ(), "PANIC_WITHOUT_CALLER=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "Acquire:") || !strings.Contains(string(out), "the driver's panic") {
@@ -396,7 +396,7 @@ func TestLocker_panicWithoutCallerEndsTheProcess(t *testing.T) {
 }
 
 // A driver that ignores its context keeps no caller. What it answers later still counts.
-func TestLocker_C_driverThatIgnoresItsContextKeepsNoCaller(t *testing.T) {
+func TestLocker_C_driverIgnoresCtx_callerLeaves(t *testing.T) {
 	const grace = 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		op   drivertest.Op
@@ -433,7 +433,7 @@ func TestLocker_C_driverThatIgnoresItsContextKeepsNoCaller(t *testing.T) {
 }
 
 // An Extend waits no longer for another one than its lease lasts.
-func TestExtend_L_waitForAnotherEndsWithTheLease(t *testing.T) {
+func TestExtend_L_behindAnother_endsWithLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		s.Inject(on(drivertest.Extend, drivertest.Fault{HoldBefore: in(time.Hour)}))

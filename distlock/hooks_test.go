@@ -66,7 +66,7 @@ func without(f func()) {
 	<-done
 }
 
-func TestRenewals_N_aSlowHookLosesNoLease(t *testing.T) {
+func TestRenewals_N_slowHook_noLoss(t *testing.T) {
 	for name, observer := range map[string]func(slow func()) distlock.Observer{
 		"Start": func(slow func()) distlock.Observer { return atStart(distlock.OpExtend, slow) },
 		"End":   func(slow func()) distlock.Observer { return atEnd(distlock.OpExtend, slow) },
@@ -99,7 +99,7 @@ func (b badLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-func TestRelease_returnsWhateverTheLogDoes(t *testing.T) {
+func TestRelease_brokenLogger_returns(t *testing.T) {
 	for name, do := range map[string]func(){
 		"blocks": func() { time.Sleep(20 * time.Minute) },
 		"panics": func() { panic("log") },
@@ -129,7 +129,7 @@ func TestRelease_returnsWhateverTheLogDoes(t *testing.T) {
 	}
 }
 
-func TestRelease_L_aHookThatPanicsOrExitsFreesIt(t *testing.T) {
+func TestRelease_L_hookPanicsOrExits_lockIsFree(t *testing.T) {
 	for name, observer := range map[string]distlock.Observer{
 		"Start panics": atStart(distlock.OpRelease, func() { panic("hook") }),
 		"Start exits":  atStart(distlock.OpRelease, runtime.Goexit),
@@ -155,7 +155,7 @@ func TestRelease_L_aHookThatPanicsOrExitsFreesIt(t *testing.T) {
 }
 
 // Close releases first, and reports later.
-func TestRelease_L_aBlockedHookLeavesAtMostATTL(t *testing.T) {
+func TestRelease_L_hookBlocks_atMostATTL(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(t *testing.T, l *distlock.Locker, lease *distlock.Lease)
 		after time.Duration
@@ -187,7 +187,7 @@ func TestRelease_L_aBlockedHookLeavesAtMostATTL(t *testing.T) {
 }
 
 // The work was done in time. That the lock ran out while the hook blocked is no loss.
-func TestDo_aHookThatOutlastsTheTTLIsNoLoss(t *testing.T) {
+func TestDo_hookOutlastsTTL_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: atStart(distlock.OpRelease, func() { time.Sleep(2 * ttl) })})
 		if err := l.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
@@ -197,7 +197,7 @@ func TestDo_aHookThatOutlastsTheTTLIsNoLoss(t *testing.T) {
 }
 
 // The process's own waiters do not wait for the hook either, whether the backend keeps a queue or not.
-func TestRelease_L_aBlockedHookLetsWaitersGoOn(t *testing.T) {
+func TestRelease_L_hookBlocks_waitersGoOn(t *testing.T) {
 	for name, queue := range map[string]bool{"queue": true, "no queue": false} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -230,7 +230,7 @@ func TestRelease_L_aBlockedHookLetsWaitersGoOn(t *testing.T) {
 	}
 }
 
-func TestAcquire_L_aHookThatPanicsLosesNoLease(t *testing.T) {
+func TestAcquire_L_hookPanics_leaseIsReturned(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: atEnd(distlock.OpAcquire, func() { panic("hook") })})
 		var lease *distlock.Lease
@@ -246,7 +246,7 @@ func TestAcquire_L_aHookThatPanicsLosesNoLease(t *testing.T) {
 	})
 }
 
-func TestAcquire_L_aHookThatExitsReleases(t *testing.T) {
+func TestAcquire_L_hookExits_lockIsFree(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: atEnd(distlock.OpAcquire, runtime.Goexit)})
 		without(func() { _, _ = l.Acquire(t.Context(), key) })
@@ -256,7 +256,7 @@ func TestAcquire_L_aHookThatExitsReleases(t *testing.T) {
 }
 
 // DoInstantly is the process's contender before Start runs.
-func TestDoInstantly_L_aHookThatExitsLeavesTheQueue(t *testing.T) {
+func TestDoInstantly_L_hookExits_leavesTheQueue(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		exits := true
 		l := s.locker(t, distlock.Options{Observer: atStart(distlock.OpAcquire, func() {
@@ -271,7 +271,7 @@ func TestDoInstantly_L_aHookThatExitsLeavesTheQueue(t *testing.T) {
 	})
 }
 
-func TestObserver_aNilContextIsTheOneGiven(t *testing.T) {
+func TestObserver_nilContext_countsAsCtx(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: hooks{start: func(context.Context, *distlock.Operation) context.Context { return nil }}})
 		var err error
@@ -286,7 +286,7 @@ func TestObserver_aNilContextIsTheOneGiven(t *testing.T) {
 }
 
 // An End without what its Start puts into the context could end the caller's span.
-func TestObserver_aStartThatPanicsHasNoEnd(t *testing.T) {
+func TestObserver_startPanics_noEnd(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		ends := 0
 		l := s.locker(t, distlock.Options{Observer: hooks{
@@ -373,7 +373,7 @@ func TestClose_waitsForReportsForASecond(t *testing.T) {
 	}
 }
 
-func TestReports_dropNoLossWhileAHookBlocks(t *testing.T) {
+func TestReports_hookBlocks_noLossDropped(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		const n = 6_000
 		var log bytes.Buffer

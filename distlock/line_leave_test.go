@@ -210,7 +210,7 @@ func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
 }
 
 // A reset connection fails the contender alone: the next waiter has the lock.
-func TestQueue_L_oneFailureIsTheContendersAlone(t *testing.T) {
+func TestQueue_L_oneFailure_nextWaiterTries(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		fails := make(chan struct{})
 		s.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{HoldBefore: fails, Before: errBroken}))

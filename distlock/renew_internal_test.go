@@ -105,7 +105,7 @@ func (s stuck) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 }
 
 // A call that hangs keeps a connection of the driver.
-func TestRenewals_aCallThatHangsEndsAfterATTL(t *testing.T) {
+func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 	for name, closes := range map[string]bool{"open": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func (r *returning) Extend(ctx context.Context, reqs []driver.ExtendRequest) []d
 }
 
 // A lease near its deadline does not cut the time that the others of its batch have.
-func TestRenewals_N_anOutageLosesNoAnsweredLease(t *testing.T) {
+func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3_000
 		start := time.Now()

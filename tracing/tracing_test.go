@@ -258,7 +258,7 @@ func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
 	}
 }
 
-func TestFailure_aPanicOfTheWorkEndsTheSpan(t *testing.T) {
+func TestFailure_panicOfTheWork_spanEnds(t *testing.T) {
 	s := newSetup(t)
 	func() {
 		defer func() { _ = recover() }()
@@ -270,7 +270,7 @@ func TestFailure_aPanicOfTheWorkEndsTheSpan(t *testing.T) {
 }
 
 // A Locker reports operations without a caller later: their spans have the times of the operations.
-func TestSpans_haveTheTimesOfWhatIsReportedLater(t *testing.T) {
+func TestSpans_laterReport_ownTimes(t *testing.T) {
 	s := newSetup(t)
 	observer := s.locker.Options().Observer
 	began := time.Now().Add(-time.Hour).UTC()

@@ -109,7 +109,7 @@ func (g *ground) loseOne(then func() error) {
 
 func refuse() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} }
 
-func TestDriver_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
+func TestDriver_C_failedCall_kind(t *testing.T) {
 	t.Parallel()
 	const all = "acquire release clean-up extend inspect"
 	for what, c := range map[string]struct {
@@ -220,7 +220,7 @@ func TestDriver_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
 }
 
 // In a Cluster a node that does not answer may be replaced soon.
-func TestDriver_C_eachErrorSaysWhatBecameOfTheCall_onCluster(t *testing.T) {
+func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		fault  func(*faultnet.Net)

@@ -12,7 +12,7 @@ import (
 )
 
 // The outcome of a call stays unknown if a later copy of it is refused, turned away, or not sent.
-func TestRetry_O_anEarlierCopyMayHaveEffect(t *testing.T) {
+func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 	silence := errors.New("no answer")
 	temporary := fmt.Errorf("%w: loading", lockdriver.ErrTemporary)
 	notSent := fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.Canceled)

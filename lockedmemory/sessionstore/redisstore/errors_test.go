@@ -77,7 +77,7 @@ var calls = map[string]func(context.Context, *ground) error{
 	"Search":      func(ctx context.Context, g *ground) error { _, err := g.memory.Search(ctx, "q", 1); return err },
 }
 
-func TestStore_C_eachErrorSaysWhatBecameOfTheCall(t *testing.T) {
+func TestStore_C_failedCall_kind(t *testing.T) {
 	t.Parallel()
 	unavailable, refused, unknown := distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown
 	const (
