@@ -77,14 +77,9 @@ const firstPause = 16 * time.Millisecond
 
 // Repeat makes a call by send, and makes it again while the server rejects it for now or the answer is
 // lost, as often as the options of the client say. It does not repeat a call that was not sent, because
-// go-redis has done so. After a copy that may have taken effect, the error wraps driver.ErrReplayed.
-func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) error {
-	_, err := repeat(ctx, client, send)
-	return err
-}
-
-// repeat is Repeat. The result replayed reports whether an earlier copy may have taken effect.
-func repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
+// go-redis has done so. The result replayed reports whether a copy before the last may have taken
+// effect. An error then wraps driver.ErrReplayed.
+func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
 		if err == nil || errors.Is(err, driver.ErrNotSent) || try == repetitions(client) {

@@ -316,7 +316,7 @@ func TestRepeat_L_deadlineLeavesNoTime(t *testing.T) {
 			deadline := time.Now().Add(10 * time.Microsecond)
 			ctx, cancel := context.WithDeadline(t.Context(), deadline)
 			sent := 0
-			err := Repeat(ctx, nil, func() error {
+			_, err := Repeat(ctx, nil, func() error {
 				sent++
 				return io.EOF
 			})

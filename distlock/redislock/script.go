@@ -39,10 +39,10 @@ const (
 	firstKey   = 3
 )
 
-// run sends the script, see repeat. The reply's error wraps driver.ErrNotSent if no copy was sent.
+// run sends the script, see Repeat. The reply's error wraps driver.ErrNotSent if no copy was sent.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	words := s.byHash
-	replayed, err := repeat(ctx, client, func() error {
+	replayed, err := Repeat(ctx, client, func() error {
 		cmd := newCall(ctx, words(keys, args...))
 		err := process(ctx, client, keys[0], cmd)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {

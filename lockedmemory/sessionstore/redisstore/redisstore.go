@@ -106,7 +106,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	}
 	var v driver.Verdict
 	bare := !a.First && a.TurnID == ""
-	err := redislock.Repeat(ctx, s.client, func() error {
+	_, err := redislock.Repeat(ctx, s.client, func() error {
 		if bare {
 			done, err := s.add(ctx, a)
 			if done || err != nil {

@@ -73,7 +73,7 @@ func isElsewhere(cmd redis.Cmder) bool {
 
 // run sends the script, see redislock.Repeat.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (cmd *redis.Cmd) {
-	err := redislock.Repeat(ctx, client, func() error {
+	_, err := redislock.Repeat(ctx, client, func() error {
 		cmd = s.once(ctx, client, keys, args...)
 		return cmd.Err()
 	})
