@@ -70,9 +70,9 @@ func direct[T any](ctx context.Context, until func() context.Context, l *Locker,
 
 // detached runs call in a goroutine of its own, with ctx's values but not its cancellation, for at most limit. Clients
 // of lock services may sit in a read long after their context has ended, and cancelling some of them costs a connection,
-// so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once. If the
-// driver ignores the limit, detached returns another error for which unsettled is true.
-// In both cases late gets the result when it comes. Exactly one of caller and late gets the result.
+// so the caller leaves and the call goes on: if ctx ends first, detached returns errLeft at once.
+// If the driver ignores the limit, detached returns another error for which unsettled is true. In
+// both cases late gets the result when it comes. Exactly one of caller and late gets the result.
 //
 // If the driver panics, or ends its goroutine, late gets errEnded. A panic reaches the caller. If the
 // caller has left, the panic ends the process.

@@ -339,7 +339,8 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.D
 }
 
 // until returns giveUp, and makes it when it is needed: a lock that is free needs no timer. Before the
-// first answer of the backend, giveUp ends when that answer is overdue. After it, giveUp ends with the wait.
+// first answer of the backend, giveUp ends when that answer is overdue. After it, giveUp ends with
+// the wait.
 func (a *acquisition) until() context.Context {
 	if a.giveUp != nil {
 		return a.giveUp

@@ -38,9 +38,9 @@ type Options struct {
 	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified
 	// does not poll.
 	Retry Retry
-	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, at most a little less than TTL/2
-	// (14.724 s of 30 s), so that one failed renewal leaves time for another. Negative: no renewal, the
-	// lease ends with its TTL unless Extend is called.
+	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, at most a little less
+	// than TTL/2 (14.724 s of 30 s), so that one failed renewal leaves time for another. Negative:
+	// no renewal, the lease ends with its TTL unless Extend is called.
 	RenewEvery time.Duration
 	// MaxHold is the age past which a lease is not renewed any more, so that a holder that is stuck cannot keep it for
 	// ever. Default: none. The lease then ends at most one TTL later.

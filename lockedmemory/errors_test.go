@@ -74,7 +74,8 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 	}
 }
 
-// An inner memory may have a lease of its own, or a Locker that is closed: what such an error says stays.
+// An inner memory may have a lease of its own, or a Locker that is closed: what such an error says
+// stays.
 func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)

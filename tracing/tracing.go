@@ -82,7 +82,8 @@ type Tracing struct {
 
 var _ distlock.Observer = (*Tracing)(nil)
 
-// New makes a Tracing. It returns distlock.ErrInvalidOption for a nil provider and for an unknown KeyMode.
+// New makes a Tracing. It returns distlock.ErrInvalidOption for a nil provider and for an unknown
+// KeyMode.
 func New(opts ...Option) (*Tracing, error) {
 	t := &Tracing{provider: otel.GetTracerProvider()}
 	for _, option := range opts {

@@ -14,9 +14,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Call is a command of which go-redis writes one copy. go-redis writes another copy only if a server has
-// rejected the first, as a Cluster does to redirect it. So the error of the call is that of a single
-// copy. Like Beside, Call is for stores that keep their data on the Redis of their locks.
+// Call is a command of which go-redis writes one copy. go-redis writes another copy only if a
+// server has rejected the first, as a Cluster does to redirect it. So the error of the call is that
+// of a single copy. Like Beside, Call is for stores that keep their data on the Redis of their
+// locks.
 type Call struct {
 	*redis.Cmd
 	word *noted

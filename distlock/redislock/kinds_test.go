@@ -69,7 +69,8 @@ func kinds(err error) string {
 	return strings.Join(all, ", ")
 }
 
-// ground is a server, and a driver over a client with the default number of retries that is connected to it.
+// ground is a server, and a driver over a client with the default number of retries that is
+// connected to it.
 type ground struct {
 	t      *testing.T
 	server *testservers.Redis
@@ -101,7 +102,8 @@ func connect(t *testing.T, d driver.Driver) {
 	must(t, operations["extend"](t.Context(), d))
 }
 
-// loseOne has the answer to the next script call get lost, and calls then before the client connects anew.
+// loseOne has the answer to the next script call get lost, and calls then before the client
+// connects anew.
 func (g *ground) loseOne(then func() error) {
 	g.redial.Store(&then)
 	g.proxy.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))

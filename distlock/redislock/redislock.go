@@ -177,8 +177,8 @@ func releaseOver(ctx context.Context, client redis.UniversalClient, keys []strin
 	}
 	cmd, replayed := releaseScript.run(ctx, client, keys, args...)
 	if err := cmd.Err(); req.VoidFor == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
-		// While a slot moves, neither of its nodes accepts a request with keys that are not there. Without
-		// the queue, its waiters find the lock free when they ask.
+		// While a slot moves, neither of its nodes accepts a request with keys that are not there.
+		// Without the queue, its waiters find the lock free when they ask.
 		lost := replayed
 		cmd, replayed = releaseScript.run(ctx, client, keys[:2], args...)
 		replayed = replayed || lost

@@ -239,8 +239,8 @@ func TestFence_S2_hasAllItsDigits(t *testing.T) {
 	}
 }
 
-// A counter that was written while the server's clock was years ahead gives tokens with all their digits,
-// and none beyond 2^53.
+// A counter that was written while the server's clock was years ahead gives tokens with all their
+// digits, and none beyond 2^53.
 func TestFence_S2_counterFarAheadOfTheClock(t *testing.T) {
 	d, client := newDriver(t)
 	for before, want := range map[string]int64{"8000000000:000000": 8_000_000_000_020_001, "9007199254:740000": 0} {

@@ -184,7 +184,8 @@ func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error)
 	return driver.Verdict{}, ctx.Err()
 }
 
-// A Save whose answer has not come when its lease is lost has an unknown outcome, and has lost its lease.
+// A Save whose answer has not come when its lease is lost has an unknown outcome, and has lost its
+// lease.
 func TestSave_N_withoutAnAnswerWhenTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return mute{memstore.NewDriver(s)} })

@@ -52,8 +52,9 @@
 // the error WRITTEN with the text of Redis, and the outcome of the call is unknown. Every other
 // error of a script means that nothing was written.
 //
-// A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease by the
-// clock before it. A pipeline, with show in front of the reading, is what the first Load of a turn sends.
+// A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease
+// by the clock before it. A pipeline, with show in front of the reading, is what the first Load of
+// a turn sends.
 //
 // An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the
 // log, and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save

@@ -23,7 +23,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// ground is a session whose lock is on a sound server, and whose store is on another one, behind a proxy.
+// ground is a session whose lock is on a sound server, and whose store is on another one, behind a
+// proxy.
 type ground struct {
 	server *testservers.Redis
 	proxy  *faultnet.Proxy

@@ -41,8 +41,8 @@ func newScript(source string) *script {
 	return &script{redis.NewScript(source), source}
 }
 
-// inOrder sends commands on the keys of one session, in one exchange if possible. Each has its own error.
-// go-redis may send them again, if none is a redislock.Call.
+// inOrder sends commands on the keys of one session, in one exchange if possible. Each has its own
+// error. go-redis may send them again, if none is a redislock.Call.
 func inOrder(ctx context.Context, client redis.UniversalClient, key string, cmds ...redis.Cmder) {
 	if len(cmds) > 1 && pipelined(ctx, client, key, cmds) {
 		return
