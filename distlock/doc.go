@@ -32,16 +32,17 @@
 //
 //	the service's answer         the caller is there     the caller has left (ctx, Wait, Close)
 //	granted, in time             a lease                 cleaned up
-//	granted, TTL nearly used up  cleaned up, ErrUnavailable
+//	granted, < TTL/4 left        cleaned up, ErrUnavailable
 //	busy                         waits, or BusyError     nothing is left behind
 //	turned away for now          waits, ErrUnavailable   cleaned up
 //	none                         waits if it was told busy before; cleaned up, ErrUnavailable, or the error of ctx
 //	refused                      cleaned up, ErrRefused
 //
 // Answer and departure can meet: exactly one of the two decides, and a lease is returned or undone, never both or neither.
-// To clean up is to release and to mark as cancelled, in the background, until the service has answered or a TTL has
-// passed. The mark makes the service refuse copies of the request that arrive later. A lease whose request was sent twice,
-// by the Locker or the driver's client, is marked when it is released; one that could not be released is cleaned up.
+// To clean up is to release and to mark as cancelled, in the background. The clean-up tries until the
+// backend has answered, for the TTL or 2 minutes, whichever is longer. The mark makes the backend refuse
+// copies of the request that arrive later. A lease whose request was sent twice, by the Locker or the
+// driver's client, is marked when it is released. A lease that could not be released is cleaned up.
 //
 // # Who waits where
 //
