@@ -136,7 +136,7 @@ func (r *renewals) logOutage(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.failing > 0 && r.outage.IsZero():
+	case r.failing > 0 && r.outage.IsZero() && err != nil: // else the failed batch has yet to name it
 		r.outage = time.Now()
 		r.locker.log(slog.LevelWarn, "distlock: renewals failed; they are retried until the deadlines of the leases", "",
 			"leases", r.failing, "error", err)
