@@ -87,7 +87,8 @@ func (c *cleaner) pump() {
 	defer c.mu.Unlock()
 	for len(c.jobs) > 0 && c.active < cleanups {
 		job := c.jobs[0]
-		if (job.tries > 0 || c.locker.closing.Err() == nil) && !time.Now().Before(job.until) { // it has waited for its turn for too long
+		// A closed Locker still tries each job once.
+		if (job.tries > 0 || c.locker.closing.Err() == nil) && !time.Now().Before(job.until) {
 			heap.Pop(&c.jobs)
 			c.locker.end()
 			continue

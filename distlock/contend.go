@@ -407,7 +407,8 @@ func (a *acquisition) gaveUp(cause error) error {
 		a.blocked = a.aged()
 	}
 	var limit usedUp
-	over := a.ctx.Err() == nil && errors.As(cause, &limit) // the cause of an ended ctx may be that of another Locker
+	// The cause of an ended ctx may be that of another Locker.
+	over := a.ctx.Err() == nil && errors.As(cause, &limit)
 	if limit.silent {
 		a.failure = cmp.Or(a.failure, unavailable("acquire", errors.New(limit.Error())))
 		a.common = a.interrupted()

@@ -229,7 +229,7 @@ func TestGuard_N_detachedContextInside(t *testing.T) {
 	})
 }
 
-// A handle that has nothing left to release forgets its lease, whatever the outcome was.
+// A handle that has nothing left to release drops its lease, whatever the outcome was.
 func TestLock_C_releaseWithoutAnOutcomeEnds(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		others := s.twin().locker(t, distlock.Options{})

@@ -84,7 +84,7 @@ func (x *expiries) replace(le, next *Lease) {
 func (x *expiries) fire() {
 	x.mu.Lock()
 	x.set = false
-	if len(x.next) == 0 { // and nobody may need the clock any more
+	if len(x.next) == 0 { // a closed Locker reads no clock
 		x.mu.Unlock()
 		return
 	}

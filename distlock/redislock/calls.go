@@ -87,7 +87,7 @@ func Repeat(ctx context.Context, client redis.UniversalClient, send func() error
 			break
 		}
 		lost := isLost(err)
-		if kind, _ := kindOf(err, topologyOf(client)); !lost && kind != driver.ErrTemporary {
+		if _, kind := kindOf(err, topologyOf(client)); !lost && kind != driver.ErrTemporary {
 			break
 		}
 		wait := rand.N(firstPause << try)

@@ -78,7 +78,7 @@ func isTemporary(err error) bool {
 // the package that called Redis.
 func explain(err error, on topology, name string) error {
 	err = discreet(err)
-	kind, advice := kindOf(err, on)
+	advice, kind := kindOf(err, on)
 	if advice == missingRight {
 		advice += name
 	}
@@ -91,44 +91,44 @@ func explain(err error, on topology, name string) error {
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
-// kindOf derives the kind of an error, and advice, from its text. No other function does. A nil kind is
+// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind is
 // an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil kind,
 // because a proxy that lost the answer of Redis sends a reply of its own.
-func kindOf(err error, on topology) (kind error, advice string) {
+func kindOf(err error, on topology) (advice string, kind error) {
 	said := func(codes ...string) bool {
 		return slices.ContainsFunc(codes, func(code string) bool { return says(err, code) })
 	}
 	switch {
 	case said("WRONGTYPE", "FOREIGN"):
-		return driver.ErrForeign, "a Redis key holds data of another program: choose another Namespace, or remove the key"
+		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
 	case said("FENCE"):
-		return driver.ErrRefused, "correct the clock of the server: it is wrong, or was when the lock was last granted"
+		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
 	case said("FLOOR"):
-		return driver.ErrFloor, ""
+		return "", driver.ErrFloor
 	case said("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
-		return driver.ErrRights, "check the user and password of the client"
+		return "check the user and password of the client", driver.ErrRights
 	case said("NOPERM", "The user executing the script can't"):
-		return driver.ErrRights, missingRight
+		return missingRight, driver.ErrRights
 	case said("OOM"):
-		return driver.ErrRefused, "raise maxmemory of Redis, or delete data; held leases are still renewed and released"
+		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", driver.ErrRefused
 	case said("MISCONF"):
-		return driver.ErrRefused, "Redis cannot write to its disk: free space there, or correct its settings"
+		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
 	case said("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
-		return driver.ErrRefused, "use Redis itself, with all its commands: a proxy or rename-command removes some"
+		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
 	case said("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
-		return driver.ErrRefused, ""
+		return "", driver.ErrRefused
 	case on != cluster && said("MOVED", "ASK"):
-		return driver.ErrRefused, "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient"
+		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
 	case said("READONLY"):
-		return driver.ErrTemporary, "this node is a replica, or became one in a failover: give the client the address of the master"
+		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
 	case isTemporary(err):
-		return driver.ErrTemporary, ""
+		return "", driver.ErrTemporary
 	case isDial(err) && on != oneNode: // another node may be about to take over
-		return driver.ErrTemporary, "start Redis, or correct the addresses of the client"
+		return "start Redis, or correct the addresses of the client", driver.ErrTemporary
 	case isDial(err):
-		return nil, "start Redis, or correct the address of the client"
+		return "start Redis, or correct the address of the client", nil
 	}
-	return nil, ""
+	return "", nil
 }
 
 // discreet leaves out of an error's text what it quotes. Redis repeats the first arguments of a command that it does not know, as

@@ -124,7 +124,14 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		text    string
 	}{
 		"no server": {
-			fault: func(g *ground) { connect(g.t, g); g.proxy.Refuse() },
+			fault: func(g *ground) {
+				connect(g.t, g)
+				g.proxy.Refuse()
+				testservers.Await(g.t, 5*time.Second, "the client sees that", func() bool {
+					var op *net.OpError
+					return errors.As(g.client.Ping(g.t.Context()).Err(), &op) && op.Op == "dial"
+				})
+			},
 			calls: all, want: "not sent", text: "start Redis",
 		},
 		"no connection is free": {

@@ -28,6 +28,7 @@ import (
 type ground struct {
 	server *testservers.Redis
 	proxy  *faultnet.Proxy
+	client *redis.Client
 	memory *lockedmemory.LockedMemory[string, string]
 	log    string
 	redial atomic.Pointer[func()] // called before a new connection fails
@@ -45,6 +46,7 @@ func newGround(t *testing.T) *ground {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}})
 	t.Cleanup(func() { _ = client.Close() })
+	g.client = client
 	locks := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = locks.Close() })
 	locker, err := redislock.New(locks, &distlock.Options{TTL: 2 * time.Second, Namespace: t.Name()})
@@ -55,6 +57,11 @@ func newGround(t *testing.T) *ground {
 	g.memory, err = lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	return g
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 func (g *ground) do(t *testing.T, words ...string) {
@@ -98,7 +105,10 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 		text  string
 	}{
 		"no server": {
-			func(_ *testing.T, g *ground) { g.proxy.Refuse() },
+			func(t *testing.T, g *ground) {
+				g.proxy.Refuse()
+				testservers.Await(t, 5*time.Second, "the client sees that", func() bool { return isDial(g.client.Ping(t.Context()).Err()) })
+			},
 			map[string]error{writes: unavailable, reads: unavailable}, "",
 		},
 		"each answer is lost": {
