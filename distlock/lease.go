@@ -249,7 +249,6 @@ func (le *Lease) lossLocked(reason error) error {
 	l := le.locker
 	l.renewals.remove(le)
 	l.lines.gone(le, true)
-	l.forget(le)
 	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(),
 		Began: at, Held: age, Err: le.ended, Outcome: OutcomeLost}, true)
 	l.log(slog.LevelWarn, "distlock: a lease was lost", le.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
@@ -261,6 +260,7 @@ func (le *Lease) lossLocked(reason error) error {
 	case le.doubt: // a copy of an acquire may still come
 		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
 	}
+	l.forget(le) // ⚑ last: Close waits for the leases, and then for their clean-ups and reports
 	return le.ended
 }
 
