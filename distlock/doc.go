@@ -69,7 +69,8 @@
 //	                         that comes too late; the next contends
 //	handed the lock          has the lease all the same                  the lease is given back
 //
-// A contender that fails because the service does fails the others too: they would only learn the same, one after the other.
+// If the backend does not answer a contender, that contender fails alone and the next waiter tries. If
+// the second in a row fails as well, all waiters behind it share its error. A refusal is shared at once.
 //
 // # Work that needs no lease
 //

@@ -81,7 +81,7 @@ func (w *windows) forget(v *window, after, killed int64) {
 func (w *windows) kept(v *window, last map[string]position) { w.set(func() { v.last = last }) }
 
 // broken returns the fault that may have broken mutual exclusion of a key between two moments, for
-// all workers or for one; nil if there is none.
+// all workers or for one. Without such a fault, it returns nil.
 func (w *windows) broken(from, until int64, key string, run int) *fault {
 	return w.find(func(v *window) bool {
 		return v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key)
