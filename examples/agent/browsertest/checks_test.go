@@ -160,13 +160,7 @@ func waterfall(o *observation, r *run) []string {
 		p.add(!ok && strings.Contains(o.Text, "No turn had to wait for another one"), "nobody waited, but the page does not say so")
 		return p
 	}
-	var named []string
-	for _, t := range picture.Texts {
-		if strings.Contains(t.Text, " ") && !strings.HasSuffix(t.Text, " ms") || strings.Count(t.Text, " ") == 2 {
-			named = append(named, t.Text)
-		}
-	}
-	p.add(slices.Equal(named, want), "the spans are %q, want %q", named, want)
+	p.add(slices.Equal(picture.Spans, want), "the spans are %q, want %q", picture.Spans, want)
 	p.add(len(picture.Bars) == len(want), "%d bars are for %d spans", len(picture.Bars), len(want))
 	if len(picture.Links) != 1 || len(picture.Bars) != len(want) {
 		p.add(len(picture.Links) == 1, "there are %d links", len(picture.Links))

@@ -50,6 +50,7 @@
       return { box: round(bar.getBoundingClientRect()), contrast: contrast(parse(paint), ground(svg)) };
     }),
     texts: [...svg.querySelectorAll("text")].map((text) => ({ text: text.textContent.trim(), box: round(text.getBoundingClientRect()) })),
+    spans: [...svg.querySelectorAll("text:has(tspan)")].map((text) => text.textContent.trim()),
     links: [...svg.querySelectorAll(".link")].map((line) => round(line.getBoundingClientRect())),
   }));
 

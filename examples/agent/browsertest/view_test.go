@@ -90,6 +90,7 @@ type picture struct {
 		Text string
 		Box  box
 	}
+	Spans []string // the names of spans, each with its duration
 	Links []box
 }
 
