@@ -25,13 +25,13 @@ import (
 // After a failure nothing is held: a grant that arrives too late for its caller is given back in the background.
 // If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.
 func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx), nil)
+	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx))
 }
 
 // TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
 // is not granted a lock that somebody in the service's line is to have.
 func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.once(), nil)
+	return l.acquire(ctx, key, l.opts.TTL, l.once())
 }
 
 type waitKey struct{}
@@ -49,9 +49,7 @@ func withoutWait(ctx context.Context) context.Context {
 	return context.WithValue(ctx, waitKey{}, (*time.Duration)(nil))
 }
 
-// acquire returns no lease and no error if instant, which may be nil, has made one needless; see DoInstantly.
-func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience,
-	instant func(ctx context.Context) (done bool, err error)) (lease *Lease, err error) {
+func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience) (lease *Lease, err error) {
 	if err := validKey(key); err != nil {
 		return nil, err
 	}
@@ -63,21 +61,12 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	start := time.Now()
 	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start, said: said{at: start}}
 	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
-	if instant != nil {
-		if done, err := a.instantly(instant); done || err != nil {
-			return nil, err
-		}
-	}
 	op := &a.op
-	contends, returns := false, false
+	returns := false
 	defer func() {
-		switch {
-		case returns:
-		case lease != nil: // the Observer has ended the goroutine
+		if !returns && lease != nil { // the Observer has ended the goroutine
 			unused := lease // lease itself stays on the stack
 			l.background(func() { _ = unused.release(context.WithoutCancel(ctx), errUnused) })
-		case !contends && a.line != nil:
-			l.lines.yield(a)
 		}
 	}()
 	a.ctx = l.observe(ctx, op)
@@ -86,7 +75,6 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 		returns = true
 	}()
 
-	contends = true
 	lease, err = a.contend()
 	op.Wait = time.Since(a.start)
 	op.Err = err

@@ -223,10 +223,6 @@ func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 		"turned away":      {ttl: 30 * time.Second, wait: -1, fault: drivertest.Fault{Before: errTurnedAway}, call: acquire, want: 5 * time.Second},
 		"AcquireWithRetry": {ttl: 30 * time.Second, fault: drivertest.Fault{Before: errTurnedAway}, call: again, want: 5 * time.Second},
 		"TryAcquire":       {ttl: 30 * time.Second, wait: -1, fault: silent, want: 5 * time.Second, call: func(l *distlock.Locker) error { return second(l.TryAcquire(context.Background(), key)) }},
-		"DoInstantly":      {ttl: 30 * time.Second, wait: -1, want: 5 * time.Second, call: instantly},
-		"DoInstantly, no store": {ttl: 30 * time.Second, wait: -1, fault: silent, call: func(l *distlock.Locker) error {
-			return l.DoInstantly(context.Background(), key, func(context.Context) (bool, error) { return false, nil }, func(context.Context) error { return nil })
-		}, want: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -247,32 +243,6 @@ func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 			})
 		})
 	}
-}
-
-// instantly waits for a store that does not answer.
-func instantly(l *distlock.Locker) error {
-	return l.DoInstantly(context.Background(), key, func(ctx context.Context) (bool, error) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Hour):
-		}
-		return false, ctx.Err()
-	}, func(context.Context) error { return nil })
-}
-
-// The time that instant takes is not that of the request for the lock.
-func TestDoInstantly_L_requestHasItsOwnFirstAnswer(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{TTL: 30 * time.Second})
-		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(9 * time.Second)}))
-		err := l.DoInstantly(t.Context(), key, func(context.Context) (bool, error) {
-			time.Sleep(4900 * time.Millisecond)
-			return false, nil
-		}, func(context.Context) error { return nil })
-		if err != nil {
-			t.Errorf("DoInstantly: %v", err)
-		}
-	})
 }
 
 // After an answer, a waiter keeps its place while the backend is silent for less than a TTL.

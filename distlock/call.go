@@ -170,17 +170,23 @@ func ownDeadline(err error, limit, took time.Duration) error {
 	if detail := err.Error(); !strings.Contains(detail, context.DeadlineExceeded.Error()) {
 		text += ": " + detail
 	}
-	return &deadlineError{waited{err}, text}
+	return &deadlineError{err, text}
 }
 
 // deadlineError gives the error of a deadline another text. It matches whatever that error matches,
 // except the errors of contexts.
 type deadlineError struct {
-	waited
+	err  error
 	text string
 }
 
 func (e *deadlineError) Error() string { return e.text }
+
+func (e *deadlineError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target)
+}
+
+func (e *deadlineError) As(target any) bool { return errors.As(e.err, target) }
 
 func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %s; check the lock service and the network to it", limit)

@@ -86,17 +86,15 @@ func (a *acquisition) contend() (lease *Lease, err error) {
 		}
 		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
 	}
-	if a.ctx.Err() != nil && a.line == nil {
+	if a.ctx.Err() != nil {
 		return nil, left("acquire", a.ctx)
 	}
 	if a.attempts > 0 {
 		return a.compete()
 	}
-	asks := a.line != nil
-	if !asks {
-		if asks, err = l.lines.join(a); err != nil {
-			return nil, err
-		}
+	asks, err := l.lines.join(a)
+	if err != nil {
+		return nil, err
 	}
 	if !asks {
 		if lease, err := a.stand(); lease != nil || err != nil {

@@ -72,20 +72,6 @@
 // If the backend does not answer a contender, that contender fails alone and the next waiter tries. If
 // the second in a row fails as well, all waiters behind it share its error. A refusal is shared at once.
 //
-// # Work that needs no lease
-//
-// A store that keeps its data where the service keeps its locks can find the lock free and write in one step, under a token
-// of its own: [Locker.DoInstantly]. Within the process that has its turn like an acquisition.
-//
-//	the line has    the work is
-//	nobody          tried at once, as the contender: others who come stand behind it
-//	anybody         done under a lease, in its turn
-//
-//	the try ends    then
-//	done            the next in line contends
-//	not done        the contender goes on and acquires: it has its place already
-//	in an error     the caller has the error, the next contends
-//
 // # Which goroutine asks
 //
 // Calls of the service run apart from the caller, who leaves as soon as its context ends; clients tend to sit in a read

@@ -255,22 +255,6 @@ func TestAcquire_L_hookExits_lockIsFree(t *testing.T) {
 	})
 }
 
-// DoInstantly is the process's contender before Start runs.
-func TestDoInstantly_L_hookExits_leavesTheQueue(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		exits := true
-		l := s.locker(t, distlock.Options{Observer: atStart(distlock.OpAcquire, func() {
-			if exits {
-				runtime.Goexit()
-			}
-		})})
-		busy := func(context.Context) (bool, error) { return false, nil }
-		without(func() { _ = l.DoInstantly(t.Context(), key, busy, ranT(t)) })
-		exits = false
-		mustRelease(t, mustAcquire(t, l))
-	})
-}
-
 func TestObserver_nilContext_countsAsCtx(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: hooks{start: func(context.Context, *distlock.Operation) context.Context { return nil }}})

@@ -68,7 +68,7 @@ func (k *Lock) acquire(ctx context.Context, p patience) error {
 	if err := validTTL(k.ttl); err != nil {
 		return err
 	}
-	lease, err := k.locker.acquire(ctx, k.key, k.ttl, p, nil)
+	lease, err := k.locker.acquire(ctx, k.key, k.ttl, p)
 	if err != nil {
 		return err
 	}

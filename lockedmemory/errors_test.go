@@ -23,14 +23,10 @@ func (l *late) Save(ctx context.Context, _, _ string) error {
 	return l.err
 }
 
-// saysAll is a memory of which each error names the outcome of the write.
-type saysAll struct{ late }
+// fencedLate is a memory of which each error names the outcome of the write.
+type fencedLate struct{ late }
 
-func (s *saysAll) Itself() any { return s }
-
-func (*saysAll) SaveInstantly(context.Context, *distlock.Locker, string, string, string) (bool, error) {
-	return false, nil
-}
+func (*fencedLate) Fenced() bool { return true }
 
 // A write that outlasts its lease has an unknown outcome, unless its own error says more. Exactly
 // one of the three types says so.
@@ -38,7 +34,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 	definite := errors.New("too large")
 	for name, c := range map[string]struct {
 		wrote          error
-		others, stores error // in a memory of another kind, in a session store
+		others, fenced error // in an unfenced memory, in a fenced one
 	}{
 		"nothing":             {nil, distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
 		"an error of its own": {definite, distlock.ErrOutcomeUnknown, nil},
@@ -48,8 +44,8 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 		"a refusal":           {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
 	} {
 		for inner, want := range map[lockedmemory.Memory[string, int]]error{
-			&late{err: c.wrote}:          c.others,
-			&saysAll{late{err: c.wrote}}: c.stores,
+			&late{err: c.wrote}:             c.others,
+			&fencedLate{late{err: c.wrote}}: c.fenced,
 		} {
 			t.Run(fmt.Sprintf("%s/%T", name, inner), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
@@ -88,47 +84,19 @@ func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
 	})
 }
 
-// instant is a memory that saves in one step, and whose answer is lost.
-type instant struct {
-	history
-	err error
-}
-
-func (i *instant) Itself() any { return i }
-
-func (i *instant) SaveInstantly(context.Context, *distlock.Locker, string, string, string) (bool, error) {
-	return false, i.err
-}
-
-// FailOpen repeats no write: neither one that the memory has begun, nor one with an unknown outcome.
+// FailOpen repeats no write that the memory has begun.
 func TestFailOpen_C_repeatsNoWrite(t *testing.T) {
-	unavailable := fmt.Errorf("store: %w", distlock.ErrUnavailable)
-	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
-	for name, c := range map[string]struct {
-		inner interface {
-			lockedmemory.Memory[string, int]
-			calls() int
-		}
-		want   error
-		called int
-	}{
-		"begun":             {&history{fail: unavailable}, unavailable, 1},
-		"begun, unknown":    {&history{fail: unknown}, unknown, 1},
-		"in one step":       {&instant{err: unknown}, unknown, 0},
-		"in one, refused":   {&instant{err: distlock.ErrRefused}, distlock.ErrRefused, 0},
-		"in one, not taken": {&instant{err: unavailable}, nil, 1},
-	} {
+	for name, own := range map[string]error{"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrOutcomeUnknown} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newSetup(t, distlock.Options{}, nil)
-				memory, err := lockedmemory.New(c.inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+				inner := &history{fail: fmt.Errorf("store: %w", own)}
+				memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
 				must(t, err)
-				if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, c.want) || c.inner.calls() != c.called {
-					t.Errorf("Save: %v after %d calls", err, c.inner.calls())
+				if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, own) || len(inner.seen) != 1 {
+					t.Errorf("Save: %v after %d calls", err, len(inner.seen))
 				}
 			})
 		})
 	}
 }
-
-func (h *history) calls() int { return len(h.seen) }

@@ -63,7 +63,8 @@ const (
 
 // Fenced is implemented by an inner memory that may need the fencing token of a lease for every write.
 type Fenced interface {
-	// Fenced reports whether the memory refuses writes without a lease.
+	// Fenced reports whether the memory refuses writes without a lease. Then every error of its Save and
+	// Clear also names the outcome: it matches distlock.ErrOutcomeUnknown if anything may have been written.
 	Fenced() bool
 }
 
@@ -73,8 +74,7 @@ type LockedMemory[M, D any] struct {
 	locker *distlock.Locker
 	key    KeyFunc
 	opts   Options
-
-	instant instantSaver[M] // the inner memory, if it is one
+	fenced bool // see Fenced
 }
 
 // New puts locker in front of inner; key says which session a call belongs to. Operations of the memory are
@@ -93,12 +93,11 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	if opts != nil {
 		m.opts = *opts
 	}
-	if saver, ok := any(inner).(instantSaver[M]); ok && saver.Itself() == any(inner) {
-		m.instant = saver
+	if fenced, ok := any(inner).(Fenced); ok {
+		m.fenced = fenced.Fenced()
 	}
-	fenced, ok := any(inner).(Fenced)
 	switch {
-	case m.opts.FailOpen && ok && fenced.Fenced():
+	case m.opts.FailOpen && m.fenced:
 		return nil, fmt.Errorf("%w: FailOpen is set, but the inner memory checks fencing tokens and refuses writes without a lease: "+
 			"leave FailOpen off", distlock.ErrInvalidOption)
 	case m.opts.TurnWait < 0:
@@ -128,14 +127,6 @@ func isNil(v any) bool {
 	}
 }
 
-// instantSaver is implemented by an inner memory that may keep its data where locker keeps its locks. It saves under the lock on key in the
-// one step in which it finds that free, or reports that it has not and will not.
-type instantSaver[M any] interface {
-	// Itself returns the memory that saves so. One that embeds it is another memory, and has a Save of its own.
-	Itself() any
-	SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error)
-}
-
 // Save runs the inner memory's Save under the session's lock: that of the [LockedMemory.Turn] or Locker.Do around it, or
 // one of its own. The inner call gets a context that carries the lease, see [Lease], and is cancelled when the
 // lease is lost.
@@ -145,22 +136,13 @@ type instantSaver[M any] interface {
 // distlock.ErrClosed if the Locker was closed. These two come with distlock.ErrOutcomeUnknown
 // unless the error of the inner Save says what became of the write. A lock that could not be
 // released after a successful Save is no failure of Save.
-//
-// An inner memory that keeps its data where the locks are, as a session store may, saves outside a turn in one step with finding the
-// lock free. Then distlock.ErrOutcomeUnknown says that the answer of that step is lost.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
-	var instant func(ctx context.Context, key string) (bool, error)
-	if m.instant != nil {
-		instant = func(ctx context.Context, key string) (bool, error) {
-			return m.instant.SaveInstantly(ctx, m.locker, key, input, output)
-		}
-	}
-	return m.step(ctx, OpSave, instant, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
+	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }
 
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
-	return m.step(ctx, OpClear, nil, m.inner.Clear)
+	return m.step(ctx, OpClear, m.inner.Clear)
 }
 
 // Load asks the inner memory, without a lock. Under a lease that has ended, as after a Turn that took too long, it

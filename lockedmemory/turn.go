@@ -58,9 +58,8 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 	})
 }
 
-// step runs one write of the inner memory under the session's lock, or instantly, if instant is not nil; see Locker.DoInstantly.
-func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func(ctx context.Context, key string) (bool, error),
-	write func(context.Context) error) error {
+// step runs one write of the inner memory under the session's lock.
+func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
@@ -77,25 +76,22 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, instant func
 			over = lease.Err()
 			return err
 		}
-		acquired := func(ctx context.Context) error {
-			lease, _ := m.locker.FromContext(ctx, op.Key)
-			return under(ctx, lease)
-		}
 		var err error
 		if lease, ok := m.locker.FromContext(ctx, op.Key); ok {
 			err = under(ctx, lease)
 		} else if err = m.outside(ctx, op); err != nil {
 			return err
-		} else if instant == nil {
-			err = m.locker.Do(ctx, op.Key, acquired)
 		} else {
-			err = m.locker.DoInstantly(ctx, op.Key, func(ctx context.Context) (bool, error) { return instant(ctx, op.Key) }, acquired)
+			err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
+				lease, _ := m.locker.FromContext(ctx, op.Key)
+				return under(ctx, lease)
+			})
 		}
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, write)
 		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
-		case !m.saysItself(wrote):
+		case !m.namesOutcome(wrote):
 			return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
 		}
 		return err
@@ -106,10 +102,10 @@ func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
 }
 
-// saysItself reports whether the error of a write names its outcome. Each error of a session store
+// namesOutcome reports whether the error of a write names its outcome. Each error of a fenced memory
 // does. The error of another memory may be that of a part of the write, so only three types count.
-func (m *LockedMemory[M, D]) saysItself(err error) bool {
-	return m.instant != nil && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
+func (m *LockedMemory[M, D]) namesOutcome(err error) bool {
+	return m.fenced && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 

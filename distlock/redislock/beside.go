@@ -9,21 +9,17 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Beside is what a store needs that keeps its data on the Redis of its locks: to check a fencing token against the lock
-// itself, and to write under a lock that it need not take. It is for packages like redisstore, and what it says may
-// change between releases; use all packages of this module in one version.
+// Beside is what a store needs that keeps its data on the Redis of its locks, to check a fencing token
+// against the lock itself. It is for packages like redisstore, and may change between releases: use
+// all packages of this module in one version.
 type Beside struct {
-	// Lock, Fence and Line are the keys of a lock, which stay redislock's to write. With any other key that has the same hash
-	// tag, see [HashTag], they can stand in one script, in a Cluster too.
-	Lock, Fence, Line string
-	void              keys
+	// Lock is the key of a lock, which stays redislock's to write. It can stand in one script with any
+	// other key that has the same hash tag, see [HashTag], in a Cluster too.
+	Lock string
 }
 
-// BesideLua defines two functions of Lua:
-//
-//	token_instantly(Lock, Fence, Line, Void)  a token, as text, for what the script does under the lock without taking it;
-//	                                          nil: the lock is busy, or the key Void exists
-//	is_granted(Lock, token)                   whether a token, a number, is one of the lock's present owner
+// BesideLua defines a function of Lua: is_granted(Lock, token) reports whether a token, a number, is
+// one of the lock's present owner.
 //
 //go:embed beside.lua
 var BesideLua string
@@ -37,8 +33,7 @@ func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string)
 			if s.client != client {
 				return Beside{}, false
 			}
-			k := keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key})
-			return Beside{Lock: k.lock(), Fence: k.fence(), Line: k.line(), void: k}, true
+			return Beside{Lock: keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key}).lock()}, true
 		}
 		wrapped, ok := d.(interface{ Unwrap() driver.Driver })
 		if !ok {
@@ -54,9 +49,6 @@ func Explain(client redis.UniversalClient, name string, err error) error {
 	lookAnew(client, err)
 	return explain(err, topologyOf(client), name)
 }
-
-// Void is the key that marks an operation, by 32 hexadecimal digits, as cancelled.
-func (b Beside) Void(operation string) string { return b.void.void(operation) }
 
 // HashTag is how the keys of a lock begin after their namespace, "{key}:": what decides in which slot of a Cluster they are.
 func HashTag(key string) string {

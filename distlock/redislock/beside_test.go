@@ -2,9 +2,7 @@ package redislock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,10 +15,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-var (
-	tokenInstantly = redis.NewScript(redislock.BesideLua + "return token_instantly(KEYS[1], KEYS[2], KEYS[3], KEYS[4])")
-	isGranted      = redis.NewScript(redislock.BesideLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
-)
+var isGranted = redis.NewScript(redislock.BesideLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
 
 // beside is a Locker, and what a store beside it sees of one lock.
 type beside struct {
@@ -40,20 +35,6 @@ func newBeside(tb testing.TB) *beside {
 		tb.Fatal("a Locker does not know its client")
 	}
 	return &beside{tb, server, client, l, keys}
-}
-
-// token is what a script is given, 0: none.
-func (b *beside) token() int64 {
-	b.Helper()
-	text, err := tokenInstantly.Run(b.Context(), b.client, []string{b.keys.Lock, b.keys.Fence, b.keys.Line, b.keys.Void("op")}).Text()
-	if errors.Is(err, redis.Nil) {
-		return 0
-	}
-	token, wrong := strconv.ParseInt(text, 10, 64)
-	if err = errors.Join(err, wrong); err != nil {
-		b.Fatal(err)
-	}
-	return token
 }
 
 func (b *beside) granted(token int64) bool {
@@ -78,91 +59,6 @@ func (b *beside) release(lease *distlock.Lease) {
 	b.Helper()
 	if err := lease.Release(context.Background()); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// Tokens that were given without a grant are above all that were granted before, and below all that come after.
-func TestBeside_S2_tokensRise(t *testing.T) {
-	b := newBeside(t)
-	last := int64(0)
-	rises := func(what string, token int64) {
-		t.Helper()
-		if token <= last {
-			t.Errorf("%s: %d after %d", what, token, last)
-		}
-		last = token
-	}
-	rises("without a counter", b.token())
-	time.Sleep(time.Millisecond)
-	for round := range 30 {
-		lease := b.lease()
-		rises("a lease", lease.Fence())
-		if token := b.token(); token != 0 {
-			t.Errorf("%d while the lock is held", token)
-		}
-		b.release(lease)
-		if round == 0 { // the only one that is not ahead of the clock
-			last += 20_000 // reserved for it, and perhaps used by its process
-		}
-		for range round % 4 {
-			rises("just after the lease", b.token())
-		}
-		if round%10 == 0 {
-			time.Sleep(25 * time.Millisecond)
-			before := time.Now().UnixMicro()
-			token := b.token()
-			rises("later", token)
-			if token < before || token > time.Now().UnixMicro() {
-				t.Errorf("%d is not the time, which was %d", token, before)
-			}
-		}
-	}
-	// A lock service that was ahead of its clock.
-	lease := b.lease()
-	if err := lease.Refence(t.Context(), lease.Fence()+1_000_000_000); err != nil {
-		t.Fatal(err)
-	}
-	last = lease.Fence()
-	b.release(lease)
-	for range 3 {
-		rises("far ahead", b.token())
-	}
-	if ttl := b.client.TTL(t.Context(), b.keys.Fence).Val(); ttl < 24*time.Hour || ttl > 25*time.Hour {
-		t.Errorf("the counter is kept for %s", ttl)
-	}
-	lease = b.lease()
-	rises("a lease, far ahead", lease.Fence())
-	b.release(lease)
-}
-
-// Nobody is overtaken, and what is not understood is left to those who take the lock.
-func TestBeside_noTokenWhereSomebodyIsInTheWay(t *testing.T) {
-	b := newBeside(t)
-	ctx := t.Context()
-	b.release(b.lease())
-	for name, set := range map[string]func() error{
-		"a waiter":               func() error { return b.client.ZAdd(ctx, b.keys.Line, redis.Z{Member: "somebody"}).Err() },
-		"a lock":                 func() error { return b.client.Set(ctx, b.keys.Lock, "b1:", 0).Err() },
-		"a lock of another type": func() error { return b.client.RPush(ctx, b.keys.Lock, "foreign").Err() },
-		"a void operation":       func() error { return b.client.Set(ctx, b.keys.Void("op"), "", 0).Err() },
-		"a foreign counter":      func() error { return b.client.Set(ctx, b.keys.Fence, "foreign", 0).Err() },
-		"a counter of another type": func() error {
-			b.client.Del(ctx, b.keys.Fence)
-			return b.client.RPush(ctx, b.keys.Fence, "foreign").Err()
-		},
-	} {
-		counter := b.client.Get(ctx, b.keys.Fence).Val()
-		if err := set(); err != nil {
-			t.Fatal(err)
-		}
-		if token := b.token(); token != 0 {
-			t.Errorf("%s: %d", name, token)
-		}
-		b.client.Del(ctx, b.keys.Lock, b.keys.Line, b.keys.Void("op"), b.keys.Fence)
-		b.client.Set(ctx, b.keys.Fence, counter, time.Hour)
-		if token := b.token(); token == 0 {
-			t.Errorf("%s: no token when it is gone", name)
-		}
 	}
 }
 

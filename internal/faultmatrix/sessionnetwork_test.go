@@ -12,7 +12,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -184,9 +183,9 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access, meanwhile == "repeat")
 				}
 				key := fmt.Sprintf("sessionPacketIsLate-%s-%s-%t", call.name, meanwhile, apart)
-				call.late(t, s, network, in.session(key, apart), others.session(key, apart), access, false)
+				call.late(t, network, in.session(key, apart), others.session(key, apart), access, false)
 				if !call.inTurn && access != nil {
-					call.late(t, s, network, in.session(key+"-after", apart), others.session(key+"-after", apart), access, true)
+					call.late(t, network, in.session(key+"-after", apart), others.session(key+"-after", apart), access, true)
 				}
 			}
 		}
@@ -241,7 +240,7 @@ func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other
 }
 
 // late holds the request back until the next holder has accessed the session, or, if after is set, until that one's turn is over.
-func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
+func (c sessionCall) late(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
 	t.Helper()
 	b := new(book)
 	turn, packet := c.held(t, network, x, other, b, new(atomic.Bool))
@@ -273,11 +272,6 @@ func (c sessionCall) late(t *testing.T, s *service, network *faultnet.Net, x, ot
 	}
 	if after {
 		next.mustEnd(t)
-		if c.saves() && !x.apart { // it has taken no lock; what keeps it from being late is sent when its caller has gone
-			testservers.Await(t, 5*time.Second, x.key+" is cancelled", func() bool {
-				return mustDo(t, s.master(x.key), "KEYS", voidKeys(x.key)) != ""
-			})
-		}
 		packet.Release()
 	} else {
 		packet.Release()

@@ -36,9 +36,6 @@ func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 func lineKey(key string) string    { return namespace + ":{" + key + "}:line" }
 func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
 
-// voidKeys are where it marks what was cancelled; a pattern.
-func voidKeys(key string) string { return namespace + ":{" + key + "}:void:*" }
-
 // client makes a client that the test closes; with changes its options.
 func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	options := redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName(), ContextTimeoutEnabled: true}

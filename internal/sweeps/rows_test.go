@@ -45,7 +45,6 @@ var lockRows = []row{
 		s.judge(distlock.ErrNotAcquired)
 	}},
 	{name: "do", covers: "Locker.Do Locker.FromContext", run: runs((*distlock.Locker).Do)},
-	{name: "doInstantly", covers: "Locker.DoInstantly", run: runs(doInstantly)},
 	{name: "inspect", covers: "Locker.Inspect", run: func(s *scene) {
 		lease := s.hold()
 		var info distlock.Info
@@ -153,10 +152,6 @@ func (s *scene) handle() *distlock.Lock {
 	k := s.faulty.locker.NewLock(s.key, 0)
 	s.must(k.AcquireWithRetry(s.ctx, 1, 0))
 	return k
-}
-
-func doInstantly(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error {
-	return l.DoInstantly(ctx, key, func(context.Context) (bool, error) { return false, nil }, fn)
 }
 
 // acquires is about calls that return a lease.
@@ -295,13 +290,13 @@ var storeRows = func() (rows []row) {
 			}
 		}
 		rows = append(rows,
-			row{name: "save" + suffix, covers: "LockedMemory.Save Store.Save Store.SaveInstantly", run: func(s *scene) {
+			row{name: "save" + suffix, covers: "LockedMemory.Save Store.Save", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
 				again(s, s.ctx)
 				s.judge()
 			}},
-			row{name: "save-whileBusy" + suffix, covers: "LockedMemory.Save Store.Save Store.SaveInstantly", run: func(s *scene) {
+			row{name: "save-whileBusy" + suffix, covers: "LockedMemory.Save Store.Save", run: func(s *scene) {
 				s.blocked()
 				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
 				s.unblocked()

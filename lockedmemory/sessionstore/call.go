@@ -30,24 +30,24 @@ type caller struct {
 // call makes a call of a driver that may not notice that ctx ends, and returns when it has ended or ctx has. What the call does
 // after that, it does within the time-outs of the driver's client. It makes none if ctx has ended before.
 //
-// While the service answers quickly and the driver is punctual, the call is made here and now; if that takes too long it is made again,
-// as it is told, in a goroutine of its own.
+// While the service answers quickly and the driver is punctual, the caller's goroutine makes the call.
+// If that takes too long, another goroutine makes it again.
 //
 // The error is that of the driver, or of ctx. See driver.MayHaveEffect of distlock.
-func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, again bool) (T, error)) (T, error) {
+func call[T any](ctx context.Context, c *caller, f func(ctx context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done below
 		var none T
 		return none, fmt.Errorf("%w: %w", lockdriver.ErrNotSent, err)
 	}
 	start := time.Now()
-	again, sent := false, false
+	sent := false
 	if c.punctual != nil && c.quick.Load() && c.punctual.Ready() {
 		deadline := start.Add(patientFor)
 		if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
 			deadline = own
 		}
 		hurried := c.alarms.Begin(ctx, deadline)
-		value, err := f(hurried, false)
+		value, err := f(hurried)
 		c.alarms.End(hurried)
 		now := time.Now()
 		if now.Sub(start) >= quickly {
@@ -56,7 +56,7 @@ func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, aga
 		if err == nil || now.Before(deadline) || ctx.Err() != nil {
 			return value, err
 		}
-		again, sent = true, lockdriver.MayHaveEffect(err)
+		sent = lockdriver.MayHaveEffect(err)
 		start = now
 	}
 	type answer struct {
@@ -65,7 +65,7 @@ func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, aga
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		value, err := f(ctx, again)
+		value, err := f(ctx)
 		answers <- answer{value, err}
 	}()
 	var a answer
@@ -78,9 +78,6 @@ func call[T any](ctx context.Context, c *caller, f func(ctx context.Context, aga
 	return a.value, after(sent, a.err)
 }
 
-// isTemporary reports whether a service that is there has turned a call away for now.
-func isTemporary(err error) bool { return errors.Is(err, lockdriver.ErrTemporary) }
-
 // after is the error of the last copy of a call. earlier means that another copy may have taken effect.
 func after(earlier bool, err error) error {
 	if !earlier || err == nil || lockdriver.MayHaveEffect(err) {
@@ -89,13 +86,13 @@ func after(earlier bool, err error) error {
 	return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
 }
 
-// retry makes a call again, for some time or until ctx ends, while its error is one that may pass.
-func retry(ctx context.Context, limit time.Duration, passes func(error) bool, f func() error) error {
+// retry makes a call again, for some time or until ctx ends, while the service turns the call away for now.
+func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	start := time.Now()
 	sent := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := after(sent, f())
-		if err == nil || !passes(err) || time.Since(start)+pause > limit {
+		if err == nil || !errors.Is(err, lockdriver.ErrTemporary) || time.Since(start)+pause > limit {
 			return err
 		}
 		sent = lockdriver.MayHaveEffect(err)

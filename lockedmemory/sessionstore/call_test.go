@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
@@ -142,110 +141,6 @@ func TestStore_C_aContextThatHasEndedMakesNoCall(t *testing.T) {
 			t.Errorf("%d calls were made", n)
 		}
 	})
-}
-
-// silent is a driver that writes instantly, and does not answer.
-type silent struct {
-	driver.Driver
-	asked   chan string
-	settled chan string
-}
-
-func (d *silent) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, op string, _ driver.Content) (bool, driver.Verdict, error) {
-	d.asked <- op
-	<-ctx.Done()
-	return false, driver.Verdict{}, ctx.Err()
-}
-
-func (d *silent) Settle(ctx context.Context, _ *distlock.Locker, _, op string, _ time.Time) (bool, error) {
-	d.settled <- op
-	return false, ctx.Err()
-}
-
-// A Save that takes no lock, and whose caller has gone, is kept from taking effect later.
-func TestStore_O_aSaveThatWasCancelledIsSettled(t *testing.T) {
-	d := &silent{asked: make(chan string, 1), settled: make(chan string, 1)}
-	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-		d.Driver = memstore.NewDriver(s)
-		return d
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	saved := make(chan error)
-	go func() { saved <- memory.Save(ctx, "q", "a") }()
-	op := <-d.asked
-	cancel()
-	if err := <-saved; !errors.Is(err, context.Canceled) {
-		t.Errorf("Save: %v", err)
-	}
-	select {
-	case settled := <-d.settled:
-		if settled != op {
-			t.Errorf("settled was %s, want %s", settled, op)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("it was not settled")
-	}
-}
-
-// One whose caller had gone before is not: what settles it stays with the lock for an hour.
-func TestStore_C_aSaveThatWasNotBegunIsNotSettled(t *testing.T) {
-	d := &silent{asked: make(chan string, 1), settled: make(chan string, 1)}
-	store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
-		d.Driver = memstore.NewDriver(s)
-		return d
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if done, err := store.SaveInstantly(ctx, locker, "s", "q", "a"); done || !errors.Is(err, context.Canceled) {
-		t.Errorf("SaveInstantly: %t, %v", done, err)
-	}
-	if err := locker.Close(t.Context()); err != nil { // which waits for what goes on in the background
-		t.Error(err)
-	}
-	if len(d.asked)+len(d.settled) > 0 {
-		t.Errorf("it was sent %d times, and settled %d times", len(d.asked), len(d.settled))
-	}
-}
-
-// unsure is a driver that writes instantly, and whose answers come too late, when it is told so.
-type unsure struct {
-	driver.Driver
-	late             bool
-	appends, settles int
-}
-
-func (*unsure) Ready() bool { return true }
-
-func (d *unsure) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
-	d.appends++
-	if d.late {
-		d.late = false
-		<-ctx.Done()
-		return false, driver.Verdict{}, ctx.Err()
-	}
-	return true, driver.Verdict{}, nil
-}
-
-func (d *unsure) Settle(context.Context, *distlock.Locker, string, string, time.Time) (bool, error) {
-	d.settles++
-	return true, nil
-}
-
-// A Save that takes no lock, and whose answer is late, is asked about: sent again it would be another one.
-func TestStore_O_aSaveWithoutALockIsSentOnceIfItsAnswerIsLate(t *testing.T) {
-	d := &unsure{}
-	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-		d.Driver = memstore.NewDriver(s)
-		return d
-	})
-	for _, late := range []bool{false, true} { // by the first, the service is known to be quick
-		d.late, d.appends = late, 0
-		must(t, memory.Save(t.Context(), "q", "a"))
-	}
-	if d.appends != 1 || d.settles != 1 {
-		t.Errorf("it was sent %d times, and asked about %d times", d.appends, d.settles)
-	}
 }
 
 // plain is a codec whose texts have no end of their own.

@@ -18,13 +18,11 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-// failing is a driver whose calls fail, or do not return before their ctx ends. With instant set,
-// it writes instantly.
+// failing is a driver whose calls fail, or do not return before their ctx ends.
 type failing struct {
 	driver.Driver
-	err     error
-	instant bool
-	sooner  bool // the connection notices the deadline of ctx
+	err    error
+	sooner bool // the connection notices the deadline of ctx
 }
 
 func (d *failing) answer(ctx context.Context) error {
@@ -49,17 +47,6 @@ func (d *failing) Clear(ctx context.Context, _ driver.Write) (driver.Verdict, er
 
 func (d *failing) Read(ctx context.Context, _ driver.Read) (driver.Page, error) {
 	return driver.Page{}, d.answer(ctx)
-}
-
-func (d *failing) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
-	if !d.instant {
-		return false, driver.Verdict{}, nil
-	}
-	return false, driver.Verdict{}, d.answer(ctx)
-}
-
-func (d *failing) Settle(ctx context.Context, _ *distlock.Locker, _, _ string, _ time.Time) (bool, error) {
-	return false, d.answer(ctx)
 }
 
 func TestErrors_C_kindOfFailure(t *testing.T) {
@@ -151,15 +138,6 @@ func TestErrors_C_connectionNoticesTheDeadline(t *testing.T) {
 	})
 }
 
-// The wait of an instant Save is a limit of the Locker, and no end of the ctx.
-func TestErrors_C_endOfTheWait(t *testing.T) {
-	eachCall(t, &failing{}, func(t *testing.T, call string, _ bool, do func(context.Context) error) {
-		if call == "instant Save" {
-			isExactly(t, call, do(distlock.WithWait(t.Context(), time.Second)), distlock.ErrOutcomeUnknown)
-		}
-	})
-}
-
 // isExactly tests which of the errors that say what became of a call the given one matches.
 func isExactly(t *testing.T, call string, err error, want ...error) {
 	t.Helper()
@@ -186,24 +164,18 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 		load := func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err }
 		search := func(ctx context.Context) error { _, err := memory.Search(ctx, "q", 1); return err }
 		for _, c := range []struct {
-			name    string
-			write   bool
-			instant bool
-			do      func(context.Context) error
+			name  string
+			write bool
+			do    func(context.Context) error
 		}{
-			{"Save", true, false, save},
-			{"instant Save", true, true, save},
-			{"Save with an ID", true, false, func(ctx context.Context) error { return save(lockedmemory.WithTurnID(ctx, "id")) }},
-			{"Clear", true, false, memory.Clear},
-			{"Load", false, false, load},
-			{"Search", false, false, search},
+			{"Save", true, save},
+			{"Save with an ID", true, func(ctx context.Context) error { return save(lockedmemory.WithTurnID(ctx, "id")) }},
+			{"Clear", true, memory.Clear},
+			{"Load", false, load},
+			{"Search", false, search},
 		} {
 			synctest.Wait() // for calls whose callers have left
-			d.instant = c.instant
 			test(t, c.name, c.write, c.do)
-			if c.instant {
-				continue
-			}
 			must(t, memory.Turn(t.Context(), func(turn context.Context) error {
 				lease, _ := lockedmemory.Lease(turn)
 				test(t, c.name+" in a turn", c.write, func(ctx context.Context) error {

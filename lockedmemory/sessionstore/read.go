@@ -254,7 +254,7 @@ func (r *reader) page(req driver.Read) (driver.Page, error) {
 func (r *reader) read(req driver.Read) (driver.Page, error) {
 	req.Session = r.access.Session
 	if r.tenure == nil {
-		page, err := call(r.ctx, r.caller, func(ctx context.Context, _ bool) (driver.Page, error) { return r.driver.Read(ctx, req) })
+		page, err := call(r.ctx, r.caller, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
 		return page, failed(r.ctx, r.op, err)
 	}
 	return under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {

@@ -13,8 +13,8 @@ import (
 
 // The outcome of a call stays unknown if a later copy of it is refused, turned away, or not sent.
 func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
-	silence := errors.New("no answer")
 	temporary := fmt.Errorf("%w: loading", lockdriver.ErrTemporary)
+	silence := fmt.Errorf("%w: %w", lockdriver.ErrReplayed, temporary)
 	notSent := fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.Canceled)
 	for name, c := range map[string]struct {
 		errs   []error
@@ -29,8 +29,7 @@ func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				errs := c.errs
-				passes := func(error) bool { return len(errs) > 0 }
-				err := retry(t.Context(), time.Minute, passes, func() (err error) {
+				err := retry(t.Context(), time.Minute, func() (err error) {
 					err, errs = errs[0], errs[1:]
 					return err
 				})

@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -22,7 +20,6 @@ import (
 // lockedmemory.New in front of it. It is safe for concurrent use.
 type Store[M, D any] struct {
 	driver  driver.Driver
-	instant driver.Instant // nil if the driver is not
 	caller  caller
 	key     lockedmemory.KeyFunc
 	codec   Codec[M, D]
@@ -48,7 +45,6 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 		return nil, err
 	}
 	s := &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}
-	s.instant, _ = d.(driver.Instant)
 	s.caller.punctual, _ = d.(driver.Punctual)
 	return s, nil
 }
@@ -84,63 +80,6 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
 	})
-}
-
-// Itself is for package lockedmemory, see SaveInstantly.
-func (s *Store[M, D]) Itself() any { return s }
-
-// SaveInstantly is Save under the session's lock in one exchange with the service, if that keeps both and the lock is free. It
-// is for package lockedmemory, which calls it for a Save outside a turn.
-func (s *Store[M, D]) SaveInstantly(ctx context.Context, locker *distlock.Locker, key string, input, output M) (done bool, err error) {
-	if s.instant == nil {
-		return false, nil
-	}
-	if session, err := s.session(ctx, opSave); err != nil || session != key {
-		return false, err // Save will say what is wrong
-	}
-	content, err := s.encode(ctx, input, output)
-	if err != nil {
-		return false, err
-	}
-	op, sent := s.ops.next(), time.Now()
-	answer, err := call(ctx, &s.caller, func(ctx context.Context, again bool) (instantly, error) {
-		if !again {
-			written, v, err := s.instant.AppendInstantly(ctx, locker, key, op, content)
-			if err == nil || ctx.Err() != nil || !lockdriver.MayHaveEffect(err) {
-				return instantly{written, v}, err
-			}
-		}
-		// ⚑ The answer is lost, perhaps not the entry, and a second copy would be a second entry.
-		written, err := s.instant.Settle(ctx, locker, key, op, sent)
-		return instantly{written: written}, after(true, err)
-	})
-	if lockdriver.MayHaveEffect(err) {
-		locker.Background(func(ctx context.Context) { s.settle(ctx, locker, key, op, sent) })
-	}
-	switch {
-	case err != nil:
-		return false, failed(ctx, opSave, err)
-	case answer.verdict.Outcome == driver.Conflict:
-		return false, ErrTurnConflict
-	}
-	return answer.written, nil
-}
-
-// settle keeps the request of a Save of which nobody knows what became from taking effect later. ⚑ It has no token from before: if it
-// came after a Clear, the exchange would stand there again.
-func (s *Store[M, D]) settle(ctx context.Context, locker *distlock.Locker, key, op string, sent time.Time) {
-	_ = retry(ctx, max(locker.Options().TTL, 2*time.Minute), func(error) bool { return true }, func() error {
-		_, err := call(ctx, &s.caller, func(ctx context.Context, _ bool) (bool, error) {
-			return s.instant.Settle(ctx, locker, key, op, sent)
-		})
-		return err
-	})
-}
-
-// instantly is what AppendInstantly answers.
-type instantly struct {
-	written bool
-	verdict driver.Verdict
 }
 
 // Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].
@@ -180,8 +119,8 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		a.First = t.first(a.Fence)
 		do := prepare(a)
 		var reply T
-		err := retry(ctx, a.Lease.Locker().Options().TTL, isTemporary, func() (err error) {
-			reply, err = call(ctx, c, func(ctx context.Context, _ bool) (T, error) { return do(ctx) })
+		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {
+			reply, err = call(ctx, c, do)
 			return err
 		})
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,49 +99,6 @@ func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
 	if !slices.Equal(turns, want) {
 		t.Errorf("Turns: %q", turns)
 	}
-}
-
-var errBroken = errors.New("broken")
-
-// stubborn is a driver that does not answer a Save without a lock, and settles it at the third attempt.
-type stubborn struct {
-	driver.Driver
-	settles atomic.Int32
-	settled chan struct{}
-}
-
-func (*stubborn) AppendInstantly(ctx context.Context, _ *distlock.Locker, _, _ string, _ driver.Content) (bool, driver.Verdict, error) {
-	<-ctx.Done()
-	return false, driver.Verdict{}, ctx.Err()
-}
-
-func (d *stubborn) Settle(context.Context, *distlock.Locker, string, string, time.Time) (bool, error) {
-	if d.settles.Add(1) < 3 {
-		return false, errBroken
-	}
-	close(d.settled)
-	return false, nil
-}
-
-// A Save of which nobody knows what became is settled, also if that fails at first.
-func TestStore_O_settlesUntilItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &stubborn{settled: make(chan struct{})}
-		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-			d.Driver = memstore.NewDriver(s)
-			return d
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := memory.Save(ctx, "q", "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Save: %v", err)
-		}
-		select {
-		case <-d.settled:
-		case <-time.After(10 * time.Second): // of the bubble's time
-			t.Errorf("it was not settled, in %d attempts", d.settles.Load())
-		}
-	})
 }
 
 // moody is a driver that turns calls away for a while, and has done nothing then.

@@ -33,13 +33,6 @@ var storeTroubles = map[string]func(t *testing.T) error{
 			return s.memory.Save(ctx, "question", "answer")
 		})
 	},
-	"no server, outside of a turn": func(t *testing.T) error {
-		s := ownServer(t)
-		s.server.Kill()
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		return s.memory.Save(ctx, "question", "answer")
-	},
 	"a server that hangs during a turn": func(t *testing.T) error {
 		s := ownServer(t)
 		return s.turn(t, func(ctx context.Context) error {

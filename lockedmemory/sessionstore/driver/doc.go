@@ -27,5 +27,5 @@
 // It returns raw errors, which mean that the outcome is unknown, and does not try again. It does not look at the clock of its process to judge a
 // lease, and need not watch ctx: the store leaves when that ends. It does not look into messages.
 //
-// [Instant] is for a service that keeps the locks as well, [Punctual] for a client that keeps deadlines; both may be missing.
+// [Punctual] is optional: it is for a client that keeps deadlines.
 package driver

@@ -137,18 +137,6 @@ type Driver interface {
 	Read(ctx context.Context, r Read) (Page, error)
 }
 
-// Instant is implemented by a Driver that may keep sessions where a Locker keeps its locks, and then writes under a lock that it
-// need not take.
-type Instant interface {
-	// AppendInstantly writes an entry, in one step with finding that nobody has the session's lock of locker and nobody
-	// stands in line for it, under a token higher than all that were granted before. False without an error: it did not, and never will.
-	// The outcome may be Done, Known or Conflict. An error is of the kinds of [Driver].
-	AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c Content) (written bool, v Verdict, err error)
-	// Settle tells, after an unknown outcome of AppendInstantly, which was called at sent, whether
-	// it has written, and keeps it from doing so later.
-	Settle(ctx context.Context, locker *distlock.Locker, session, op string, sent time.Time) (written bool, err error)
-}
-
 // Punctual is implemented by a Driver that can tell when its calls will be on time. The store then makes a call in the
 // caller's goroutine; to hand it to another one can cost as much as the call.
 type Punctual interface {

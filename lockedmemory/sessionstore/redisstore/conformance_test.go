@@ -29,7 +29,6 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 			lockClient = newClient(*locks)
 		}
 		return storetest.Service{
-			Instant: locks == nil,
 			Driver: func(tb testing.TB, s driver.Settings) driver.Driver {
 				d, err := redisstore.NewDriver(client, s)
 				if err != nil {

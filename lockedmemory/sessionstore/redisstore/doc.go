@@ -45,8 +45,6 @@
 //	show     token >= that of the last entry; leaves a mark             the same again
 //	append   the turn ID, if there is one; place above the last entry   the op tells its copy: the same again
 //	clear    place above the last entry                                 the op tells its copy, until a write follows: then refused
-//	instant  the turn ID; nobody has the lock or stands in its line     must not be: sent once, then settled
-//	settle   whether the op is in the log; bars it from then on         the same again, as long as nobody has cleared it
 //
 // Each happens at one moment. If a command after the write fails, for want of a right, the reply is
 // the error WRITTEN with the text of Redis, and the outcome of the call is unknown. Every other
@@ -55,13 +53,6 @@
 // A Load under a lease that has been shown reads, and checks nothing: lockedmemory checks the lease
 // by the clock before it. A pipeline, with show in front of the reading, is what the first Load of
 // a turn sends.
-//
-// An instant is a Save outside of a turn. It takes its token from the counter of the lock, above all that were granted and above the
-// log, and takes no lock: one request, where locking, writing and unlocking are three. If somebody has the lock or waits for it, the Save
-// stands in line as any other. If its answer is lost, settle looks for its op among the entries that were written since it was sent, up to
-// 10,000 of them, and leaves a key beside the lock that bars a late copy for an hour; also when the caller has gone by then. An
-// instant that has not happened is then made under the lock. One that has, and was cleared or trimmed since, is taken for one that has
-// not, unless it has a turn ID.
 //
 // # Rules, and why not the obvious way
 //
@@ -75,7 +66,8 @@
 //   - A place is given out once, whatever became of its write: a late copy of that must not stand where another write is to stand.
 //   - Every entry carries the identity of its write, the op. go-redis sends requests again by itself; the copy is told "equal or
 //     smaller", and the op tells success from a place that another one has taken.
-//   - An instant has no token from before, so nothing refuses one that comes late: it is sent once, and settled even if nobody waits for it.
+//   - A Save outside a turn takes the lock first, and writes under its token. Without a token from
+//     before, no place would refuse a late packet, and it would undo a Clear.
 //   - The turn ID and its entry are written by one script: a replica or a file that has one of them has the other.
 //   - A turn ID that is known is success also for a lease that is over, or while another process has the session: what was to be
 //     stored has been.
@@ -83,16 +75,12 @@
 //
 // # One client for lock and store
 //
-// Give [New] the very client that redislock.New was given. Then a Save outside of a turn is one request, and the lock is the guard.
-// It is the client that counts: of another one, even with the same address, it is not known where it leads.
+// Give [New] the very client that redislock.New was given. Then the lock is the guard of a session
+// that is not there. The store cannot know where another client leads, even one with the same address.
 //
-// With two clients, whether the lock is on another Redis or not, everything else holds, but
-//
-//   - a Save outside of a turn takes the lock, writes, and gives it back;
-//   - the guard is the key of the mark alone. It outlives the session by 24 hours, and an older token is admitted to a session that has expired
-//     when these are over.
-//
-// Choose one way for all instances: a Save of the first way leaves nothing with the guard of the second.
+// With two clients, whether the lock is on another Redis or not, the guard is the key of the mark
+// alone. It outlives the session by 24 hours. After that, an older token is admitted to a session
+// that has expired.
 //
 // # What Redis has to keep
 //
@@ -107,9 +95,9 @@
 //
 // # Rights
 //
-// An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +get +set +time +pexpire
-// +exists +xadd +xrange +xrevrange +xdel +xtrim +xinfo|stream; with one client for both, also what package redislock lists for the
-// lock. In a Cluster, go-redis itself also needs +cluster|slots +command.
+// An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +get +set +pexpire
+// +xadd +xrange +xrevrange +xdel +xtrim +xinfo|stream; with one client for both, also what package
+// redislock lists for the lock. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //
 // # miniredis
 //

@@ -36,9 +36,9 @@ func TestSave_C_toARedisThatIsGoneHasNotHappened(t *testing.T) {
 	}
 }
 
-// ⚑ The outcome of a Save is unknown if Redis does not answer. Without a cancelled or expired ctx,
-// no error is that of a context.
-func TestSave_C_silentRedis_unknownOutcome(t *testing.T) {
+// A Save outside a turn asks for the lock first. If Redis does not answer, nothing was written.
+// Without a cancelled or expired ctx, no error is that of a context.
+func TestSave_C_silentRedis_nothingWritten(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]struct {
 		wait    time.Duration
@@ -46,7 +46,6 @@ func TestSave_C_silentRedis_unknownOutcome(t *testing.T) {
 		ctxOn   bool
 	}{
 		"default wait":          {0, 0, false},
-		"wait 500ms":            {500 * time.Millisecond, 0, false},
 		"wait 500ms, ctx on":    {500 * time.Millisecond, 0, true},
 		"deadline of ctx 500ms": {0, 500 * time.Millisecond, false},
 	} {
@@ -58,21 +57,14 @@ func TestSave_C_silentRedis_unknownOutcome(t *testing.T) {
 			server.Pause()
 			defer server.Resume()
 			ctx, cancel := context.WithCancel(t.Context())
-			if with.timeout > 0 {
+			late := with.timeout > 0
+			if late {
 				ctx, cancel = context.WithTimeout(t.Context(), with.timeout)
 			}
 			defer cancel()
-			done := make(chan error, 1)
-			go func() { done <- r.locker.Do(ctx, r.key+" beside", idle) }()
 			err := r.memory.Save(ctx, "q2", "a2")
-			late := with.timeout > 0
-			if err := <-done; errors.Is(err, distlock.ErrUnavailable) == late || errors.Is(err, context.DeadlineExceeded) != late {
-				t.Errorf("Do: %v", err)
-			}
-			if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrUnavailable) {
-				t.Errorf("Save: it was sent, and the error does not say that its outcome is not known: %v", err)
-			}
-			if errors.Is(err, context.DeadlineExceeded) != late || errors.Is(err, context.Canceled) {
+			if errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrUnavailable) == late ||
+				errors.Is(err, context.DeadlineExceeded) != late || errors.Is(err, context.Canceled) {
 				t.Errorf("Save: %v", err)
 			}
 		})
@@ -110,52 +102,39 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 	}
 }
 
-// A Save of which nobody could say what became of it is kept from coming late as soon as Redis answers again.
-func TestStore_O_whatIsNotSettledIsSettledLater(t *testing.T) {
+// The request of a Save outside a turn arrives late: its caller has its error or has left, and another
+// instance has cleared the session.
+func TestSave_O_latePacket_clearStands(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second, MaxRetries: -1}, nil, nil)
-	must(t, r.client.Ping(t.Context()).Err()) // a Save that finds no connection is not sent, and takes the lock
-	other := newRig(t, redis.Options{}, nil, nil)
-	must(t, other.memory.Save(t.Context(), "before", "re: before"))
-	void := proxy.HoldRequests(faultnet.First(1, func(b []byte) bool {
-		return bytes.Contains(b, []byte("void:")) && !bytes.Contains(b, []byte("re: late"))
-	}))
-	late := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
-	err := r.memory.Save(t.Context(), "late", "re: late")
-	t.Log("Save:", err)
-	if !errors.Is(err, distlock.ErrOutcomeUnknown) {
-		t.Fatal(err)
-	}
-	void.Wait(1)
-	// The network is well again but for the late packet.
-	testservers.Await(t, 10*time.Second, "the Save is kept from coming late", func() bool {
-		keys, err := other.client.Keys(t.Context(), "distlock:{"+r.key+"}:*void*").Result()
-		return err == nil && len(keys) > 0
-	})
-	must(t, other.memory.Clear(t.Context()))
-	late.Release()
-	time.Sleep(100 * time.Millisecond)
-	if got := other.history(t); len(got) != 0 {
-		t.Errorf("after the Clear there is %q", got)
-	}
-}
-
-type redacting struct {
-	*sessionstore.Store[string, string]
-}
-
-func (r redacting) Save(ctx context.Context, in, out string) error {
-	return r.Store.Save(ctx, strings.ReplaceAll(in, "secret", "***"), strings.ReplaceAll(out, "secret", "***"))
-}
-
-// A memory that embeds a store has a Save of its own, outside turns too.
-func TestStore_anEmbeddedOneKeepsTheSaveOfTheOther(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
-	must(t, r.around(t, redacting{r.store}).Save(t.Context(), "secret", "secret"))
-	if got := r.history(t); !slices.Equal(got, []string{"***", "***"}) {
-		t.Errorf("stored was %q: Save of the wrapper was not called", got)
+	for name, leaves := range map[string]bool{"the caller waits": false, "the caller leaves early": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultnet.New(t, testservers.SharedServer().Addr())
+			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second, MaxRetries: -1}, nil, nil)
+			must(t, r.client.Ping(t.Context()).Err())
+			other := newRig(t, redis.Options{}, nil, nil)
+			must(t, other.memory.Save(t.Context(), "before", "re: before"))
+			late := faultnet.Containing("re: late")
+			packet := proxy.HoldRequests(late)
+			proxy.HoldRequests(func(b []byte) bool { return bytes.Contains(b, []byte(r.log())) && !late(b) })
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			saved := make(chan error, 1)
+			go func() { saved <- r.memory.Save(ctx, "late", "re: late") }()
+			packet.Wait(1)
+			if leaves {
+				leave()
+			}
+			if err := <-saved; !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) != leaves {
+				t.Fatalf("Save: %v", err)
+			}
+			must(t, other.memory.Clear(t.Context()))
+			packet.Release()
+			must(t, r.client.Ping(t.Context()).Err())
+			if got := other.history(t); len(got) != 0 {
+				t.Errorf("after the Clear there is %q", got)
+			}
+		})
 	}
 }
 

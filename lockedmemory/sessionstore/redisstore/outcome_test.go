@@ -92,46 +92,6 @@ func (o *overtaken) Save(ctx context.Context, input, output string) error {
 	return err
 }
 
-// Itself says that it saves as the store does, outside a turn.
-func (o *overtaken) Itself() any { return o }
-
-// double is a memory that is made of two Saves, between which its lease is lost.
-type double struct {
-	*sessionstore.Store[string, string]
-	loses func(lease *distlock.Lease)
-}
-
-func (d *double) Save(ctx context.Context, input, output string) error {
-	if err := d.Store.Save(ctx, input, output); err != nil {
-		return err
-	}
-	lease, _ := lockedmemory.Lease(ctx)
-	d.loses(lease)
-	<-ctx.Done()
-	return d.Store.Save(ctx, input, output)
-}
-
-// The second of its Saves is not begun, and the first has happened.
-func TestSave_N_ofAMemoryThatIsMadeOfTwoIsInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	memory := s.around(t, &double{s.store, func(lease *distlock.Lease) {
-		s.client.Del(t.Context(), s.lock())
-		if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("Extend: %v", err)
-		}
-	}})
-	err := memory.Turn(t.Context(), func(ctx context.Context) error {
-		if err := memory.Save(ctx, "q", "a"); !errors.Is(err, distlock.ErrLost) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Save: %v", err)
-		}
-		return nil
-	})
-	if !errors.Is(err, distlock.ErrLost) {
-		t.Errorf("Turn: %v", err)
-	}
-}
-
 // noticing returns from a Refence when the loss that it has found has reached the caller.
 type noticing struct{ by context.Context }
 

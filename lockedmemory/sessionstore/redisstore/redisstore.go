@@ -1,13 +1,11 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -51,7 +49,7 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 // keepMark is for how long the highest token of a session is known beyond a session that expires.
 const keepMark = 24 * time.Hour
 
-// service is a driver.Driver and a driver.Instant.
+// service is a driver.Driver.
 type service struct {
 	client   redis.UniversalClient
 	single   *redis.Client // the client if it speaks to one node and keeps deadlines, or nil
@@ -159,56 +157,6 @@ func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, er
 	keys, args := s.access(w.Access)
 	return s.verdict(clearScript.run(ctx, s.client, keys, append(args, w.N, w.Op)...))
 }
-
-// AppendInstantly implements driver.Instant.
-func (s *service) AppendInstantly(ctx context.Context, locker *distlock.Locker, session, op string, c driver.Content) (bool, driver.Verdict, error) {
-	var v driver.Verdict
-	beside, ok := redislock.BesideOf(locker, s.client, session)
-	if !ok {
-		return false, v, nil
-	}
-	log, void := s.log(session), beside.Void(op)
-	keys := []string{log, beside.Lock, beside.Fence, beside.Line, void}
-	args := []any{op, s.settings.IdleTTL.Milliseconds(), cmp.Or(s.room(), math.MaxInt64), c.Input, c.Output}
-	if c.TurnID != "" {
-		keys = append(keys, s.turn(session, c.TurnID))
-		args = append(args, c.TurnID, c.Digest, s.settings.Remember.Milliseconds())
-	}
-	v, err := s.verdict(instantScript.once(ctx, s.client, keys, args...))
-	// A script that Redis rejects for now is run again under the lock, which waits until Redis can.
-	if errors.Is(err, lockdriver.ErrTemporary) {
-		return false, v, nil
-	}
-	return err == nil && v.Outcome != driver.Taken, v, err
-}
-
-// Settle implements driver.Instant.
-func (s *service) Settle(ctx context.Context, locker *distlock.Locker, session, op string, sent time.Time) (bool, error) {
-	beside, ok := redislock.BesideOf(locker, s.client, session)
-	if !ok {
-		return false, nil
-	}
-	keys := []string{s.log(session), beside.Void(op)}
-	// The monotonic clock may stand still while the machine is suspended.
-	ago := max(time.Since(sent), time.Now().Round(0).Sub(sent.Round(0))) + clockStep
-	settled, err := settleScript.run(ctx, s.client, keys, op, barFor.Milliseconds(), ago.Microseconds()).Int()
-	switch {
-	case err != nil:
-		return false, s.explain(err)
-	case settled == 2:
-		return false, errUnsettled
-	}
-	return settled == 1, nil
-}
-
-// barFor is for how long a late copy of a write that was settled is refused. No connection holds one back for as long.
-const barFor = time.Hour
-
-// clockStep is by how much the server's clock may have been set forward between a write and the question whether it has happened.
-const clockStep = 10 * time.Second
-
-var errUnsettled = errors.New("redisstore: the session was cleared, or more than 10,000 entries were written, since this Save was sent: " +
-	"load the history to see whether it is stored")
 
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
 func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }

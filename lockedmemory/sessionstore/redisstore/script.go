@@ -19,16 +19,10 @@ var (
 	appendLua string
 	//go:embed clear.lua
 	clearLua string
-	//go:embed instant.lua
-	instantLua string
-	//go:embed settle.lua
-	settleLua string
 
-	showScript    = newScript(redislock.BesideLua + storeLua + showLua)
-	appendScript  = newScript(redislock.BesideLua + storeLua + appendLua)
-	clearScript   = newScript(redislock.BesideLua + storeLua + clearLua)
-	instantScript = newScript(redislock.BesideLua + instantLua)
-	settleScript  = newScript(settleLua)
+	showScript   = newScript(redislock.BesideLua + storeLua + showLua)
+	appendScript = newScript(redislock.BesideLua + storeLua + appendLua)
+	clearScript  = newScript(redislock.BesideLua + storeLua + clearLua)
 )
 
 // script is a Lua script that is sent by its hash, and whole when the server does not know the hash.

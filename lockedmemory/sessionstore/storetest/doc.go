@@ -13,6 +13,5 @@
 // paused holder is played by the context of a turn that is over. Each test has a session of its own, so they may share an instance of the
 // service, and run at once.
 //
-// Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced writes. Where a driver keeps sessions beside the locks
-// and writes without taking one, Service.Instant has to say so, or its tests are left out.
+// Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced writes.
 package storetest

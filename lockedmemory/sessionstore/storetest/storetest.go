@@ -21,8 +21,6 @@ type Service struct {
 	Driver func(tb testing.TB, s driver.Settings) driver.Driver
 	// Locker makes a Locker that sees the same locks as all others with this namespace.
 	Locker func(tb testing.TB, opts *distlock.Options) *distlock.Locker
-	// Instant says that the locks are where the driver keeps sessions, and that it writes under a lock which it need not take.
-	Instant bool
 }
 
 // Run checks a driver; open starts an instance of its service, or returns one that may be shared.
@@ -46,7 +44,6 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_turnIDsAreStoredOnce", turnIDs},
 		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},
 		{"writesThatAreRepeated", repeatedWrites},
-		{"instantWritesThatAreSettled", settledWrites},
 		{"idleSessionsExpire", idleSessionsExpire},
 		{"MaxTurnsAndWindow", maxTurnsAndWindow},
 		{"queries", queries},
