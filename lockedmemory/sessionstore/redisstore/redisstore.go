@@ -22,15 +22,16 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the lock has, see the package
-// documentation. It does no I/O; a nil client, key or codec, a client that cannot keep sessions, and options out of range are
-// refused with distlock.ErrInvalidOption.
+// New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the
+// lock has, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
+// nil client, key or codec, for options out of range, and for a client that cannot keep sessions or
+// reads from replicas.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
 	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return NewDriver(client, s) }, key, codec, opts)
 }
 
-// NewDriver makes a driver over client, which stays the caller's.
+// NewDriver makes a driver over client, which stays the caller's. It refuses the clients that New refuses.
 func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
@@ -39,11 +40,31 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was written would be gone: "+
 			"use redis.NewClient", distlock.ErrInvalidOption)
 	}
+	if option := replicaOption(client); option != "" {
+		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, so a Load may miss "+
+			"acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
+	}
 	d := &service{client: client, settings: s}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		d.single = c
 	}
 	return d, nil
+}
+
+// replicaOption names the option of a client by which go-redis reads from replicas; empty: none.
+func replicaOption(client redis.UniversalClient) string {
+	c, ok := client.(*redis.ClusterClient)
+	switch {
+	case !ok:
+		return ""
+	case c.Options().RouteByLatency:
+		return "RouteByLatency"
+	case c.Options().RouteRandomly:
+		return "RouteRandomly"
+	case c.Options().ReadOnly:
+		return "ReadOnly, which is ReplicaOnly in redis.FailoverOptions,"
+	}
+	return ""
 }
 
 // keepMark is for how long the highest token of a session is known beyond a session that expires.
