@@ -1,10 +1,15 @@
 package sessionstore
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Codec turns messages of type M into bytes and back, and into what a search gives back, a D. It is safe for concurrent use.
@@ -22,20 +27,72 @@ type Codec[M, D any] interface {
 
 // JSON is a Codec for plain structs: what encoding/json writes and reads of the exported fields of M. A type that implements
 // json.Marshaler or has json tags is encoded accordingly. Numbers in fields of type any come back as float64.
+// A Store refuses a JSON, or a codec that embeds one, if M is a struct without an exported field.
 type JSON[M any] struct {
 	// TextOf is what queries search in. Nil: the JSON.
 	TextOf func(M) string
 }
 
-// Encode implements [Codec].
-func (JSON[M]) Encode(message M) ([]byte, error) { return json.Marshal(message) }
+// Encode implements [Codec]. It refuses a message that is null in JSON, and texts that are not valid
+// UTF-8. It knows these by the escape \ufffd in the JSON, so it refuses that escape in the JSON of a
+// json.Marshaler as well. Neither error shows anything of the message.
+func (JSON[M]) Encode(message M) ([]byte, error) {
+	text, err := json.Marshal(message)
+	switch {
+	case err != nil:
+		return nil, err
+	case isReplaced(text):
+		return nil, errUTF8
+	}
+	return text, refusal(text)
+}
 
-// Decode implements [Codec]. Its errors show nothing of the message.
+// Decode implements [Codec]. It refuses null and invalid UTF-8. Its errors show nothing of the message.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
-		err = &decodeError{err}
+		return message, &decodeError{err}
 	}
-	return message, err
+	return message, refusal(text)
+}
+
+var (
+	errUTF8 = errors.New("a text of the message is not valid UTF-8: keep other bytes in a []byte, which JSON writes as base64")
+	errNull = errors.New("the message is null: store a value")
+)
+
+// refusal is the error about JSON that encoding/json accepts, but that is no message.
+func refusal(text []byte) error {
+	switch {
+	case !utf8.Valid(text):
+		return errUTF8
+	case string(bytes.TrimSpace(text)) == "null":
+		return errNull
+	}
+	return nil
+}
+
+// isReplaced reports whether encoding/json has replaced invalid UTF-8. It writes the escape only then:
+// a valid U+FFFD stays a character, and a text with a backslash has that escaped.
+func isReplaced(text []byte) bool {
+	escape := []byte(`\ufffd`)
+	return bytes.Contains(text, escape) && bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), escape)
+}
+
+func (JSON[M]) writesExportedFields() {}
+
+// storesNothing reports whether a codec is a JSON for structs of which encoding/json writes nothing,
+// because none of their fields is exported.
+func storesNothing[M, D any](codec Codec[M, D]) bool {
+	t := reflect.TypeFor[M]()
+	_, plain := codec.(interface{ writesExportedFields() })
+	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return false
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct && t.NumField() > 0 &&
+		!slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.IsExported() })
 }
 
 // decodeError is an error of encoding/json whose text does not quote the message, as that of a number or time does.

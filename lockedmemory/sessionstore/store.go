@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -28,8 +29,9 @@ type Store[M, D any] struct {
 	tenures tenures
 }
 
-// New makes a Store over the driver that open returns. Backends have a New of their own that calls it, as redisstore.New. It does
-// no I/O. A nil key or codec and options out of range are refused with distlock.ErrInvalidOption.
+// New makes a Store over the driver that open returns. Backends have a New of their own that calls it,
+// as redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil key or codec, for a
+// codec that stores nothing of a message, see [JSON], and for options out of range.
 func New[M, D any](open func(driver.Settings) (driver.Driver, error), key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
@@ -39,6 +41,9 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 		return nil, invalidOption("the KeyFunc is nil: give the one that lockedmemory.New is given")
 	case codec == nil:
 		return nil, invalidOption("the codec is nil: use sessionstore.JSON for plain structs")
+	case storesNothing(codec):
+		return nil, invalidOption("%s has only unexported fields, of which JSON stores nothing: export them, or give the type a MarshalJSON",
+			reflect.TypeFor[M]())
 	}
 	d, err := open(o.settings())
 	if err != nil {
