@@ -42,10 +42,11 @@ package tracing
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -143,7 +144,12 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		distlock.OutcomeLost, distlock.OutcomeFailed:
 		text := t.redacted(op)
 		span.SetStatus(codes.Error, text)
-		span.RecordError(errors.New(text), trace.WithTimestamp(ended))
+		// Not RecordError, which takes message and type from one error.
+		recorded := []attribute.KeyValue{attribute.String("exception.message", text)}
+		if op.Err != nil {
+			recorded = append(recorded, attribute.String("exception.type", fmt.Sprintf("%T", op.Err)))
+		}
+		span.AddEvent("exception", trace.WithAttributes(recorded...), trace.WithTimestamp(ended))
 	}
 	span.End(trace.WithTimestamp(ended))
 }
@@ -186,13 +192,51 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-// redacted is the text of op.Err without the key: errors of this module never name it, but that of an inner memory
-// may.
+// longKey is the size in bytes from which a key is part of no figure or word by accident.
+const longKey = 8
+
+// redacted is the text of op.Err without the key. Errors of this module never name the key, but an
+// error of an inner memory may. A short key is replaced where it is no part of a longer word or figure:
+// the key "1" leaves "15ms" and "127.0.0.1" readable. A number that may be the key is replaced.
 func (t *Tracing) redacted(op *distlock.Operation) string {
 	if op.Err == nil {
 		return "the call panicked or ended its goroutine"
 	}
-	return strings.ReplaceAll(op.Err.Error(), op.Key, cmp.Or(t.keys.Show(op.Key), "(key)"))
+	text, shown := op.Err.Error(), cmp.Or(t.keys.Show(op.Key), "(key)")
+	switch {
+	case op.Key == "": // of a call without a session
+		return text
+	case len(op.Key) >= longKey:
+		return strings.ReplaceAll(text, op.Key, shown)
+	}
+	var b strings.Builder
+	from := 0 // the rest of the text begins here
+	for at := 0; at < len(text); {
+		end := at + len(op.Key)
+		if !strings.HasPrefix(text[at:], op.Key) || joined(text[:at], text[at:]) || joined(text[:end], text[end:]) {
+			at++
+			continue
+		}
+		b.WriteString(text[from:at] + shown)
+		from, at = end, end
+	}
+	return b.String() + text[from:]
+}
+
+// joined reports whether a word or a figure goes on from one text to the next. A figure may follow a word
+// at once, as in "chat1".
+func joined(left, right string) bool {
+	l, n := utf8.DecodeLastRuneInString(left)
+	r, m := utf8.DecodeRuneInString(right)
+	switch {
+	case l == '.':
+		l, _ = utf8.DecodeLastRuneInString(left[:len(left)-n])
+		return unicode.IsDigit(l) && unicode.IsDigit(r)
+	case r == '.':
+		r, _ = utf8.DecodeRuneInString(right[m:])
+		return unicode.IsDigit(l) && unicode.IsDigit(r)
+	}
+	return unicode.IsLetter(r) && (unicode.IsLetter(l) || unicode.IsDigit(l)) || unicode.IsDigit(r) && unicode.IsDigit(l)
 }
 
 // The lock carries the W3C trace context, in its own format.

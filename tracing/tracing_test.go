@@ -241,6 +241,44 @@ func TestFailure_ofTheInnerMemoryDoesNotShowTheKey(t *testing.T) {
 	}
 }
 
+// rowError is an error of an inner memory.
+type rowError string
+
+func (e rowError) Error() string { return string(e) }
+
+// The recorded error has its own type, and its text without the key. A short key leaves other words and
+// figures as they are.
+func TestFailure_recordedTypeAndText(t *testing.T) {
+	s := newSetup(t, tracing.WithKeyAttribute(distlock.KeyNone)) // which shows a key as (key)
+	for _, c := range []struct{ key, text, want string }{
+		{"1", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m"},
+		{"1", `session 1, "1", chat1.json, k=1, (1).`, `session (key), "(key)", chat(key).json, k=(key), ((key)).`},
+		{"42", "42 in 421 and 142 and 4.42, not 42. 42", "(key) in 421 and 142 and 4.42, not (key). (key)"},
+		{"a", "a table has a row, ä a", "(key) table has (key) row, ä (key)"},
+		{"aa", "aaa aa", "aaa (key)"},
+		{"é", "é, café: é", "(key), café: (key)"},
+		{"a.b", "a.b a.bc a.b.c", "(key) a.bc (key).c"},
+		{"", "no session", "no session"},
+		{session, "chat" + session + "2", "chat(key)2"},
+	} {
+		s.spans.Reset()
+		observer := s.locker.Options().Observer
+		op := &distlock.Operation{Name: "lockedmemory.save", Key: c.key, Err: rowError(c.text), Outcome: distlock.OutcomeFailed}
+		observer.End(observer.Start(t.Context(), op), op)
+		span := s.span(t, op.Name)
+		recorded := make(map[attribute.Key]string)
+		for _, a := range span.Events[0].Attributes {
+			recorded[a.Key] = a.Value.AsString()
+		}
+		if span.Status.Description != c.want || recorded["exception.message"] != c.want {
+			t.Errorf("key %q: status %q, recorded %q, want %q", c.key, span.Status.Description, recorded["exception.message"], c.want)
+		}
+		if got := recorded["exception.type"]; span.Events[0].Name != "exception" || !strings.HasSuffix(got, "tracing_test.rowError") {
+			t.Errorf("key %q: recorded is %s of type %q, want an exception of the error's type", c.key, span.Events[0].Name, got)
+		}
+	}
+}
+
 func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
 	s := newSetup(t)
 	ctx, turn := s.tracer.Start(t.Context(), "turn")
