@@ -48,7 +48,7 @@ func (w *witness) round(in *instance) {
 	w.take("Load", err)
 	_, err = in.memory.Search(ctx, text, 3)
 	w.take("Search", err)
-	for _, err := range in.store.Turns(ctx) {
+	for _, err := range in.store.Exchanges(ctx) {
 		w.take("Turns", err)
 	}
 	w.take("Clear", in.memory.Clear(ctx))

@@ -207,7 +207,7 @@ func codec(w *witness, server *testservers.Redis) {
 	}
 	_, err = in.memory.Search(ctx, text, 3)
 	w.saw("Search", err, sessionstore.ErrBroken)
-	for _, err := range in.store.Turns(ctx) {
+	for _, err := range in.store.Exchanges(ctx) {
 		w.saw("Turns", err, sessionstore.ErrBroken)
 	}
 	// A year that JSON cannot have.

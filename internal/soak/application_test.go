@@ -66,7 +66,7 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	in.talks = in.newMemory(t, sessionstore.Options{MaxTurns: maxTurns, Window: window, RememberTurns: forget})
+	in.talks = in.newMemory(t, sessionstore.Options{MaxExchanges: maxTurns, Window: window, RememberTurns: forget})
 	in.visits = in.newMemory(t, sessionstore.Options{IdleTTL: forget})
 	return in
 }

@@ -315,7 +315,7 @@ var storeRows = func() (rows []row) {
 	}
 	for name, read := range reads {
 		rows = append(rows,
-			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Turns", run: func(s *scene) {
+			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Exchanges", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -403,7 +403,7 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Turns(ctx) {
+		for _, err := range s.faulty.store.Exchanges(ctx) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}

@@ -84,7 +84,7 @@ var options = []option{
 		set: duration(time.Second, math.MaxInt64, func(c *configuration) *time.Duration { return &c.maxHold })},
 	{name: "max_retries", allowed: "a whole number of 1 to 1000000",
 		set: number(1_000_000, func(c *configuration) *int { return &c.maxRetries })},
-	{name: "max_turns", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
+	{name: "max_exchanges", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 		set: number(1_000_000_000, func(c *configuration) *int { return &c.maxTurns })},
 	{name: "namespace", allowed: "text of 1 to 100 bytes, without braces and control characters",
 		set: func(c *configuration, value any) bool {
@@ -191,7 +191,7 @@ func (c *configuration) agrees() error {
 	case c.inner == "" && c.innerOptions != nil:
 		return invalid(`option "inner_options" is for the memory that "inner" names: name it, or leave this out`)
 	case c.inner != "" && (c.window != 0 || c.maxTurns != 0 || c.idleTTL != 0):
-		return invalid(`options "window", "max_turns" and "idle_ttl" are those of the session store, and "inner" is another memory: ` +
+		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, and "inner" is another memory: ` +
 			`leave out one or the other`)
 	}
 	return nil
@@ -251,7 +251,7 @@ func (c *configuration) locks() locks {
 }
 
 func (c *configuration) store() *sessionstore.Options {
-	o := &sessionstore.Options{IdleTTL: c.idleTTL, MaxTurns: c.maxTurns, Window: c.window}
+	o := &sessionstore.Options{IdleTTL: c.idleTTL, MaxExchanges: c.maxTurns, Window: c.window}
 	if c.namespace != "" {
 		o.Namespace = c.namespace + ":session"
 	}

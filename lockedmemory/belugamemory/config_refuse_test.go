@@ -27,7 +27,7 @@ var wrongValues = map[string][]any{
 	"inner_options": {"secret", "", 1, []any{}, map[string]string{}},
 	"max_hold":      {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
 	"max_retries":   {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"), json.Number("2.5"), uint8(3)},
-	"max_turns":     {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
+	"max_exchanges": {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
 	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
 	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
 	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
@@ -92,7 +92,7 @@ func TestNew_refusesWhatDoesNotGoTogether(t *testing.T) {
 		{map[string]any{"wait": "-1s", "retry_delay": "1s"}, []string{"wait", "retry_delay"}},
 		{map[string]any{"inner_options": map[string]any{}}, []string{"inner_options", "inner"}},
 		{map[string]any{"inner": "recalltest", "window": 1}, []string{"inner", "window"}},
-		{map[string]any{"inner": "recalltest", "max_turns": 1}, []string{"inner", "max_turns"}},
+		{map[string]any{"inner": "recalltest", "max_exchanges": 1}, []string{"inner", "max_exchanges"}},
 		{map[string]any{"inner": "recalltest", "idle_ttl": "1h"}, []string{"inner", "idle_ttl"}},
 	} {
 		memory.Register("recalltest", func(config.ProviderConfig) (memory.Memory, error) { return failing{}, nil })

@@ -96,7 +96,7 @@ func each(t *testing.T, url string, native, text map[string]any, check func(t *t
 	})
 }
 
-func TestNew_windowAndMaxTurns(t *testing.T) {
+func TestNew_windowAndMaxExchanges(t *testing.T) {
 	each(t, "mem://", map[string]any{"window": int32(2)}, map[string]any{"window": 2}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, "s")
 		save(t, ctx, m, "1", "2", "3")
@@ -107,7 +107,7 @@ func TestNew_windowAndMaxTurns(t *testing.T) {
 			t.Errorf("what is outside of the window is not found any more: %v, %v", all, err)
 		}
 	})
-	each(t, sharedURL(t), map[string]any{"max_turns": 2}, map[string]any{"max_turns": 2.0}, func(t *testing.T, m *Memory) {
+	each(t, sharedURL(t), map[string]any{"max_exchanges": 2}, map[string]any{"max_exchanges": 2.0}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, t.Name())
 		save(t, ctx, m, "1", "2", "3")
 		if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {

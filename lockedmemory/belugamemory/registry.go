@@ -252,7 +252,7 @@ func (s *service) inMemory(settings driver.Settings) (driver.Driver, error) {
 		s.sessions[settings.Namespace] = kept
 	}
 	if kept.settings != settings {
-		return nil, invalid(`options "max_turns" and "idle_ttl" are others than those of a memory before, and mem:// keeps all ` +
+		return nil, invalid(`options "max_exchanges" and "idle_ttl" are others than those of a memory before, and mem:// keeps all ` +
 			`sessions of a namespace alike: use the same, or another "namespace"`)
 	}
 	return kept.Driver, nil

@@ -119,12 +119,12 @@ func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
 }
 
 func TestNew_sessionsInThisProcessAreKeptAlike(t *testing.T) {
-	open(t, "mem://", map[string]any{"max_turns": 3})
-	open(t, "mem://", map[string]any{"max_turns": 3, "window": 1})
+	open(t, "mem://", map[string]any{"max_exchanges": 3})
+	open(t, "mem://", map[string]any{"max_exchanges": 3, "window": 1})
 	open(t, "mem://", map[string]any{"namespace": "other"})
-	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"max_turns": 4}})
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"max_exchanges": 4}})
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	if err == nil || !strings.Contains(err.Error(), `"max_turns"`) || !strings.Contains(err.Error(), "mem://") {
+	if err == nil || !strings.Contains(err.Error(), `"max_exchanges"`) || !strings.Contains(err.Error(), "mem://") {
 		t.Error(err)
 	}
 }

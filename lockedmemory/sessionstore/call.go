@@ -110,11 +110,11 @@ func retry(ctx context.Context, limit time.Duration, f func() error) error {
 type operation string
 
 const (
-	opSave   operation = "save"
-	opClear  operation = "clear"
-	opLoad   operation = "load"
-	opSearch operation = "search"
-	opTurns  operation = "turns"
+	opSave      operation = "save"
+	opClear     operation = "clear"
+	opLoad      operation = "load"
+	opSearch    operation = "search"
+	opExchanges operation = "exchanges"
 )
 
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a

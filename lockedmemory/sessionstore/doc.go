@@ -34,7 +34,7 @@
 //   - What was written under a lease that was granted before that of a Clear does not stand there after the Clear.
 //   - A Save that is repeated under its turn ID is stored once, for Options.RememberTurns, also through Clear and trimming.
 //
-// What was acknowledged stays, as far as the service retains it, until Clear, Options.MaxTurns or Options.IdleTTL takes it away. Several
+// What was acknowledged stays, as far as the service retains it, until Clear, Options.MaxExchanges or Options.IdleTTL takes it away. Several
 // Saves in a turn are several: a crash leaves those that were made. docs/semantics.md says all of this exactly, with its limits, under
 // the letters O and S2; the tests of package storetest bear these letters.
 //
@@ -53,7 +53,7 @@
 //
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
 // which is distlock.ErrLost, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec],
-// distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and Turns never fail with
+// distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and Exchanges never fail with
 // distlock.ErrOutcomeUnknown.
 //
 // An entry that cannot be read does not hide the others: Load and Search return those together with [EntryErrors], which match
@@ -64,8 +64,8 @@
 // # Memory
 //
 // Without Options nothing that was saved goes away. Options.IdleTTL bounds how long a session stays that nobody uses; it has to be longer than the
-// longest turn, because a session that expires within one is empty then. Options.MaxTurns bounds its length, MaxMessage the size of
-// a message, RememberTurns how long its turn IDs stay. Load holds in memory what it returns, as Window bounds it; [Store.Turns] holds a page.
+// longest turn, because a session that expires within one is empty then. Options.MaxExchanges bounds its length, MaxMessage the size of
+// a message, RememberTurns how long its turn IDs stay. Load holds in memory what it returns, as Window bounds it; [Store.Exchanges] holds a page.
 //
 // # The codec
 //

@@ -9,7 +9,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // The sentinels of a store, beside those of distlock: see the package documentation. No text names
@@ -112,7 +111,7 @@ func ended(ctx context.Context, said error) error {
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
 // [ErrBroken].
 type EntryError struct {
-	Place driver.Place // in Redis, this is the entry's ID
+	Place Place
 	Err   error
 }
 

@@ -113,8 +113,8 @@ func ExampleStore_Load() {
 	// <nil>
 }
 
-// Turns goes through a history that is too long to be held at once, and tells the turn ID of each Save.
-func ExampleStore_Turns() {
+// Exchanges goes through a history that is too long to be held at once, and tells the turn ID of each Save.
+func ExampleStore_Exchanges() {
 	store, memory, closeAll := open()
 	defer closeAll()
 	ctx := context.Background()
@@ -124,12 +124,12 @@ func ExampleStore_Turns() {
 			fmt.Println(err)
 		}
 	}
-	for turn, err := range store.Turns(ctx) {
+	for turn, err := range store.Exchanges(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			continue // an entry that cannot be read; any other error is the last
 		}
-		fmt.Println(turn.ID, turn.Input.Text, turn.Output.Text)
+		fmt.Println(turn.ID, turn.Input().Text, turn.Output().Text)
 	}
 	// Output:
 	// message-1 Hello? Hello!

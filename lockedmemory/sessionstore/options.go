@@ -16,8 +16,8 @@ type Options struct {
 	// IdleTTL is how long a session is kept that nobody writes to, or opens under a lease. Whole milliseconds, at least one
 	// second. Default: for ever.
 	IdleTTL time.Duration
-	// MaxTurns is how many Saves of a session are kept; older ones are forgotten. Default: all.
-	MaxTurns int
+	// MaxExchanges is how many Saves of a session are kept; older ones are forgotten. Default: all.
+	MaxExchanges int
 	// Window is how many Saves Load returns, the last ones. Default: all that are kept.
 	Window int
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most 256 MiB. Default: 8 MiB.
@@ -28,11 +28,11 @@ type Options struct {
 }
 
 const (
-	maxMaxMessage = 256 << 20
-	maxMaxTurns   = 1_000_000_000
-	maxTime       = 10 * 365 * 24 * time.Hour
-	maxNamespace  = 128
-	maxTurnID     = 512
+	maxMaxMessage   = 256 << 20
+	maxMaxExchanges = 1_000_000_000
+	maxTime         = 10 * 365 * 24 * time.Hour
+	maxNamespace    = 128
+	maxTurnID       = 512
 )
 
 // withDefaults returns the options with the defaults filled in, or says which one is out of range.
@@ -56,8 +56,8 @@ func (opts *Options) withDefaults() (o Options, err error) {
 			o.Namespace, maxNamespace)
 	case o.IdleTTL != 0 && (o.IdleTTL < time.Second || o.IdleTTL > maxTime || o.IdleTTL%time.Millisecond != 0):
 		return o, invalidOption("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep sessions for ever", o.IdleTTL, maxTime)
-	case o.MaxTurns < 0 || o.MaxTurns > maxMaxTurns:
-		return o, invalidOption("MaxTurns is %d, but must be from 1 to %d, or 0 to keep all", o.MaxTurns, maxMaxTurns)
+	case o.MaxExchanges < 0 || o.MaxExchanges > maxMaxExchanges:
+		return o, invalidOption("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", o.MaxExchanges, maxMaxExchanges)
 	case o.Window < 0:
 		return o, invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)
 	case o.MaxMessage < 1 || o.MaxMessage > maxMaxMessage:
@@ -69,5 +69,5 @@ func (opts *Options) withDefaults() (o Options, err error) {
 }
 
 func (o *Options) settings() driver.Settings {
-	return driver.Settings{Namespace: o.Namespace, IdleTTL: o.IdleTTL, MaxTurns: o.MaxTurns, Remember: o.RememberTurns}
+	return driver.Settings{Namespace: o.Namespace, IdleTTL: o.IdleTTL, MaxExchanges: o.MaxExchanges, Remember: o.RememberTurns}
 }

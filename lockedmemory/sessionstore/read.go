@@ -14,15 +14,45 @@ import (
 // pageSize is how many entries are read at once: more would keep the service busy for too long.
 const pageSize = 2000
 
-// Turn is one stored Save.
-type Turn[M any] struct {
-	Input, Output M
-	ID            string       // the turn ID it was saved with, or empty
-	Place         driver.Place // under which lease, and which of its writes
-	// First says that nothing before it belongs to the history: it is the first turn of the session, or all that
-	// Turns has yielded was cleared since.
+// Exchange is what one Save has stored.
+type Exchange[M any] struct {
+	Messages []M
+	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
+	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	Place    Place  // under which lease, and which of its writes
+	// First says that nothing before it belongs to the history: it is the first exchange of the session, or all that
+	// Exchanges has yielded was cleared since.
 	First bool
 }
+
+// Input returns the first message of a pair.
+func (e Exchange[M]) Input() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[0]
+	}
+	return m
+}
+
+// Output returns the last message of a pair.
+func (e Exchange[M]) Output() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[len(e.Messages)-1]
+	}
+	return m
+}
+
+// Place is where an exchange stands in its session. Places of a session only rise.
+type Place struct {
+	Fence int64 // the fencing token of the lease that the exchange was stored under
+	N     int64 // the number of the write under that token, from 1
+	Sub   int64 // 0
+}
+
+// Compare returns -1, 0 or 1.
+func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Place(q)) }
+
+// String writes the place as errors do. In Redis, it is the ID of the Stream's entry.
+func (p Place) String() string { return driver.Place(p).String() }
 
 // Load returns the messages of the history in order, input and output of each Save, the last Options.Window Saves. A query, if it is not
 // empty, restricts that to Saves with a message whose text contains all words of the query, in upper or lower case.
@@ -40,11 +70,11 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	}
 	var (
 		words    = wordsOf(query)
-		turns    []Turn[M]
+		turns    []Exchange[M]
 		problems EntryErrors
-		accept   = func(t Turn[M]) bool { return s.matches(t, words) }
+		accept   = func(t Exchange[M]) bool { return s.matches(t, words) }
 	)
-	if s.opts.Window == 0 && s.opts.MaxTurns == 0 {
+	if s.opts.Window == 0 && s.opts.MaxExchanges == 0 {
 		turns, problems, err = s.forward(r, accept)
 	} else {
 		turns, problems, err = s.backward(r, s.opts.Window, accept)
@@ -56,7 +86,7 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	}
 	messages := make([]M, 0, 2*len(turns))
 	for _, t := range turns {
-		messages = append(messages, t.Input, t.Output)
+		messages = append(messages, t.Messages...)
 	}
 	if problems != nil {
 		return messages, problems
@@ -75,13 +105,13 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, err
 	}
 	words := wordsOf(query)
-	turns, problems, err := s.backward(r, k, func(t Turn[M]) bool { return s.matches(t, words) })
+	turns, problems, err := s.backward(r, k, func(t Exchange[M]) bool { return s.matches(t, words) })
 	if err != nil {
 		return nil, err
 	}
 	found := make([]D, 0, min(k, 2*len(turns)))
 	for _, t := range turns {
-		for _, m := range []M{t.Output, t.Input} {
+		for _, m := range slices.Backward(t.Messages) {
 			if len(found) < k && contains(s.codec.Text(m), words) {
 				found = append(found, s.codec.Document(m))
 			}
@@ -93,23 +123,23 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	return found, nil
 }
 
-// Turns yields the history from its beginning, a page at a time, also if it is too long to be held at once. Entries that
+// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be held at once. Entries that
 // cannot be read are yielded as an [EntryError], and the next ones follow; any other error ends the sequence. If the session is cleared in
 // between, it begins anew with what stands there since, see Turn.First.
 //
 // It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
-func (s *Store[M, D]) Turns(ctx context.Context) iter.Seq2[Turn[M], error] {
-	return func(yield func(Turn[M], error) bool) {
-		r, err := s.reader(ctx, opTurns)
+func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
+	return func(yield func(Exchange[M], error) bool) {
+		r, err := s.reader(ctx, opExchanges)
 		if err != nil {
-			yield(Turn[M]{}, err)
+			yield(Exchange[M]{}, err)
 			return
 		}
 		var first, last driver.Place // of those yielded since the beginning
 		for after := (driver.Place{}); ; {
 			page, err := r.page(driver.Read{After: after, Limit: pageSize})
 			if err != nil {
-				yield(Turn[M]{}, err)
+				yield(Exchange[M]{}, err)
 				return
 			}
 			if page.Oldest.Compare(last) > 0 {
@@ -118,15 +148,15 @@ func (s *Store[M, D]) Turns(ctx context.Context) iter.Seq2[Turn[M], error] {
 			for _, e := range page.Entries {
 				t, problem := s.decode(e)
 				if problem != nil {
-					if !yield(Turn[M]{}, problem) {
+					if !yield(Exchange[M]{}, problem) {
 						return
 					}
 					continue
 				}
 				if t.First = first == (driver.Place{}); t.First {
-					first = t.Place
+					first = e.Place
 				}
-				last = t.Place
+				last = e.Place
 				if !yield(t, nil) {
 					return
 				}
@@ -139,7 +169,7 @@ func (s *Store[M, D]) Turns(ctx context.Context) iter.Seq2[Turn[M], error] {
 }
 
 // forward reads the history from its beginning.
-func (s *Store[M, D]) forward(r *reader, accept func(Turn[M]) bool) (turns []Turn[M], problems EntryErrors, err error) {
+func (s *Store[M, D]) forward(r *reader, accept func(Exchange[M]) bool) (turns []Exchange[M], problems EntryErrors, err error) {
 	for after := (driver.Place{}); ; {
 		page, err := r.page(driver.Read{After: after, Limit: pageSize})
 		if err != nil {
@@ -148,7 +178,7 @@ func (s *Store[M, D]) forward(r *reader, accept func(Turn[M]) bool) (turns []Tur
 		// What was cleared or trimmed since an earlier page is no history any more.
 		turns, problems = dropBefore(turns, problems, page.Oldest)
 		if turns == nil {
-			turns = make([]Turn[M], 0, len(page.Entries))
+			turns = make([]Exchange[M], 0, len(page.Entries))
 		}
 		for _, e := range page.Entries {
 			if t, problem := s.decode(e); problem != nil {
@@ -164,7 +194,7 @@ func (s *Store[M, D]) forward(r *reader, accept func(Turn[M]) bool) (turns []Tur
 }
 
 // backward reads the history from its end, as far as it is kept, up to limit turns that are accepted; 0: all.
-func (s *Store[M, D]) backward(r *reader, limit int, accept func(Turn[M]) bool) (turns []Turn[M], problems EntryErrors, err error) {
+func (s *Store[M, D]) backward(r *reader, limit int, accept func(Exchange[M]) bool) (turns []Exchange[M], problems EntryErrors, err error) {
 	seen := 0
 	for before := (driver.Place{}); ; {
 		want := pageSize
@@ -182,7 +212,7 @@ func (s *Store[M, D]) backward(r *reader, limit int, accept func(Turn[M]) bool) 
 			} else if accept(t) {
 				turns = append(turns, t)
 			}
-			if seen++; len(turns) == limit && limit > 0 || seen == s.opts.MaxTurns {
+			if seen++; len(turns) == limit && limit > 0 || seen == s.opts.MaxExchanges {
 				return turns, problems, nil
 			}
 		}
@@ -192,29 +222,29 @@ func (s *Store[M, D]) backward(r *reader, limit int, accept func(Turn[M]) bool) 
 	}
 }
 
-func dropBefore[M any](turns []Turn[M], problems EntryErrors, oldest driver.Place) ([]Turn[M], EntryErrors) {
+func dropBefore[M any](turns []Exchange[M], problems EntryErrors, oldest driver.Place) ([]Exchange[M], EntryErrors) {
 	if oldest == (driver.Place{}) {
 		return turns, problems
 	}
-	turns = slices.DeleteFunc(turns, func(t Turn[M]) bool { return t.Place.Compare(oldest) < 0 })
-	problems = slices.DeleteFunc(problems, func(e *EntryError) bool { return e.Place.Compare(oldest) < 0 })
+	turns = slices.DeleteFunc(turns, func(t Exchange[M]) bool { return driver.Place(t.Place).Compare(oldest) < 0 })
+	problems = slices.DeleteFunc(problems, func(e *EntryError) bool { return driver.Place(e.Place).Compare(oldest) < 0 })
 	if len(problems) == 0 {
 		problems = nil
 	}
 	return turns, problems
 }
 
-func (s *Store[M, D]) decode(e driver.Entry) (t Turn[M], problem *EntryError) {
+func (s *Store[M, D]) decode(e driver.Entry) (t Exchange[M], problem *EntryError) {
 	if e.Err != nil {
-		return t, &EntryError{e.Place, e.Err}
+		return t, &EntryError{Place(e.Place), e.Err}
 	}
-	t.Place, t.ID = e.Place, e.TurnID
-	var err error
-	if t.Input, err = s.codec.Decode(e.Input); err != nil {
-		return t, &EntryError{e.Place, fmt.Errorf("decoding the input: %w: %w", ErrCodec, err)}
-	}
-	if t.Output, err = s.codec.Decode(e.Output); err != nil {
-		return t, &EntryError{e.Place, fmt.Errorf("decoding the output: %w: %w", ErrCodec, err)}
+	t.Place, t.ID, t.Number = Place(e.Place), e.ID, e.Number
+	for i, text := range e.Messages {
+		m, err := s.codec.Decode(text)
+		if err != nil {
+			return t, &EntryError{t.Place, fmt.Errorf("decoding message %d: %w: %w", i+1, ErrCodec, err)}
+		}
+		t.Messages = append(t.Messages, m)
 	}
 	return t, nil
 }
@@ -275,6 +305,6 @@ func contains(text string, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-func (s *Store[M, D]) matches(t Turn[M], words []string) bool {
-	return len(words) == 0 || contains(s.codec.Text(t.Input), words) || contains(s.codec.Text(t.Output), words)
+func (s *Store[M, D]) matches(t Exchange[M], words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(t.Messages, func(m M) bool { return contains(s.codec.Text(m), words) })
 }

@@ -121,7 +121,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 	for try := 1; ; try++ {
 		a := a
 		a.Fence = a.Lease.Fence()
-		a.First = t.first(a.Fence)
+		a.First, a.Used = t.access(a.Fence)
 		do := prepare(a)
 		var reply T
 		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {
@@ -215,35 +215,33 @@ func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Conte
 	case len(id) > maxTurnID:
 		return c, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrTurnID, len(id), maxTurnID)
 	}
-	for _, m := range []struct {
-		name    string
-		message M
-		text    *[]byte
-	}{{"input", input, &c.Input}, {"output", output, &c.Output}} {
-		text, err := s.codec.Encode(m.message)
+	for i, message := range []M{input, output} {
+		name := [...]string{"input", "output"}[i]
+		text, err := s.codec.Encode(message)
 		if err != nil {
-			return c, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, m.name, err)
+			return c, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, name, err)
 		}
 		if len(text) > s.opts.MaxMessage {
 			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: keep large parts elsewhere and store a reference, "+
-				"or raise Options.MaxMessage", ErrTooLarge, m.name, len(text), s.opts.MaxMessage)
+				"or raise Options.MaxMessage", ErrTooLarge, name, len(text), s.opts.MaxMessage)
 		}
-		*m.text = text
+		c.Messages = append(c.Messages, text)
 	}
 	if named {
-		c.TurnID, c.Digest = id, digest(c.Input, c.Output)
+		c.ID, c.Number, c.Digest = id, 1, digest(c.Messages)
 	}
 	return c, nil
 }
 
 // digest tells contents apart.
-func digest(input, output []byte) string {
+func digest(messages [][]byte) string {
 	h := sha256.New()
-	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(input)))
-	h.Write(size[:])
-	h.Write(input)
-	h.Write(output)
+	for _, text := range messages {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(text)))
+		h.Write(size[:])
+		h.Write(text)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

@@ -92,9 +92,9 @@ func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
 		t.Errorf("Load: %q, %v", got, err)
 	}
 	var turns []string
-	for turn, err := range store.Turns(t.Context()) {
+	for turn, err := range store.Exchanges(t.Context()) {
 		must(t, err)
-		turns = append(turns, turn.Input, turn.Output)
+		turns = append(turns, turn.Input(), turn.Output())
 	}
 	if !slices.Equal(turns, want) {
 		t.Errorf("Turns: %q", turns)

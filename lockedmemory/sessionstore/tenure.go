@@ -17,7 +17,8 @@ type tenures struct {
 type tenure struct {
 	mu    sync.Mutex
 	fence int64
-	known bool  // the service has been shown the token
+	known bool  // the store has been shown the token
+	used  bool  // the store has been shown this token or an earlier one
 	n     int64 // the last place that was given out
 }
 
@@ -66,19 +67,20 @@ func (t *tenure) skip(fence, n int64) {
 	defer t.mu.Unlock()
 	t.as(fence)
 	if t.fence == fence {
-		t.known, t.n = true, max(t.n, n)
+		t.known, t.used, t.n = true, true, max(t.n, n)
 	}
 }
 
-func (t *tenure) first(fence int64) bool {
+// access returns what a call under the token says of itself, see driver.Access.
+func (t *tenure) access(fence int64) (first, used bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.as(fence)
-	return !t.known
+	return !t.known, t.used
 }
 
 func (t *tenure) shown(fence int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known = t.known || t.fence == fence
+	t.known, t.used = t.known || t.fence == fence, true
 }

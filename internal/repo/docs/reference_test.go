@@ -72,7 +72,7 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inForce := map[string]any{"Namespace": settings.Namespace, "IdleTTL": settings.IdleTTL, "MaxTurns": settings.MaxTurns,
+	inForce := map[string]any{"Namespace": settings.Namespace, "IdleTTL": settings.IdleTTL, "MaxExchanges": settings.MaxExchanges,
 		"RememberTurns": settings.Remember}
 	var want [][]string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[sessionstore.Options]()) {

@@ -9,36 +9,48 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// Place is where an entry stands in its session: under the fencing token of the lease it was written under, in the order of the writes
-// under that lease. Places only rise.
+// Place is where an entry stands in its session: the fencing token of the lease it was written
+// under, the number of the write under that token, and a sub-place for replaced content. Places
+// only rise.
 type Place struct {
 	Fence int64 // positive
-	N     int64 // from 1; 0 is no entry's, but what Show leaves
+	N     int64 // from 1; 0 is the place of a lease that has only read
+	Sub   int64 // from 0 to MaxSub; 0 until content is replaced
 }
+
+// MaxSub is the highest sub-place.
+const MaxSub = 999_999
 
 // Compare returns -1, 0 or 1.
 func (p Place) Compare(q Place) int {
-	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N))
+	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N), cmp.Compare(p.Sub, q.Sub))
 }
 
-func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N) }
+// String writes the place as every backend and error does: as the ID of an entry in a Redis Stream.
+func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N*(MaxSub+1)+p.Sub) }
 
-// Entry is what one Save has written.
+// Entry is one stored exchange.
 type Entry struct {
-	Place         Place
-	TurnID        string // the caller's; empty if there was none
-	Input, Output []byte
-	// Err says that the entry cannot be read: it is broken, or another program's. Then only Place is set.
+	Place    Place
+	ID       string // the turn's; empty if there was none
+	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	Messages [][]byte
+	// Err says that the entry is broken, or that another program has written it. Then only Place is
+	// set.
 	Err error
 }
 
 // Settings are what a driver keeps sessions by; see Options of package sessionstore.
 type Settings struct {
-	Namespace string        // prefix of every key
-	IdleTTL   time.Duration // 0: sessions are kept for ever
-	MaxTurns  int           // 0: all; a driver may keep some more
-	Remember  time.Duration // how long turn IDs are known
+	Namespace    string        // prefix of every key
+	IdleTTL      time.Duration // 0: sessions with an exchange are kept for ever
+	MaxExchanges int           // 0: all; a driver may keep some more, and keeps turns whole
+	Remember     time.Duration // how long turn IDs are known
 }
+
+// KeepEmpty is how long a session without an exchange is kept after its last access, and how long
+// the highest token of an expired session outlives it.
+const KeepEmpty = 24 * time.Hour
 
 // Access is what calls under a lease have in common.
 type Access struct {
@@ -47,9 +59,11 @@ type Access struct {
 	Lease *distlock.Lease
 	// Fence is its token.
 	Fence int64
-	// First says that the store may not have been shown the token yet. ⚑ A service that has been shown a token refuses every lower
-	// one from then on: also if the one who showed it has only read.
+	// First says that the store may not have been shown the token yet. ⚑ After a store was shown a
+	// token, it refuses every lower one, also if that access has only read.
 	First bool
+	// Used says that the lease has accessed the session before, under this token or a lower one.
+	Used bool
 }
 
 // Write is what Append and Clear have in common. A repeated one, by a client that replays requests, is answered as the first.
@@ -65,12 +79,15 @@ type Append struct {
 	Content
 }
 
-// Content is what is to be written.
+// Content is one exchange to be written.
 type Content struct {
-	Input, Output []byte
-	// TurnID, if not empty, is remembered with Digest, for Settings.Remember, whatever becomes of the entry. An ID that is
-	// known already writes nothing.
-	TurnID, Digest string
+	Messages [][]byte
+	// ID, if not empty, is the turn's. ID and Number are remembered with Digest, for
+	// Settings.Remember, whatever becomes of the entry. A Number that is known already writes
+	// nothing.
+	ID     string
+	Number int    // from 1
+	Digest string // 32 hexadecimal digits
 }
 
 // Verdict says what became of a call under a lease.
@@ -89,9 +106,10 @@ type Outcome int
 const (
 	// Done: the call took effect, now or before.
 	Done Outcome = iota
-	// Known: the turn ID is known, with the same digest. Nothing was written. The token was shown, unless that failed or it was refused.
+	// Known: the number is known under the ID, with the same digest. Nothing was written. The token
+	// was shown, unless that failed or it was refused.
 	Known
-	// Conflict: the turn ID is known, with another digest. Nothing was written.
+	// Conflict: the number is known under the ID, with another digest. Nothing was written.
 	Conflict
 	// Taken: another write under the same token has the place or a higher one. Nothing was written.
 	Taken
@@ -100,6 +118,9 @@ const (
 	// Unowned: the session is not there, so it may have forgotten a higher token, and the lock's present owner is another
 	// one, or nobody. Nothing was written.
 	Unowned
+	// Gone: the session has disappeared since the lease used it: it has expired, or was deleted.
+	// Nothing was written. Only Append has this outcome.
+	Gone
 )
 
 // Read asks for entries in the order of their places, or from the last one back.
@@ -110,6 +131,8 @@ type Read struct {
 	After, Before Place
 	Backward      bool
 	Limit         int // at least 1
+	// ID asks how many exchanges are stored under a turn ID. Empty: none is meant.
+	ID string
 }
 
 // Page is the answer to a Read.
@@ -122,6 +145,8 @@ type Page struct {
 	// Oldest is the place of the first entry that the session has, or of what Clear left, or zero if that is not known. It is
 	// known for a Read with After or Before, at the same moment as the entries or later; what is older is history no more.
 	Oldest Place
+	// Stored is the highest number that is known under Read.ID, or 0.
+	Stored int
 }
 
 // Driver keeps sessions. It is safe for concurrent use. Methods block until the service has

@@ -23,9 +23,6 @@ func NewDriver(s driver.Settings) driver.Driver {
 	return &service{settings: s, sessions: make(map[string]*session)}
 }
 
-// keepMark is for how long the highest token of a session is known beyond the session itself.
-const keepMark = 24 * time.Hour
-
 // service is a driver.Driver.
 type service struct {
 	settings driver.Settings
@@ -85,7 +82,7 @@ func (s *service) sweep(now time.Time) {
 				s.known--
 			}
 		}
-		if each.entries == nil && len(each.turns) == 0 && now.Sub(each.used) > s.settings.IdleTTL+keepMark {
+		if each.entries == nil && len(each.turns) == 0 && now.Sub(each.used) > s.settings.IdleTTL+driver.KeepEmpty {
 			delete(s.sessions, name)
 		}
 	}
@@ -124,7 +121,7 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	defer s.mu.Unlock()
 	now := time.Now()
 	each := s.at(a.Session, now)
-	if known, ok := each.turns[a.TurnID]; ok && now.Before(known.until) {
+	if known, ok := each.turns[a.ID]; ok && now.Before(known.until) {
 		if known.digest != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
@@ -136,15 +133,15 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 		return v, nil
 	}
 	each.entries = append(each.entries, entry{
-		driver.Entry{Place: each.top, TurnID: a.TurnID, Input: slices.Clone(a.Input), Output: slices.Clone(a.Output)}, a.Op})
-	if most := s.settings.MaxTurns; most > 0 && len(each.entries) > most {
+		driver.Entry{Place: each.top, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
+	if most := s.settings.MaxExchanges; most > 0 && len(each.entries) > most {
 		each.entries = slices.Delete(each.entries, 0, len(each.entries)-most)
 	}
-	if a.TurnID != "" {
-		if _, late := each.turns[a.TurnID]; !late {
+	if a.ID != "" {
+		if _, late := each.turns[a.ID]; !late {
 			s.known++
 		}
-		each.turns[a.TurnID] = turn{a.Digest, now.Add(s.settings.Remember)}
+		each.turns[a.ID] = turn{a.Digest, now.Add(s.settings.Remember)}
 	}
 	return v, nil
 }
@@ -200,7 +197,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 		found = found[:r.Limit]
 	}
 	for _, e := range found {
-		e.Input, e.Output = slices.Clone(e.Input), slices.Clone(e.Output)
+		e.Messages = cloned(e.Messages)
 		page.Entries = append(page.Entries, e.Entry)
 	}
 	if r.Backward {
@@ -210,4 +207,12 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 		page.Last = page.Entries[len(page.Entries)-1].Place
 	}
 	return page, nil
+}
+
+func cloned(messages [][]byte) [][]byte {
+	all := make([][]byte, len(messages))
+	for i, m := range messages {
+		all[i] = slices.Clone(m)
+	}
+	return all
 }

@@ -89,7 +89,7 @@
 // stay.
 //
 // A session takes one entry for each Save that is kept, and a mark or two. Redis trims whole blocks of entries, so some more than
-// Options.MaxTurns stay; Load and Search do not show these, but Turns does. A turn ID takes a key, for as long as it is remembered, whatever
+// Options.MaxExchanges stay; Load and Search do not show these, but Turns does. A turn ID takes a key, for as long as it is remembered, whatever
 // becomes of its Save. A session that was cleared, or only opened under a lease, takes one entry until Options.IdleTTL has passed, by
 // default for ever. To remove a session by hand, remove its log and leave the key of the mark: it refuses those who had the session before.
 //

@@ -83,15 +83,15 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		t.Errorf("%q: its place is %s, not %s", texts, entry.Place, place)
 	}
 	if entry.Err != nil {
-		if entry.Input != nil || entry.Output != nil || entry.TurnID != "" {
+		if entry.Messages != nil || entry.ID != "" {
 			t.Errorf("%q: %+v with an error", texts, entry)
 		}
 		return
 	}
 	// All that it has been given, whatever the order.
-	said := [][2]string{{"in", string(entry.Input)}, {"out", string(entry.Output)}}
+	said := [][2]string{{"in", string(entry.Messages[0])}, {"out", string(entry.Messages[1])}}
 	if len(texts) == 8 {
-		said = append(said, [2]string{"id", entry.TurnID})
+		said = append(said, [2]string{"id", entry.ID})
 	}
 	if texts[0] != "op" || len(texts) != 2+2*len(said) || place.Fence > lockdriver.MaxFence {
 		t.Fatalf("%s: %q was understood as %+v", place, texts, entry)

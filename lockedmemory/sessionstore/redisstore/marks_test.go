@@ -24,7 +24,7 @@ import (
 // However turns and Saves follow each other, a log keeps a mark or two and no more, and its mark's key is there as long as itself.
 func TestMarks_doNotGather(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxTurns: 150})
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 150})
 	ctx := t.Context()
 	for n := range 300 {
 		err := s.memory.Turn(ctx, func(ctx context.Context) error {
@@ -132,8 +132,8 @@ func TestSave_S2_isAboveTheLog(t *testing.T) {
 	entry := entryUnder(s.log(), top)
 	must(t, s.client.XAdd(ctx, &entry).Err())
 	must(t, s.memory.Save(ctx, "next", "a"))
-	for turn, err := range s.store.Turns(ctx) {
-		if err != nil || turn.Input == "next" && turn.Place.Fence != top+1 {
+	for turn, err := range s.store.Exchanges(ctx) {
+		if err != nil || turn.Input() == "next" && turn.Place.Fence != top+1 {
 			t.Errorf("%+v, %v; want it at %d", turn, err, top+1)
 		}
 	}

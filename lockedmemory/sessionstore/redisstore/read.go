@@ -154,15 +154,16 @@ func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) 
 	}
 	const in, out, id = 1, 2, 4
 	have := 0
+	var input, output []byte
 	for i := 2; i < len(fields); i += 2 {
 		this := 0
 		switch value := text(i + 1); text(i) {
 		case "in":
-			this, e.Input = in, []byte(value)
+			this, input = in, []byte(value)
 		case "out":
-			this, e.Output = out, []byte(value)
+			this, output = out, []byte(value)
 		case "id":
-			this, e.TurnID = id, value
+			this, e.ID, e.Number = id, value, 1
 		}
 		if this == 0 || have&this != 0 {
 			return driver.Entry{Place: place, Err: errFields}, false
@@ -172,5 +173,6 @@ func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) 
 	if have&(in|out) != in|out {
 		return driver.Entry{Place: place, Err: errMissing}, false
 	}
+	e.Messages = [][]byte{input, output}
 	return e, false
 }

@@ -67,9 +67,6 @@ func replicaOption(client redis.UniversalClient) string {
 	return ""
 }
 
-// keepMark is for how long the highest token of a session is known beyond a session that expires.
-const keepMark = 24 * time.Hour
-
 // service is a driver.Driver.
 type service struct {
 	client   redis.UniversalClient
@@ -94,7 +91,7 @@ func (s *service) turn(session, id string) string {
 func (s *service) access(a driver.Access) (keys []string, args []any) {
 	var keep time.Duration
 	if s.settings.IdleTTL > 0 {
-		keep = s.settings.IdleTTL + keepMark
+		keep = s.settings.IdleTTL + driver.KeepEmpty
 	}
 	mark := s.prefix(a.Session) + "mark"
 	lock, isLock := mark, 0
@@ -104,12 +101,15 @@ func (s *service) access(a driver.Access) (keys []string, args []any) {
 	return []string{s.log(a.Session), mark, lock}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(), keep.Milliseconds()}
 }
 
+// sequence is the second number of the entry's ID.
+func sequence(w driver.Write) int64 { return w.N * (driver.MaxSub + 1) }
+
 // room is how many entries a log is left, beside the marks that may be among them; 0: all.
 func (s *service) room() int {
-	if s.settings.MaxTurns == 0 {
+	if s.settings.MaxExchanges == 0 {
 		return 0
 	}
-	return s.settings.MaxTurns + 3
+	return s.settings.MaxExchanges + 3
 }
 
 func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
@@ -118,13 +118,13 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	if a.First {
 		first = 1
 	}
-	args = append(args, a.N, a.Op, s.room(), a.Input, a.Output, first)
-	if a.TurnID != "" {
-		keys = append(keys, s.turn(a.Session, a.TurnID))
-		args = append(args, a.TurnID, a.Digest, s.settings.Remember.Milliseconds())
+	args = append(args, sequence(a.Write), a.Op, s.room(), a.Messages[0], a.Messages[1], first)
+	if a.ID != "" {
+		keys = append(keys, s.turn(a.Session, a.ID))
+		args = append(args, a.ID, a.Digest, s.settings.Remember.Milliseconds())
 	}
 	var v driver.Verdict
-	bare := !a.First && a.TurnID == ""
+	bare := !a.First && a.ID == ""
 	_, err := redislock.Repeat(ctx, s.client, func() error {
 		if bare {
 			done, err := s.add(ctx, a)
@@ -152,7 +152,7 @@ func (s *service) add(ctx context.Context, a driver.Append) (done bool, err erro
 	if room := s.room(); room > 0 {
 		args = append(args, "maxlen", "~", room)
 	}
-	args = append(args, strconv.FormatInt(a.Fence, 10)+"-"+strconv.FormatInt(a.N, 10), "op", a.Op, "in", a.Input, "out", a.Output)
+	args = append(args, driver.Place{Fence: a.Fence, N: a.N}.String(), "op", a.Op, "in", a.Messages[0], "out", a.Messages[1])
 	call := redislock.NewCall(ctx, slices.Index(args, "op"), args...)
 	cmds := []redis.Cmder{call}
 	if s.settings.IdleTTL > 0 {
@@ -176,7 +176,7 @@ func isSmaller(err error) bool {
 
 func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	keys, args := s.access(w.Access)
-	return s.verdict(clearScript.run(ctx, s.client, keys, append(args, w.N, w.Op)...))
+	return s.verdict(clearScript.run(ctx, s.client, keys, append(args, sequence(w), w.Op)...))
 }
 
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
@@ -219,7 +219,8 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 	fence, err := strconv.ParseUint(ms, 10, 64)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
 	const highest = 1<<63 - 1
-	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest))}, err == nil && err2 == nil
+	const one = driver.MaxSub + 1
+	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest)) / one, Sub: int64(min(n, highest)) % one}, err == nil && err2 == nil
 }
 
 // errReply has no kind: Redis has executed the command, but the reply does not show its result.

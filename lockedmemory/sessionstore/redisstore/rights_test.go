@@ -145,7 +145,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 	}
 	r.Cleanup(func() { _ = locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey(r.key)
-	options := &sessionstore.Options{IdleTTL: time.Hour, MaxTurns: 100}
+	options := &sessionstore.Options{IdleTTL: time.Hour, MaxExchanges: 100}
 	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, options); err != nil {
 		r.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func (r *rightless) round(when string) {
 	_, err = r.memory.Search(ctx, "re", 3)
 	r.did("Search", start, err)
 	start = time.Now()
-	for _, err := range r.store.Turns(ctx) {
+	for _, err := range r.store.Exchanges(ctx) {
 		r.did("Turns", start, err)
 	}
 	r.lastRemovedByHand()

@@ -139,7 +139,7 @@ func (i *instance) write(lease *distlock.Lease, n int64) driver.Write {
 func content(name string) driver.Content {
 	input, _ := codec.Encode(question(name))
 	output, _ := codec.Encode(answer(name))
-	return driver.Content{Input: input, Output: output}
+	return driver.Content{Messages: [][]byte{input, output}}
 }
 
 // Whoever was granted the lock before the one who clears cannot write any more, in whatever way it has used the store before; what
@@ -215,7 +215,7 @@ func refusesOlderLeases(h *harness) {
 		"Load":   func(ctx context.Context) error { _, err := b.memory.Load(ctx, ""); return err },
 		"Search": func(ctx context.Context) error { _, err := b.memory.Search(ctx, "q", 1); return err },
 		"Turns": func(ctx context.Context) error {
-			for _, err := range b.store.Turns(ctx) {
+			for _, err := range b.store.Exchanges(ctx) {
 				return err
 			}
 			return errors.New("no turns")

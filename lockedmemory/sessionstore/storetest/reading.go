@@ -57,7 +57,7 @@ func idleSessionsExpire(h *harness) {
 }
 
 func maxTurnsAndWindow(h *harness) {
-	kept := h.instance(&sessionstore.Options{MaxTurns: 10}, nil)
+	kept := h.instance(&sessionstore.Options{MaxExchanges: 10}, nil)
 	var all []any
 	for n := range 300 {
 		all = append(all, n)
@@ -71,7 +71,7 @@ func maxTurnsAndWindow(h *harness) {
 	if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != 10 {
 		h.Errorf("Search finds %d, %v; want the 10 that are kept", len(found), err)
 	}
-	window := h.instance(&sessionstore.Options{MaxTurns: 10, Window: 4}, nil)
+	window := h.instance(&sessionstore.Options{MaxExchanges: 10, Window: 4}, nil)
 	window.has(all[296:]...)
 	if messages, err := window.store.Load(h.Context(), "q29"); err != nil || len(messages) != 8 || messages[0] != question(296) {
 		h.Errorf("the last 4 that match: %s, %v", text(messages), err)
@@ -177,8 +177,8 @@ func pages(h *harness) {
 			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
 		}
 		n := 0
-		for turn, err := range b.store.Turns(h.Context()) {
-			if err != nil || turn.Input != question(n) || turn.Output != answer(n) || turn.First != (n == 0) {
+		for turn, err := range b.store.Exchanges(h.Context()) {
+			if err != nil || turn.Input() != question(n) || turn.Output() != answer(n) || turn.First != (n == 0) {
 				h.Errorf("Turns in pages of %d: %d is %+v, %v", limit, n, turn, err)
 			}
 			n++
@@ -212,14 +212,14 @@ func clearedBetweenPages(h *harness) {
 			cleared(nil).has("new", "newer")
 			a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
 			var seen []string
-			for turn, err := range cleared(nil).store.Turns(h.Context()) {
+			for turn, err := range cleared(nil).store.Exchanges(h.Context()) {
 				if err != nil {
 					h.Fatal(err)
 				}
 				if turn.First {
 					seen = append(seen, "first")
 				}
-				seen = append(seen, turn.Input.Text)
+				seen = append(seen, turn.Input().Text)
 			}
 			if want := "first qnew qnewer q1 q2 first qnew qnewer"; strings.Join(seen, " ") != want {
 				h.Errorf("Turns yields %q, want %q", seen, want)
@@ -280,12 +280,12 @@ func codecRefuses(h *harness) {
 			h.Errorf("Search: %s, %v", text(found), err)
 		}
 		var seen []string
-		for turn, err := range store.Turns(h.Context()) {
+		for turn, err := range store.Exchanges(h.Context()) {
 			if err != nil {
 				seen = append(seen, fmt.Sprint(errors.As(err, &broken)))
 				continue
 			}
-			seen = append(seen, turn.Input.Text)
+			seen = append(seen, turn.Input().Text)
 		}
 		if want := []string{"q1", "true", "q3"}; !slices.Equal(seen, want) {
 			h.Errorf("Turns yields %q, want %q", seen, want)

@@ -45,7 +45,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},
 		{"writesThatAreRepeated", repeatedWrites},
 		{"idleSessionsExpire", idleSessionsExpire},
-		{"MaxTurnsAndWindow", maxTurnsAndWindow},
+		{"MaxExchangesAndWindow", maxTurnsAndWindow},
 		{"queries", queries},
 		{"pages", pages},
 		{"pages_ofASessionThatIsCleared", clearedBetweenPages},

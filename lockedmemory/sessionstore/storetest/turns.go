@@ -22,7 +22,7 @@ func newOp() string {
 // A turn ID is stored once: in a turn and outside, by another instance, after others, after Clear, and after trimming. With other
 // messages it is a conflict.
 func turnIDs(h *harness) {
-	opts := &sessionstore.Options{MaxTurns: 3}
+	opts := &sessionstore.Options{MaxExchanges: 3}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
 	id := func(ctx context.Context, id string) context.Context { return lockedmemory.WithTurnID(ctx, id) }
 	again := func(when string) {
@@ -57,9 +57,9 @@ func turnIDs(h *harness) {
 	again("after others")
 	b.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
 	b.has(1, 2, 3)
-	for turn := range b.store.Turns(h.Context()) {
-		if want := []string{"one", "two", strings.Repeat("é", 256)}[turn.Input.Text[1]-'1']; turn.ID != want {
-			h.Errorf("the turn ID of %s is %q, want %q", turn.Input.Text, turn.ID, want)
+	for turn := range b.store.Exchanges(h.Context()) {
+		if want := []string{"one", "two", strings.Repeat("é", 256)}[turn.Input().Text[1]-'1']; turn.ID != want {
+			h.Errorf("the turn ID of %s is %q, want %q", turn.Input().Text, turn.ID, want)
 		}
 	}
 	a.mustSave(h.Context(), 4, 5, 6, 7, 8, 9)
@@ -138,6 +138,6 @@ func repeatedWrites(h *harness) {
 }
 
 func named(c driver.Content, id string) driver.Content {
-	c.TurnID, c.Digest = id, "digest of "+id
+	c.ID, c.Digest = id, "digest of "+id
 	return c
 }
