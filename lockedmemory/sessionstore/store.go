@@ -121,7 +121,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 	for try := 1; ; try++ {
 		a := a
 		a.Fence = a.Lease.Fence()
-		a.First, a.Used = t.access(a.Fence)
+		a.First, a.Need = t.access(a.Fence)
 		do := prepare(a)
 		var reply T
 		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // tenures are what a store knows of the leases that its calls run under.
@@ -17,8 +18,9 @@ type tenures struct {
 type tenure struct {
 	mu    sync.Mutex
 	fence int64
-	known bool  // the store has been shown the token
-	used  bool  // the store has been shown this token or an earlier one
+	known bool // the store has been shown the token
+	used  bool // the store has been shown this token or an earlier one
+	need  driver.Place
 	n     int64 // the last place that was given out
 }
 
@@ -72,11 +74,11 @@ func (t *tenure) skip(fence, n int64) {
 }
 
 // access returns what a call under the token says of itself, see driver.Access.
-func (t *tenure) access(fence int64) (first, used bool) {
+func (t *tenure) access(fence int64) (first bool, need driver.Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.as(fence)
-	return !t.known, t.used
+	return !t.known, t.need
 }
 
 func (t *tenure) shown(fence int64) {

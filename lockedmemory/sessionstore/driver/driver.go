@@ -62,8 +62,9 @@ type Access struct {
 	// First says that the store may not have been shown the token yet. ⚑ After a store was shown a
 	// token, it refuses every lower one, also if that access has only read.
 	First bool
-	// Used says that the lease has accessed the session before, under this token or a lower one.
-	Used bool
+	// Need is the highest place at which this lease has read or stored an exchange. Zero: none. If
+	// the session has no exchange now, and no Clear above Need says why, it is Gone.
+	Need Place
 }
 
 // Write is what Append and Clear have in common. A repeated one, by a client that replays requests, is answered as the first.
@@ -118,7 +119,7 @@ const (
 	// Unowned: the session is not there, so it may have forgotten a higher token, and the lock's present owner is another
 	// one, or nobody. Nothing was written.
 	Unowned
-	// Gone: the session has disappeared since the lease used it: it has expired, or was deleted.
+	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was deleted.
 	// Nothing was written. Only Append has this outcome.
 	Gone
 )
