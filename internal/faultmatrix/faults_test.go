@@ -59,6 +59,7 @@ var rows = []row{
 	{name: "hostileMessages", run: hostileMessages},
 	{name: "brokenEntries", run: brokenEntries},
 	{name: "foreignSessionData", run: foreignSessionData},
+	{name: "twoNamespaces", run: twoNamespaces},
 }
 
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.

@@ -224,6 +224,27 @@ func stale(tb testing.TB, what string, err error, fence, mark int64) {
 	}
 }
 
+// twoNamespaces has two instances share a session, but no lock: the later turn is the one that saves.
+func twoNamespaces(t *testing.T, s *service) {
+	ours := s.instance(t, distlock.Options{TTL: time.Minute})
+	theirs := s.instance(t, distlock.Options{TTL: time.Minute, Namespace: "another"})
+	for _, apart := range []bool{false, true} {
+		b := new(book)
+		earlier := ours.session(fmt.Sprint("twoNamespaces-", apart), apart).begin(t)
+		b.mustSave(t, earlier.ctx, earlier.session, "earlier")
+		later := theirs.session(earlier.key, apart).begin(t)
+		later.history(t, later.ctx)
+		err := b.note("late", earlier.save(earlier.ctx, "late"))
+		if stale(t, "Save", err, earlier.lease.Fence(), later.lease.Fence()); err == nil || !strings.Contains(err.Error(), "compare Namespace and server") {
+			t.Errorf("apart %t: %v; it does not say what to compare", apart, err)
+		}
+		b.mustSave(t, later.ctx, later.session, "later")
+		later.mustEnd(t)
+		_ = earlier.end()
+		b.check(t, later.history(t, t.Context()))
+	}
+}
+
 // absent checks that Redis has nothing of a session.
 func (s *service) absent(tb testing.TB, key string) {
 	tb.Helper()

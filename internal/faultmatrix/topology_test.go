@@ -1,6 +1,7 @@
 package faultmatrix
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -82,7 +83,7 @@ func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) 
 
 // newLocker makes a silent Locker.
 func newLocker(client redis.UniversalClient, opts distlock.Options) (*distlock.Locker, error) {
-	opts.Namespace = namespace
+	opts.Namespace = cmp.Or(opts.Namespace, namespace)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

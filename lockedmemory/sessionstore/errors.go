@@ -45,7 +45,7 @@ func (e *StaleError) Error() string {
 		// The text begins with ErrLost, so the text of the cause need not.
 		text += ": " + strings.TrimPrefix(e.Cause.Error(), distlock.ErrLost.Error()+": ")
 	}
-	return text + "; load the history again in a new turn"
+	return text + "; load the history again in a new turn; if this repeats, compare Namespace and server of the Lockers of all instances"
 }
 
 // Is reports whether target is distlock.ErrLost.
