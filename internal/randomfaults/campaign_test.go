@@ -29,6 +29,7 @@ type plan struct {
 	faults                                []string // names; nil: all that apply
 	broken                                string
 	hammers                               bool
+	parted                                bool     // the first worker's Lockers have another Namespace
 	server                                []string // arguments of the servers
 	until                                 []string // kinds of findings, which end it when there are some of each; nil: it lasts
 }

@@ -83,7 +83,10 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
 		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir,
-		Hammers: c.plan.hammers, Broken: c.plan.broken,
+		Hammers: c.plan.hammers, Broken: c.plan.broken, Namespace: namespace,
+	}
+	if c.plan.parted && s.n == 0 {
+		config.Namespace = "another"
 	}
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.Addrs(), c.service.MasterName()

@@ -26,6 +26,7 @@ type config struct {
 	Histories  string // where they are written; none if empty
 	Hammers    bool
 	Broken     string
+	Namespace  string // of its Lockers
 }
 
 // epoch counts the sets of keys and sessions.

@@ -217,7 +217,7 @@ func (c *config) dialer() func(ctx context.Context, network, addr string) (net.C
 
 // options are those of all Lockers.
 func (p *process) options() *distlock.Options {
-	return &distlock.Options{Namespace: namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
+	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
 }
 
 // openStore opens the store of the sessions in Redis.
