@@ -84,7 +84,7 @@ func unavailable(w *witness, server *testservers.Redis) {
 	defer server.Resume()
 	_, err := in.locker.Acquire(w.t.Context(), session)
 	w.saw("Acquire", err, distlock.ErrUnavailable)
-	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrOutcomeUnknown)
+	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrUnavailable)
 	_, err = in.memory.Load(w.t.Context(), text)
 	w.saw("Load", err, distlock.ErrUnavailable)
 }
