@@ -18,6 +18,9 @@ var (
 	ErrTurnConflict = errors.New("sessionstore: turn ID used for other messages")
 	// ErrTurnID: the turn ID is empty or too long. Nothing was written.
 	ErrTurnID = errors.New("sessionstore: invalid turn ID")
+	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history no
+	// longer exists. Nothing was written. Begin a new turn, and load the history again.
+	ErrGone = errors.New("sessionstore: session gone")
 	// ErrTooLarge: a message is larger than Options.MaxMessage allows. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.
@@ -109,48 +112,20 @@ func ended(ctx context.Context, said error) error {
 }
 
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
-// [ErrBroken].
+// [ErrBroken]. It ends a call if Options.Broken is [Fail].
 type EntryError struct {
 	Place Place
 	Err   error
 }
 
 func (e *EntryError) Error() string {
-	return fmt.Sprintf("%v: at %s: %v", ErrBroken, e.Place, e.Err)
+	return fmt.Sprintf("%v: at %s: %v; to read the history without this entry, set Options.Broken to Skip", ErrBroken, e.Place, e.Err)
 }
 
 // Is reports whether target is [ErrBroken].
 func (e *EntryError) Is(target error) bool { return target == ErrBroken }
 
 func (e *EntryError) Unwrap() error { return e.Err }
-
-// EntryErrors are all those that one Load or Search has met.
-type EntryErrors []*EntryError
-
-func (e EntryErrors) Error() string {
-	const shown = 5
-	var text strings.Builder
-	for i, each := range e {
-		if i == shown {
-			fmt.Fprintf(&text, "; and %d more", len(e)-shown)
-			break
-		}
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		text.WriteString(each.Error())
-	}
-	return text.String()
-}
-
-// Unwrap returns each of them.
-func (e EntryErrors) Unwrap() []error {
-	errs := make([]error, len(e))
-	for i, each := range e {
-		errs[i] = each
-	}
-	return errs
-}
 
 func invalidOption(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))

@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"log/slog"
 	"strings"
 	"time"
 	"unicode"
@@ -16,16 +17,32 @@ type Options struct {
 	// IdleTTL is how long a session is kept that nobody writes to, or opens under a lease. Whole milliseconds, at least one
 	// second. Default: for ever.
 	IdleTTL time.Duration
-	// MaxExchanges is how many Saves of a session are kept; older ones are forgotten. Default: all.
+	// MaxExchanges is how many exchanges of a session are kept; older turns are forgotten. The newest turn is kept whole, also if it is
+	// longer. Default: all.
 	MaxExchanges int
-	// Window is how many Saves Load returns, the last ones. Default: all that are kept.
+	// Window is how many exchanges Load returns at most: the last turns, whole. The newest turn is returned whole, also if it is longer.
+	// Default: all that are kept.
 	Window int
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most 256 MiB. Default: 8 MiB.
 	MaxMessage int
 	// RememberTurns is how long a turn ID is known, through Clear and trimming: a Save that is repeated within this time is
 	// stored once. Whole milliseconds, at least one second. Default: 24 hours.
 	RememberTurns time.Duration
+	// Broken says what Load, Search and Exchanges do with an entry that cannot be read. Default: Fail.
+	Broken Broken
+	// Logger takes a line for each entry that Skip leaves out. Default: slog.Default().
+	Logger *slog.Logger
 }
+
+// Broken says what a read does with an entry that cannot be read.
+type Broken int
+
+const (
+	// Fail ends the call with an [EntryError].
+	Fail Broken = iota
+	// Skip leaves the entry out, and logs its place and the reason.
+	Skip
+)
 
 const (
 	maxMaxMessage   = 256 << 20
@@ -49,6 +66,9 @@ func (opts *Options) withDefaults() (o Options, err error) {
 	if o.RememberTurns == 0 {
 		o.RememberTurns = 24 * time.Hour
 	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	switch {
 	case len(o.Namespace) > maxNamespace || !utf8.ValidString(o.Namespace) || strings.ContainsAny(o.Namespace, "{}") ||
 		strings.ContainsFunc(o.Namespace, unicode.IsControl):
@@ -64,6 +84,8 @@ func (opts *Options) withDefaults() (o Options, err error) {
 		return o, invalidOption("MaxMessage is %d bytes, but must be from 1 to %d", o.MaxMessage, maxMaxMessage)
 	case o.RememberTurns < time.Second || o.RememberTurns > maxTime || o.RememberTurns%time.Millisecond != 0:
 		return o, invalidOption("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds", o.RememberTurns, maxTime)
+	case o.Broken != Fail && o.Broken != Skip:
+		return o, invalidOption("Broken is %d, but must be Fail or Skip", o.Broken)
 	}
 	return o, nil
 }

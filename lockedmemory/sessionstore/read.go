@@ -11,17 +11,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// pageSize is how many entries are read at once: more would keep the service busy for too long.
-const pageSize = 2000
-
 // Exchange is what one Save has stored.
 type Exchange[M any] struct {
 	Messages []M
 	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
 	Number   int    // of the exchange under ID, from 1; 0 without an ID
-	Place    Place  // under which lease, and which of its writes
-	// First says that nothing before it belongs to the history: it is the first exchange of the session, or all that
-	// Exchanges has yielded was cleared since.
+	Place    Place
+	// First says that the history begins here: no exchange before this one belongs to it. Exchanges yields another First after a
+	// Clear.
 	First bool
 }
 
@@ -41,7 +38,8 @@ func (e Exchange[M]) Output() (m M) {
 	return m
 }
 
-// Place is where an exchange stands in its session. Places of a session only rise.
+// Place is where an exchange stands in its session. Places of a session only rise. A turn in the store is all exchanges with one
+// Fence.
 type Place struct {
 	Fence int64 // the fencing token of the lease that the exchange was stored under
 	N     int64 // the number of the write under that token, from 1
@@ -54,48 +52,42 @@ func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Plac
 // String writes the place as errors do. In Redis, it is the ID of the Stream's entry.
 func (p Place) String() string { return driver.Place(p).String() }
 
-// Load returns the messages of the history in order, input and output of each Save, the last Options.Window Saves. A query, if it is not
-// empty, restricts that to Saves with a message whose text contains all words of the query, in upper or lower case.
+// Load returns the messages of the history in order: the last exchanges, as Options.Window and Options.MaxExchanges bound them. A
+// query, if it is not empty, restricts that to exchanges with a message whose text contains all words of the query, in upper or
+// lower case. Options.Window then bounds the exchanges that match.
+//
+// Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit.
 //
 // Under a lease, as in a lockedmemory Turn, the store refuses all older leases from then on; a Load itself may be refused
 // so, with a [StaleError]. Without a lease it shows what was there at some moment of the call.
 //
-// Entries that cannot be read are left out: Load then returns all others together with
-// [EntryErrors]. After any other error it returns no messages: distlock.ErrUnavailable,
-// distlock.ErrRefused, distlock.ErrInvalidKey, or the error of ctx.
+// An entry that cannot be read is treated as Options.Broken says. With an error, Load returns no messages: [EntryError],
+// distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	r, err := s.reader(ctx, opLoad)
 	if err != nil {
 		return nil, err
 	}
-	var (
-		words    = wordsOf(query)
-		turns    []Exchange[M]
-		problems EntryErrors
-		accept   = func(t Exchange[M]) bool { return s.matches(t, words) }
-	)
+	words := wordsOf(query)
+	var found []Exchange[M]
 	if s.opts.Window == 0 && s.opts.MaxExchanges == 0 {
-		turns, problems, err = s.forward(r, accept)
+		found, err = s.forward(r, words)
 	} else {
-		turns, problems, err = s.backward(r, s.opts.Window, accept)
-		slices.Reverse(turns)
-		slices.Reverse(problems)
+		found, err = s.backward(r, words, s.opts.Window, true)
+		slices.Reverse(found)
 	}
 	if err != nil {
 		return nil, err
 	}
-	messages := make([]M, 0, 2*len(turns))
-	for _, t := range turns {
-		messages = append(messages, t.Messages...)
-	}
-	if problems != nil {
-		return messages, problems
+	messages := make([]M, 0, 2*len(found))
+	for _, e := range found {
+		messages = append(messages, e.Messages...)
 	}
 	return messages, nil
 }
 
-// Search returns up to k results, the last messages of the history first, whose text contains all words of query. Entries that cannot be read are
-// treated as by [Store.Load].
+// Search returns up to k results, the last messages of the history first, whose text contains all words of query. Entries that
+// cannot be read, and errors, are those of [Store.Load].
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -105,39 +97,40 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, err
 	}
 	words := wordsOf(query)
-	turns, problems, err := s.backward(r, k, func(t Exchange[M]) bool { return s.matches(t, words) })
+	exchanges, err := s.backward(r, words, k, false)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]D, 0, min(k, 2*len(turns)))
-	for _, t := range turns {
-		for _, m := range slices.Backward(t.Messages) {
+	found := make([]D, 0, min(k, 2*len(exchanges)))
+	for _, e := range exchanges {
+		for _, m := range slices.Backward(e.Messages) {
 			if len(found) < k && contains(s.codec.Text(m), words) {
 				found = append(found, s.codec.Document(m))
 			}
 		}
 	}
-	if problems != nil {
-		return found, problems
-	}
 	return found, nil
 }
 
-// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be held at once. Entries that
-// cannot be read are yielded as an [EntryError], and the next ones follow; any other error ends the sequence. If the session is cleared in
-// between, it begins anew with what stands there since, see Turn.First.
+// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be held at once. It begins with the
+// oldest turn that Options.MaxExchanges keeps. If the session is cleared in between, it begins anew with the new history, see
+// [Exchange.First]. An error ends the sequence; errors are those of [Store.Load].
 //
 // It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
 func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
 		r, err := s.reader(ctx, opExchanges)
+		var after driver.Place
+		if err == nil && s.opts.MaxExchanges > 0 {
+			after, err = s.beginning(r)
+		}
 		if err != nil {
 			yield(Exchange[M]{}, err)
 			return
 		}
 		var first, last driver.Place // of those yielded since the beginning
-		for after := (driver.Place{}); ; {
-			page, err := r.page(driver.Read{After: after, Limit: pageSize})
+		for {
+			page, err := r.page(driver.Read{After: after}, 0)
 			if err != nil {
 				yield(Exchange[M]{}, err)
 				return
@@ -145,19 +138,20 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 			if page.Oldest.Compare(last) > 0 {
 				first = driver.Place{}
 			}
-			for _, e := range page.Entries {
-				t, problem := s.decode(e)
-				if problem != nil {
-					if !yield(Exchange[M]{}, problem) {
-						return
-					}
+			for _, entry := range page.Entries {
+				e, ok, err := s.decode(r, entry)
+				if err != nil {
+					yield(Exchange[M]{}, err)
+					return
+				}
+				if !ok {
 					continue
 				}
-				if t.First = first == (driver.Place{}); t.First {
-					first = e.Place
+				if e.First = first == (driver.Place{}); e.First {
+					first = entry.Place
 				}
-				last = e.Place
-				if !yield(t, nil) {
+				last = entry.Place
+				if !yield(e, nil) {
 					return
 				}
 			}
@@ -169,84 +163,150 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 }
 
 // forward reads the history from its beginning.
-func (s *Store[M, D]) forward(r *reader, accept func(Exchange[M]) bool) (turns []Exchange[M], problems EntryErrors, err error) {
+func (s *Store[M, D]) forward(r *reader, words []string) (found []Exchange[M], err error) {
 	for after := (driver.Place{}); ; {
-		page, err := r.page(driver.Read{After: after, Limit: pageSize})
+		page, err := r.page(driver.Read{After: after}, 0)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		// What was cleared or trimmed since an earlier page is no history any more.
-		turns, problems = dropBefore(turns, problems, page.Oldest)
-		if turns == nil {
-			turns = make([]Exchange[M], 0, len(page.Entries))
-		}
-		for _, e := range page.Entries {
-			if t, problem := s.decode(e); problem != nil {
-				problems = append(problems, problem)
-			} else if accept(t) {
-				turns = append(turns, t)
+		found = dropBefore(found, page.Oldest) // cleared or trimmed since an earlier page
+		for _, entry := range page.Entries {
+			e, ok, err := s.decode(r, entry)
+			if err != nil {
+				return nil, err
+			}
+			if ok && s.matches(e, words) {
+				found = append(found, e)
 			}
 		}
 		if after = page.Last; after == (driver.Place{}) {
-			return turns, problems, nil
+			return found, nil
 		}
 	}
 }
 
-// backward reads the history from its end, as far as it is kept, up to limit turns that are accepted; 0: all.
-func (s *Store[M, D]) backward(r *reader, limit int, accept func(Exchange[M]) bool) (turns []Exchange[M], problems EntryErrors, err error) {
-	seen := 0
+// backward reads the history from its end, newest first, up to limit exchanges that match; 0: all. With whole, limit does not cut
+// a turn: the oldest turn goes, unless it is the only one.
+func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool) (found []Exchange[M], err error) {
+	begin := 0 // where the turn that is being read begins in found
+	kept := kept{most: s.opts.MaxExchanges}
 	for before := (driver.Place{}); ; {
-		want := pageSize
-		if limit > 0 {
-			want = min(want, max(limit-len(turns), 10))
+		ask := kept.ask()
+		if rest := limit + 1 - len(found); limit > 0 && len(words) == 0 && rest > 0 && (ask == 0 || rest < ask) {
+			ask = rest
 		}
-		page, err := r.page(driver.Read{Before: before, Backward: true, Limit: want})
+		page, err := r.page(driver.Read{Before: before, Backward: true}, ask)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		turns, problems = dropBefore(turns, problems, page.Oldest)
-		for _, e := range page.Entries {
-			if t, problem := s.decode(e); problem != nil {
-				problems = append(problems, problem)
-			} else if accept(t) {
-				turns = append(turns, t)
+		found = dropBefore(found, page.Oldest)
+		begin = min(begin, len(found))
+		for _, entry := range page.Entries {
+			if kept.begins(entry.Place) {
+				begin = len(found)
 			}
-			if seen++; len(turns) == limit && limit > 0 || seen == s.opts.MaxExchanges {
-				return turns, problems, nil
+			if kept.over() || limit > 0 && begin >= limit {
+				return found[:begin], nil
+			}
+			e, ok, err := s.decode(r, entry)
+			if err != nil {
+				return nil, err
+			}
+			if ok && s.matches(e, words) {
+				found = append(found, e)
+			}
+			switch {
+			case limit == 0:
+			case whole && begin > 0 && len(found) > limit:
+				return found[:begin], nil
+			case !whole && kept.certain() && len(found) >= limit:
+				return found, nil
 			}
 		}
 		if before = page.Last; before == (driver.Place{}) {
-			return turns, problems, nil
+			return found, nil
 		}
 	}
 }
 
-func dropBefore[M any](turns []Exchange[M], problems EntryErrors, oldest driver.Place) ([]Exchange[M], EntryErrors) {
-	if oldest == (driver.Place{}) {
-		return turns, problems
-	}
-	turns = slices.DeleteFunc(turns, func(t Exchange[M]) bool { return driver.Place(t.Place).Compare(oldest) < 0 })
-	problems = slices.DeleteFunc(problems, func(e *EntryError) bool { return driver.Place(e.Place).Compare(oldest) < 0 })
-	if len(problems) == 0 {
-		problems = nil
-	}
-	return turns, problems
-}
-
-func (s *Store[M, D]) decode(e driver.Entry) (t Exchange[M], problem *EntryError) {
-	if e.Err != nil {
-		return t, &EntryError{Place(e.Place), e.Err}
-	}
-	t.Place, t.ID, t.Number = Place(e.Place), e.ID, e.Number
-	for i, text := range e.Messages {
-		m, err := s.codec.Decode(text)
+// beginning returns the place before the oldest exchange that Options.MaxExchanges keeps.
+func (s *Store[M, D]) beginning(r *reader) (after driver.Place, err error) {
+	kept := kept{most: s.opts.MaxExchanges}
+	for before := (driver.Place{}); ; {
+		page, err := r.page(driver.Read{Before: before, Backward: true}, kept.ask())
 		if err != nil {
-			return t, &EntryError{t.Place, fmt.Errorf("decoding message %d: %w: %w", i+1, ErrCodec, err)}
+			return after, err
 		}
-		t.Messages = append(t.Messages, m)
+		for _, entry := range page.Entries {
+			newer := kept.fence
+			if kept.begins(entry.Place) {
+				after = driver.Place{Fence: newer}
+			}
+			if kept.over() {
+				return after, nil
+			}
+		}
+		if before = page.Last; before == (driver.Place{}) {
+			return driver.Place{}, nil
+		}
 	}
-	return t, nil
+}
+
+// kept finds the turns that Options.MaxExchanges keeps, among entries that come newest first.
+type kept struct {
+	most  int // 0: all
+	seen  int
+	turns int
+	fence int64 // of the turn that is being read
+}
+
+// begins counts an entry, and reports whether a turn begins with it.
+func (k *kept) begins(p driver.Place) bool {
+	k.seen++
+	if p.Fence == k.fence {
+		return false
+	}
+	k.fence = p.Fence
+	k.turns++
+	return true
+}
+
+// over reports whether the turn that is being read is not kept.
+func (k *kept) over() bool { return k.most > 0 && k.seen > k.most && k.turns > 1 }
+
+// certain reports whether the entries so far are kept, however long their turns are.
+func (k *kept) certain() bool { return k.most == 0 || k.turns == 1 }
+
+// ask returns how many more entries tell what is kept; 0: not known.
+func (k *kept) ask() int { return max(k.most+1-k.seen, 0) * min(k.most, 1) }
+
+func dropBefore[M any](found []Exchange[M], oldest driver.Place) []Exchange[M] {
+	if oldest == (driver.Place{}) {
+		return found
+	}
+	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return driver.Place(e.Place).Compare(oldest) < 0 })
+}
+
+// decode returns the exchange of an entry. False without an error: it cannot be read, and is left out.
+func (s *Store[M, D]) decode(r *reader, entry driver.Entry) (e Exchange[M], ok bool, err error) {
+	e = Exchange[M]{Place: Place(entry.Place), ID: entry.ID, Number: entry.Number}
+	err = entry.Err
+	for i, text := range entry.Messages {
+		var m M
+		if m, err = s.codec.Decode(text); err != nil {
+			err = fmt.Errorf("decoding message %d: %w: %w", i+1, ErrCodec, err)
+			break
+		}
+		e.Messages = append(e.Messages, m)
+	}
+	switch {
+	case err == nil:
+		return e, true, nil
+	case s.opts.Broken == Skip:
+		s.opts.Logger.WarnContext(r.ctx, "sessionstore: an entry that cannot be read is left out", "operation", r.op, "place", e.Place, "error", err)
+		return e, false, nil
+	}
+	return e, false, &EntryError{e.Place, err}
 }
 
 // reader reads pages of one session.
@@ -257,10 +317,17 @@ type reader struct {
 	tenure *tenure // nil: without a lease
 	driver driver.Driver
 	caller *caller
+	size   int // of an exchange, as estimated; see page
 }
 
+const (
+	maxReply  = 16 << 20 // of a page, in bytes, if exchanges are of the estimated size
+	maxPage   = 2048     // entries
+	firstSize = 1 << 20
+)
+
 func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller}
+	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: firstSize}
 	var err error
 	if _, ok := lockedmemory.Lease(ctx); !ok {
 		r.access.Session, err = s.session(ctx, op)
@@ -273,8 +340,21 @@ func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error)
 	return r, err
 }
 
-func (r *reader) page(req driver.Read) (driver.Page, error) {
+// page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges double the size of each page.
+func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
+	req.Limit = max(maxReply/r.size, 1)
+	if ask > 0 {
+		req.Limit = min(req.Limit, ask)
+	}
 	page, err := r.read(req)
+	r.size = max(r.size/2, maxReply/maxPage)
+	for _, entry := range page.Entries {
+		size := len(entry.ID)
+		for _, text := range entry.Messages {
+			size += len(text)
+		}
+		r.size = max(r.size, size)
+	}
 	if page.Oldest != (driver.Place{}) {
 		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Place.Compare(page.Oldest) < 0 })
 	}
@@ -290,7 +370,14 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 	return under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
-		return func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) }
+		return func(ctx context.Context) (driver.Page, error) {
+			page, err := r.driver.Read(ctx, req)
+			for _, entry := range page.Entries {
+				r.tenure.has(driver.Place{Fence: a.Fence})
+				r.tenure.has(entry.Place)
+			}
+			return page, err
+		}
 	})
 }
 
@@ -305,6 +392,6 @@ func contains(text string, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-func (s *Store[M, D]) matches(t Exchange[M], words []string) bool {
-	return len(words) == 0 || slices.ContainsFunc(t.Messages, func(m M) bool { return contains(s.codec.Text(m), words) })
+func (s *Store[M, D]) matches(e Exchange[M], words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(e.Messages, func(m M) bool { return contains(s.codec.Text(m), words) })
 }

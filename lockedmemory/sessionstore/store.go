@@ -102,10 +102,15 @@ func (s *Store[M, D]) write(ctx context.Context, op operation, session string, l
 	id := s.ops.next()
 	t := s.tenures.of(lease)
 	access := driver.Access{Session: session, Lease: lease}
-	_, err := under(ctx, &s.caller, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
-		w := driver.Write{Access: a, N: t.next(a.Fence), Op: id}
+	var w driver.Write
+	v, err := under(ctx, &s.caller, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
+		w = driver.Write{Access: a, N: t.places.next(), Op: id}
+		w := w // a call may outlive the wait for it
 		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
 	})
+	if err == nil && v.Outcome == driver.Done && op == opSave {
+		t.has(driver.Place{Fence: w.Fence, N: w.N})
+	}
 	return err
 }
 
@@ -119,9 +124,7 @@ const tries = 5
 func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, op operation, a driver.Access, t *tenure,
 	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
 	for try := 1; ; try++ {
-		a := a
-		a.Fence = a.Lease.Fence()
-		a.First, a.Need = t.access(a.Fence)
+		a, accepted := t.access(a)
 		do := prepare(a)
 		var reply T
 		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {
@@ -143,17 +146,21 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			return reply, nil
 		case driver.Conflict:
 			return reply, ErrTurnConflict
+		case driver.Gone:
+			return reply, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
+				"begin a new turn and load the history again", ErrGone)
 		case driver.Taken: // by another Store, under the same lease
-			t.skip(a.Fence, v.Mark.N)
+			t.shown(a.Fence)
+			t.places.skip(v.Mark.N)
 			if try == tries {
 				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
 					unavailable, op)
 			}
 		default:
 			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
-			// ⚑ Above a token that the store has taken before, only another lease can have raised it. Then what this one has loaded is no
-			// more, whoever the lock's owner is: after a fail-over, two may have been granted the lock.
-			overtaken := v.Outcome == driver.Stale && !a.First && a.Fence == a.Lease.Fence()
+			// ⚑ Only another lease can have raised the mark above a token of this lease that the service has accepted. The loaded
+			// history is outdated then, even if this lease owns the lock: after a failover, two leases may own it.
+			overtaken := v.Outcome == driver.Stale && accepted
 			if try == tries || overtaken {
 				return reply, stale
 			}

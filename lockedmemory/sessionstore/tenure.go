@@ -14,21 +14,31 @@ type tenures struct {
 	byLease map[*distlock.Lease]*tenure
 }
 
-// tenure is what a store has done under a lease, as long as that has one token.
+// tenure is what a store has done under a lease.
 type tenure struct {
-	mu    sync.Mutex
-	fence int64
-	known bool // the store has been shown the token
-	used  bool // the store has been shown this token or an earlier one
-	need  driver.Place
-	n     int64 // the last place that was given out
+	places *places
+
+	mu       sync.Mutex
+	fence    int64
+	known    bool         // the store has been shown the token
+	accepted bool         // the service has accepted this token or an earlier one
+	need     driver.Place // see driver.Access
 }
 
-// of returns the tenure of a lease, which is forgotten when the lease ends.
+// places counts the writes under a lease. ⚑ The stores of a process share the count: with a count each, a late Save of one store
+// would stand above a Clear of another.
+type places struct {
+	mu sync.Mutex
+	n  int64 // the last place that was given out
+}
+
+var placesByLease sync.Map // of *places, by *distlock.Lease
+
+// of returns the tenure of a lease, which is forgotten when the lease ends. ⚑ A lease that has ended counts as one that has read
+// everything: its turn may have.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
-	t := &tenure{}
 	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
-		return t
+		return &tenure{places: &places{}, need: driver.Place{Fence: lease.Fence()}}
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -38,8 +48,11 @@ func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	if ts.byLease == nil {
 		ts.byLease = make(map[*distlock.Lease]*tenure)
 	}
+	shared, _ := placesByLease.LoadOrStore(lease, &places{})
+	t := &tenure{places: shared.(*places)}
 	ts.byLease[lease] = t
 	context.AfterFunc(lease.Context(), func() {
+		placesByLease.Delete(lease)
 		ts.mu.Lock()
 		defer ts.mu.Unlock()
 		delete(ts.byLease, lease)
@@ -47,42 +60,45 @@ func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	return t
 }
 
-// as makes the tenure that of a token; the lease's may have risen.
-func (t *tenure) as(fence int64) {
-	if t.fence < fence {
-		t.fence, t.known, t.n = fence, false, 0
-	}
-}
-
 // next gives out a place. It is used up whatever becomes of the write: a late copy of that must not meet another one there.
-func (t *tenure) next(fence int64) int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.as(fence)
-	t.n++
-	return t.n
+func (p *places) next() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n++
+	return p.n
 }
 
 // skip says that places up to n are taken.
-func (t *tenure) skip(fence, n int64) {
+func (p *places) skip(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n = max(p.n, n)
+}
+
+// access is what a call says of its lease to the driver, and whether the service has accepted the lease before.
+func (t *tenure) access(a driver.Access) (_ driver.Access, accepted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.as(fence)
-	if t.fence == fence {
-		t.known, t.used, t.n = true, true, max(t.n, n)
+	a.Fence = a.Lease.Fence()
+	if t.fence < a.Fence { // the lease's token may have risen
+		t.fence, t.known = a.Fence, false
 	}
+	a.First, a.Need = !t.known, t.need
+	return a, t.accepted
 }
 
-// access returns what a call under the token says of itself, see driver.Access.
-func (t *tenure) access(fence int64) (first bool, need driver.Place) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.as(fence)
-	return !t.known, t.need
-}
-
+// shown says that the service has accepted a token.
 func (t *tenure) shown(fence int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known, t.used = t.known || t.fence == fence, true
+	t.known, t.accepted = t.known || t.fence == fence, true
+}
+
+// has says that the lease has read or stored an exchange at a place.
+func (t *tenure) has(p driver.Place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.Compare(t.need) > 0 {
+		t.need = p
+	}
 }

@@ -34,22 +34,38 @@ type service struct {
 }
 
 type session struct {
-	top     driver.Place
-	op      string // what has taken it
+	// mark is the highest place that the session has seen, and op the write that has taken it. Zero: none was seen, or the mark has
+	// expired.
+	mark    driver.Place
+	op      string
+	state   state
 	entries []entry
 	turns   map[string]turn // by ID
 	used    time.Time
 }
+
+// state says what has happened under the token of a mark.
+type state int
+
+const (
+	empty   state = iota // the session had no exchange when the token was shown
+	cleared              // Clear has taken the mark
+	begun                // the session had an exchange when the token was shown, or has been given one since
+)
 
 type entry struct {
 	driver.Entry
 	op string
 }
 
+// turn is what is known of a turn ID.
 type turn struct {
-	digest string
-	until  time.Time
+	digests []string // by number, from 1; unknown for those whose record has expired
+	until   time.Time
 }
+
+// unknown is the digest of no content.
+const unknown = "-"
 
 // at returns a session as it is now.
 func (s *service) at(name string, now time.Time) *session {
@@ -66,12 +82,19 @@ func (s *service) at(name string, now time.Time) *session {
 }
 
 func (s *service) expire(each *session, now time.Time) {
-	if s.settings.IdleTTL > 0 && now.Sub(each.used) >= s.settings.IdleTTL {
+	idle, keep := now.Sub(each.used), driver.KeepEmpty
+	if s.settings.IdleTTL > 0 && idle >= s.settings.IdleTTL {
 		each.entries = nil
+	}
+	if each.state == begun {
+		keep += s.settings.IdleTTL
+	}
+	if each.entries == nil && idle >= keep {
+		each.mark, each.op, each.state = driver.Place{}, "", empty
 	}
 }
 
-// sweep forgets what nobody has asked for since it expired. It comes after as many calls as there is to look at.
+// sweep forgets expired data. It comes after as many calls as there is to look at.
 func (s *service) sweep(now time.Time) {
 	s.calls = 0
 	for name, each := range s.sessions {
@@ -82,37 +105,72 @@ func (s *service) sweep(now time.Time) {
 				s.known--
 			}
 		}
-		if each.entries == nil && len(each.turns) == 0 && now.Sub(each.used) > s.settings.IdleTTL+driver.KeepEmpty {
+		if each.mark == (driver.Place{}) && len(each.turns) == 0 {
 			delete(s.sessions, name)
 		}
 	}
 }
 
-// show raises the session to a token, or refuses it.
-func (each *session) show(fence int64, now time.Time) driver.Verdict {
-	if fence < each.top.Fence {
-		return driver.Verdict{Outcome: driver.Stale, Mark: each.top}
+// show raises the session to a token, or refuses it. The first access under a lease trims.
+func (s *service) show(each *session, a driver.Access, now time.Time) driver.Verdict {
+	if a.Fence < each.mark.Fence {
+		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
 	}
-	if fence > each.top.Fence {
-		each.top = driver.Place{Fence: fence}
+	if a.Fence > each.mark.Fence {
+		each.mark, each.op, each.state = driver.Place{Fence: a.Fence}, "", empty
+		if each.entries != nil {
+			each.state = begun
+		}
 	}
 	each.used = now
+	if a.First {
+		each.trim(s.settings.MaxExchanges)
+	}
 	return driver.Verdict{}
 }
 
+// trim removes the oldest turns until at most so many exchanges are left. It never removes a part of a turn, nor the newest turn.
+func (each *session) trim(most int) {
+	from := len(each.entries) - most
+	if most == 0 || from <= 0 {
+		return
+	}
+	newest := each.entries[len(each.entries)-1].Place.Fence
+	for from > 0 && each.entries[from].Place.Fence == each.entries[from-1].Place.Fence {
+		if each.entries[from].Place.Fence == newest {
+			from--
+		} else {
+			from++
+		}
+	}
+	each.entries = slices.Delete(each.entries, 0, from)
+}
+
+// gone reports whether exchanges that the lease of an access has seen have disappeared, and no Clear says why.
+func (each *session) gone(a driver.Access) bool {
+	switch {
+	case each.entries != nil || a.Fence < each.mark.Fence:
+		return false
+	case each.state == cleared && each.mark.Compare(a.Need) > 0:
+		return false
+	}
+	// ⚑ Another store may share the lease: it has seen what this one has not.
+	return a.Need != driver.Place{} || each.state == begun && a.Fence == each.mark.Fence
+}
+
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
-func (each *session) take(w driver.Write, now time.Time) (v driver.Verdict, had bool) {
+func (s *service) take(each *session, w driver.Write, now time.Time) (v driver.Verdict, had bool) {
 	at := driver.Place{Fence: w.Fence, N: w.N}
-	if each.top == at && each.op == w.Op || slices.ContainsFunc(each.entries, func(e entry) bool { return e.Place == at && e.op == w.Op }) {
+	if each.mark == at && each.op == w.Op || slices.ContainsFunc(each.entries, func(e entry) bool { return e.Place == at && e.op == w.Op }) {
 		return v, true
 	}
-	if v := each.show(w.Fence, now); v.Outcome != driver.Done {
+	if v := s.show(each, w.Access, now); v.Outcome != driver.Done {
 		return v, false
 	}
-	if each.top.N >= w.N {
-		return driver.Verdict{Outcome: driver.Taken, Mark: each.top}, false
+	if each.mark.N >= w.N {
+		return driver.Verdict{Outcome: driver.Taken, Mark: each.mark}, false
 	}
-	each.top, each.op = at, w.Op
+	each.mark, each.op = at, w.Op
 	return v, false
 }
 
@@ -121,29 +179,42 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	defer s.mu.Unlock()
 	now := time.Now()
 	each := s.at(a.Session, now)
-	if known, ok := each.turns[a.ID]; ok && now.Before(known.until) {
-		if known.digest != a.Digest {
+	digests := each.digests(a.ID, now)
+	if a.ID != "" && a.Number <= len(digests) {
+		if digests[a.Number-1] != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
-		each.show(a.Fence, now) // refused or not: what was to be stored has been
+		s.show(each, a.Access, now) // refused or not: the exchange has been stored
 		return driver.Verdict{Outcome: driver.Known}, nil
 	}
-	v, had := each.take(a.Write, now)
+	if each.gone(a.Access) {
+		return driver.Verdict{Outcome: driver.Gone}, nil
+	}
+	v, had := s.take(each, a.Write, now)
 	if v.Outcome != driver.Done || had {
 		return v, nil
 	}
+	each.state = begun
 	each.entries = append(each.entries, entry{
-		driver.Entry{Place: each.top, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
-	if most := s.settings.MaxExchanges; most > 0 && len(each.entries) > most {
-		each.entries = slices.Delete(each.entries, 0, len(each.entries)-most)
-	}
+		driver.Entry{Place: each.mark, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
 	if a.ID != "" {
 		if _, late := each.turns[a.ID]; !late {
 			s.known++
 		}
-		each.turns[a.ID] = turn{a.Digest, now.Add(s.settings.Remember)}
+		for len(digests) < a.Number-1 {
+			digests = append(digests, unknown)
+		}
+		each.turns[a.ID] = turn{append(digests, a.Digest), now.Add(s.settings.Remember)}
 	}
 	return v, nil
+}
+
+// digests are those of the exchanges that are stored under a turn ID.
+func (each *session) digests(id string, now time.Time) []string {
+	if t := each.turns[id]; now.Before(t.until) {
+		return t.digests
+	}
+	return nil
 }
 
 func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
@@ -151,9 +222,9 @@ func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, erro
 	defer s.mu.Unlock()
 	now := time.Now()
 	each := s.at(w.Session, now)
-	v, had := each.take(w, now)
+	v, had := s.take(each, w, now)
 	if v.Outcome == driver.Done && !had {
-		each.entries = nil
+		each.entries, each.state = nil, cleared
 	}
 	return v, nil
 }
@@ -163,17 +234,18 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	var page driver.Page
-	if r.Access == nil && s.sessions[r.Session] == nil { // who only reads leaves nothing
+	if r.Access == nil && s.sessions[r.Session] == nil { // a Read without a lease leaves nothing
 		page.Oldest = driver.Place{Fence: math.MaxInt64}
 		return page, nil
 	}
 	each := s.at(r.Session, now)
 	if r.Access != nil {
-		if page.Verdict = each.show(r.Access.Fence, now); page.Outcome != driver.Done {
+		if page.Verdict = s.show(each, *r.Access, now); page.Outcome != driver.Done {
 			return page, nil
 		}
 	}
-	page.Oldest = each.top
+	page.Stored = len(each.digests(r.ID, now))
+	page.Oldest = each.mark
 	page.Oldest.N++ // beyond all
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place

@@ -275,7 +275,7 @@ func refusesAfterExpiry(h *harness) {
 	a.has(3)
 }
 
-// So it is with one whose lease was handed on within the process, under tokens of one grant, and with one that expires while a turn goes on.
+// So it is with one whose lease was handed on within the process, under tokens of one grant.
 func refusesAfterExpiryWithinATurn(h *harness) {
 	a := h.instance(&sessionstore.Options{IdleTTL: 3 * time.Second}, nil)
 	var (
@@ -299,10 +299,161 @@ func refusesAfterExpiryWithinATurn(h *harness) {
 		a.mustSave(ctx, 1)
 		a.awaitEmpty()
 		a.refused("Save of the turn before", a.store.Save(first, question("stale"), answer("stale")), fence, lease.Fence())
-		a.mustSave(second, 2)
-		a.has(2)
+		a.isGone("Save", a.save(second, 2))
 	})
 	all.Wait()
+	a.has()
+}
+
+// isGone checks that a Save was refused because the loaded history has disappeared.
+func (i *instance) isGone(what string, err error) {
+	i.Helper()
+	if !errors.Is(err, sessionstore.ErrGone) || errors.Is(err, distlock.ErrLost) {
+		i.Errorf("%s: %v; want ErrGone", what, err)
+	}
+}
+
+// The session expires under a turn that has read or stored an exchange. A Save that followed would leave the end of a turn without its
+// beginning, so it is refused, until a Clear.
+func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
+	return func(h *harness) {
+		opts := &sessionstore.Options{IdleTTL: time.Second}
+		a, b := h.instance(opts, nil), h.instance(opts, nil)
+		a.mustSave(h.Context(), 0)
+		a.turn(func(ctx context.Context) {
+			begin(ctx, a, b)
+			a.awaitEmpty()
+			a.isGone("Save", a.save(ctx, 2))
+			a.isGone("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "id"), 2))
+			a.has()
+			if err := a.memory.Clear(ctx); err != nil {
+				h.Errorf("Clear: %v", err)
+			}
+			a.mustSave(ctx, 3, 4)
+			a.has(3, 4)
+		})
+		a.awaitEmpty()
+		a.turn(func(ctx context.Context) {
+			a.mustLoad(ctx) // an empty history
+			a.mustSave(ctx, 5)
+		})
+		a.has(5)
+	}
+}
+
+func (i *instance) mustLoad(ctx context.Context) {
+	i.Helper()
+	if _, err := i.memory.Load(ctx, ""); err != nil {
+		i.Fatalf("Load: %v", err)
+	}
+}
+
+var (
+	goneAfterSave      = goneAfter(func(ctx context.Context, a, _ *instance) { a.mustSave(ctx, 1) })
+	goneAfterLoad      = goneAfter(func(ctx context.Context, a, _ *instance) { a.mustLoad(ctx) })
+	goneAfterEmptyLoad = goneAfter(func(ctx context.Context, a, b *instance) {
+		a.mustSave(ctx, 1)
+		a.awaitEmpty()
+		a.mustLoad(ctx)
+		if _, err := b.store.Load(ctx, ""); err != nil {
+			a.Error(err)
+		}
+	})
+	goneAfterRaisedToken = goneAfter(func(ctx context.Context, a, _ *instance) {
+		a.mustSave(ctx, 1)
+		a.awaitEmpty()
+		lease, _ := lockedmemory.Lease(ctx)
+		if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+			a.Error(err)
+		}
+		a.mustLoad(ctx)
+	})
+	goneAfterOtherStore = goneAfter(func(ctx context.Context, a, b *instance) {
+		if err := b.store.Save(ctx, question(1), answer(1)); err != nil {
+			a.Error(err)
+		}
+	})
+)
+
+// Late copies of calls under a lease neither bring back what a Clear has removed, nor hide that the session is gone.
+func lateCopies(h *harness) {
+	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		write := func(n int64, need driver.Place) driver.Write {
+			w := a.write(lease, n)
+			w.First, w.Need = n == 1, need
+			return w
+		}
+		at := func(n int64) driver.Place { return driver.Place{Fence: lease.Fence(), N: n} }
+		check := func(what string, v driver.Verdict, err error, want ...driver.Outcome) {
+			h.Helper()
+			if err != nil || !slices.Contains(want, v.Outcome) {
+				h.Errorf("%s: %+v, %v; want outcome %v", what, v, err, want)
+			}
+		}
+		show := func(need driver.Place) {
+			h.Helper()
+			access := write(1, need).Access
+			page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
+			check("a late Load", page.Verdict, err, driver.Done)
+		}
+		first := driver.Append{Write: write(1, driver.Place{}), Content: content("first")}
+		v, err := a.driver.Append(ctx, first)
+		check("Save", v, err, driver.Done)
+		clear := write(2, at(1))
+		v, err = a.driver.Clear(ctx, clear)
+		check("Clear", v, err, driver.Done)
+		show(driver.Place{})
+		v, err = a.driver.Append(ctx, first)
+		check("a late Save, after Clear", v, err, driver.Taken)
+		v, err = a.driver.Clear(ctx, clear)
+		check("a late Clear", v, err, driver.Done)
+		v, err = a.driver.Append(ctx, driver.Append{Write: write(3, at(1)), Content: content("third")})
+		check("Save after Clear", v, err, driver.Done)
+		a.has("third")
+		a.awaitEmpty()
+		v, err = a.driver.Clear(ctx, clear)
+		check("a late Clear, after a Save that has expired", v, err, driver.Done, driver.Taken)
+		show(at(3))
+		v, err = a.driver.Append(ctx, driver.Append{Write: write(4, at(3)), Content: content("fourth")})
+		check("Save after expiry", v, err, driver.Gone)
+		a.has()
+	})
+}
+
+// Two stores write under one lease. A Save of one that is late does not stand above the Clear of the other.
+func lateSaveOfTheOtherStore(h *harness) {
+	var late []driver.Append
+	a := h.instance(nil, func(d driver.Driver) driver.Driver { return &recorded{d, &late} })
+	b := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		a.mustSave(ctx, 1, 2, 3)
+		if err := b.store.Clear(ctx); err != nil {
+			h.Error(err)
+		}
+		for _, each := range late {
+			if v, err := a.driver.Append(ctx, each); err != nil || v.Outcome != driver.Taken {
+				h.Errorf("a late Save: %+v, %v", v, err)
+			}
+		}
+		a.has()
+		a.mustSave(ctx, 4)
+	})
+	a.has(4)
+}
+
+// recorded is a driver that keeps its Appends.
+type recorded struct {
+	driver.Driver
+	appends *[]driver.Append
+}
+
+func (r *recorded) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	if len(*r.appends) < 3 {
+		*r.appends = append(*r.appends, a)
+	}
+	return r.Driver.Append(ctx, a)
 }
 
 // awaitEmpty waits until the session has expired.

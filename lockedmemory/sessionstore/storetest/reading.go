@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -56,28 +58,101 @@ func idleSessionsExpire(h *harness) {
 	a.has(4)
 }
 
-func maxTurnsAndWindow(h *harness) {
+// over makes an instance that shares the driver of a, whose settings it keeps.
+func (i *instance) over(opts *sessionstore.Options, wrap func(driver.Driver) driver.Driver) *instance {
+	return i.instance(opts, func(driver.Driver) driver.Driver {
+		if wrap == nil {
+			return i.driver
+		}
+		return wrap(i.driver)
+	})
+}
+
+// exchanges is what the iterator yields.
+func (i *instance) exchanges() (names []any) {
+	i.Helper()
+	for e, err := range i.store.Exchanges(i.Context()) {
+		if err != nil || e.First != (len(names) == 0) {
+			i.Errorf("exchange %d: %+v, %v", len(names), e, err)
+			break
+		}
+		names = append(names, e.Input().Text[1:])
+	}
+	return names
+}
+
+func maxExchangesAndWindow(h *harness) {
 	kept := h.instance(&sessionstore.Options{MaxExchanges: 10}, nil)
 	var all []any
-	for n := range 300 {
-		all = append(all, n)
+	for n := range 200 {
+		all = append(all, fmt.Sprint(n))
+	}
+	check := func(want ...any) {
+		h.Helper()
+		kept.has(want...)
+		if got := kept.exchanges(); !slices.Equal(got, want) {
+			h.Errorf("Exchanges yields %s, want %s", got, want)
+		}
+		if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != len(want) {
+			h.Errorf("Search finds %d, %v; want the %d that are kept", len(found), err, len(want))
+		}
 	}
 	kept.mustSave(h.Context(), all[:5]...)
-	kept.has(all[:5]...)
-	kept.turn(func(ctx context.Context) { kept.mustSave(ctx, all[5:150]...) })
-	kept.has(all[140:150]...)
-	kept.mustSave(h.Context(), all[150:]...)
-	kept.has(all[290:]...)
-	if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != 10 {
-		h.Errorf("Search finds %d, %v; want the 10 that are kept", len(found), err)
-	}
+	check(all[:5]...)
+	kept.turn(func(ctx context.Context) { kept.mustSave(ctx, all[5:60]...) })
+	check(all[5:60]...)
+	kept.mustSave(h.Context(), all[60:]...)
+	check(all[190:]...)
 	window := h.instance(&sessionstore.Options{MaxExchanges: 10, Window: 4}, nil)
-	window.has(all[296:]...)
-	if messages, err := window.store.Load(h.Context(), "q29"); err != nil || len(messages) != 8 || messages[0] != question(296) {
-		h.Errorf("the last 4 that match: %s, %v", text(messages), err)
+	window.has(all[196:]...)
+	for query, want := range map[string][]any{"q19": all[196:], "q191": all[191:192], "q189": nil} {
+		messages, err := window.store.Load(h.Context(), query)
+		if err != nil || len(messages) != 2*len(want) || len(want) > 0 && messages[0] != question(want[0]) {
+			h.Errorf("the last 4 that match %s: %s, %v", query, text(messages), err)
+		}
 	}
-	if messages, err := window.store.Load(h.Context(), "q291"); err != nil || len(messages) != 2 || messages[0] != question(291) {
-		h.Errorf("the one that matches: %s, %v", text(messages), err)
+}
+
+// Limits do not cut inside a turn: neither Window and MaxExchanges when a session is read, nor the driver when it trims.
+func turnsAreNotCut(h *harness) {
+	a := h.instance(nil, nil)
+	turns := [][]any{{"1", "2"}, {"3", "4", "5"}, {"6"}, {"7", "8"}}
+	for _, names := range turns {
+		a.turn(func(ctx context.Context) { a.mustSave(ctx, names...) })
+	}
+	all := slices.Concat(turns...)
+	for limit, from := range []int{0, 6, 6, 5, 5, 5, 2, 2, 0, 0} {
+		for size := range 4 {
+			wrap := func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: max(3*size, 1)} }
+			a.over(&sessionstore.Options{Window: limit}, wrap).has(all[from:]...)
+			kept := a.over(&sessionstore.Options{MaxExchanges: limit}, wrap)
+			kept.has(all[from:]...)
+			if got := kept.exchanges(); !slices.Equal(got, all[from:]) {
+				h.Errorf("Exchanges with limit %d yields %s, want %s", limit, got, all[from:])
+			}
+			for k := 1; k < 18; k++ {
+				if found, err := kept.store.Search(h.Context(), "", k); err != nil || len(found) != min(k, 2*len(all[from:])) {
+					h.Errorf("Search for %d with limit %d: %s, %v", k, limit, text(found), err)
+				}
+			}
+		}
+	}
+	if err := a.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	trims := h.instance(&sessionstore.Options{MaxExchanges: 3}, nil)
+	stored := trims.over(nil, nil)
+	turns = append(turns, []any{"9", "10", "11", "12"})
+	for n, want := range [][]any{nil, turns[0], turns[1], turns[2], {"6", "7", "8"}, turns[4]} {
+		trims.turn(func(ctx context.Context) {
+			if _, err := trims.memory.Load(ctx, ""); err != nil {
+				h.Error(err)
+			}
+			stored.has(want...)
+			if n < len(turns) {
+				trims.mustSave(ctx, turns[n]...)
+			}
+		})
 	}
 }
 
@@ -257,38 +332,55 @@ func (p picky) Decode(text []byte) (Message, error) {
 	return m, err
 }
 
-// An entry that the codec refuses is named by its place; the others stay readable.
+// An entry that the codec refuses ends a call, or is left out and logged.
 func codecRefuses(h *harness) {
 	a := h.instance(nil, nil)
 	a.mustSave(h.Context(), 1, 2, 3)
-	for _, opts := range []*sessionstore.Options{nil, {Window: 3}} {
-		store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return a.driver, nil },
-			lockedmemory.FixedKey(h.session), picky{decode: "a2"}, opts)
-		if err != nil {
-			h.Fatal(err)
-		}
-		messages, err := store.Load(h.Context(), "")
-		var broken *sessionstore.EntryError
-		if want := []Message{question(1), answer(1), question(3), answer(3)}; !slices.Equal(messages, want) {
-			h.Errorf("%s, want %s", text(messages), text(want))
-		}
-		if !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) || !errors.Is(err, errPicky) || !errors.As(err, &broken) ||
-			broken.Place.Fence == 0 || !strings.Contains(err.Error(), broken.Place.String()) {
-			h.Errorf("Load: %v", err)
-		}
-		if found, err := store.Search(h.Context(), "", 9); len(found) != 4 || !errors.Is(err, sessionstore.ErrBroken) {
-			h.Errorf("Search: %s, %v", text(found), err)
-		}
-		var seen []string
-		for turn, err := range store.Exchanges(h.Context()) {
+	for _, window := range []int{0, 3} {
+		for _, broken := range []sessionstore.Broken{sessionstore.Fail, sessionstore.Skip} {
+			var log bytes.Buffer
+			store, err := sessionstore.New(func(driver.Settings) (driver.Driver, error) { return a.driver, nil },
+				lockedmemory.FixedKey(h.session), picky{decode: "a2"},
+				&sessionstore.Options{Window: window, Broken: broken, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
-				seen = append(seen, fmt.Sprint(errors.As(err, &broken)))
-				continue
+				h.Fatal(err)
 			}
-			seen = append(seen, turn.Input().Text)
-		}
-		if want := []string{"q1", "true", "q3"}; !slices.Equal(seen, want) {
-			h.Errorf("Turns yields %q, want %q", seen, want)
+			var place string
+			for e := range a.store.Exchanges(h.Context()) {
+				if e.Input() == question(2) {
+					place = e.Place.String()
+				}
+			}
+			var seen []Message
+			loaded, loadErr := store.Load(h.Context(), "")
+			found, searchErr := store.Search(h.Context(), "", 9)
+			var yieldErr error
+			for e, err := range store.Exchanges(h.Context()) {
+				if seen = append(seen, e.Messages...); err != nil {
+					yieldErr = err
+				}
+			}
+			want := [][]Message{{question(1), answer(1), question(3), answer(3)}, {answer(3), question(3), answer(1), question(1)}}
+			if broken == sessionstore.Skip {
+				if err := errors.Join(loadErr, searchErr, yieldErr); err != nil {
+					h.Errorf("Skip: %v", err)
+				}
+				if n := strings.Count(log.String(), place); n != 3 {
+					h.Errorf("the place is logged %d times by 3 calls: %s", n, &log)
+				}
+			} else {
+				want = [][]Message{{question(1), answer(1)}, nil}
+				for call, err := range map[string]error{"Load": loadErr, "Search": searchErr, "Exchanges": yieldErr} {
+					var entry *sessionstore.EntryError
+					if !errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) ||
+						!errors.Is(err, errPicky) || entry.Place.String() != place || !strings.Contains(err.Error(), place) {
+						h.Errorf("%s: %v; want the entry at %s", call, err, place)
+					}
+				}
+			}
+			if !slices.Equal(seen, want[0]) || broken == sessionstore.Skip && !slices.Equal(loaded, want[0]) || !slices.Equal(found, want[1]) {
+				h.Errorf("loaded %s, found %s, yielded %s; want %s", text(loaded), text(found), text(seen), want)
+			}
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"github.com/belugalock/belugalock/distlock"
 	"strings"
 	"time"
 
@@ -100,12 +103,67 @@ func turnIDsForgotten(h *harness) {
 	a.has(1, 2)
 }
 
+// The exchanges of a turn ID are numbered. A number is stored once, whatever has become of its entry.
+func numbers(h *harness) {
+	a := h.instance(nil, nil)
+	n := int64(0)
+	var lease *distlock.Lease
+	save := func(ctx context.Context, id string, number int, name string, want driver.Outcome) {
+		h.Helper()
+		n++
+		w := a.write(lease, n)
+		w.First = n == 1
+		v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: named(content(name), id, number)})
+		if err != nil || v.Outcome != want {
+			h.Errorf("%s of number %d: %+v, %v; want %d", name, number, v, err, want)
+		}
+	}
+	stored := func(ctx context.Context, id string, want int) {
+		h.Helper()
+		access := a.write(lease, 1).Access
+		page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1, ID: id})
+		if err != nil || page.Stored != want {
+			h.Errorf("%d are stored, %v; want %d", page.Stored, err, want)
+		}
+	}
+	a.turn(func(ctx context.Context) {
+		lease, _ = lockedmemory.Lease(ctx)
+		stored(ctx, "id", 0)
+		save(ctx, "id", 1, "one", driver.Done)
+		save(ctx, "id", 1, "one", driver.Known)
+		save(ctx, "id", 2, "one", driver.Done)
+		save(ctx, "id", 1, "two", driver.Conflict)
+		save(ctx, "other", 3, "three", driver.Done) // the record of 1 and 2 has expired
+		save(ctx, "other", 2, "three", driver.Conflict)
+		stored(ctx, "id", 2)
+		stored(ctx, "other", 3)
+		stored(ctx, "", 0)
+		a.has("one", "one", "three")
+		for e, err := range a.store.Exchanges(ctx) {
+			if want := map[int64]int{1: 1, 3: 2, 5: 3}[e.Place.N]; err != nil || e.Number != want || (e.ID == "other") != (want == 3) {
+				h.Errorf("%+v, %v; want number %d", e, err, want)
+			}
+		}
+	})
+	if err := a.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	n = 0
+	a.turn(func(ctx context.Context) {
+		lease, _ = lockedmemory.Lease(ctx)
+		save(ctx, "id", 2, "one", driver.Known)
+		save(ctx, "id", 3, "two", driver.Done)
+		stored(ctx, "id", 3)
+	})
+	a.has("two")
+}
+
 // A driver whose client sends requests again answers a copy as the first.
 func repeatedWrites(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		for n, c := range map[int64]driver.Content{1: content("plain"), 2: named(content("with an ID"), "id")} {
+		for n, c := range map[int64]driver.Content{1: content("plain"), 2: named(content("with an ID"), "id", 1)} {
 			w := a.write(lease, n)
 			if n == 2 {
 				w.First = false
@@ -137,7 +195,8 @@ func repeatedWrites(h *harness) {
 	a.has("after")
 }
 
-func named(c driver.Content, id string) driver.Content {
-	c.ID, c.Digest = id, "digest of "+id
+func named(c driver.Content, id string, number int) driver.Content {
+	sum := sha256.Sum256(bytes.Join(c.Messages, nil))
+	c.ID, c.Number, c.Digest = id, number, hex.EncodeToString(sum[:16])
 	return c
 }
