@@ -58,6 +58,8 @@ type entry struct {
 	op string
 }
 
+func byPlace(e entry, p driver.Place) int { return e.Place.Compare(p) }
+
 // turn is what is known of a turn ID.
 type turn struct {
 	digests []string // by number, from 1; unknown for those whose record has expired
@@ -161,7 +163,10 @@ func (each *session) gone(a driver.Access) bool {
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
 func (s *service) take(each *session, w driver.Write, now time.Time) (v driver.Verdict, had bool) {
 	at := driver.Place{Fence: w.Fence, N: w.N}
-	if each.mark == at && each.op == w.Op || slices.ContainsFunc(each.entries, func(e entry) bool { return e.Place == at && e.op == w.Op }) {
+	if each.mark == at && each.op == w.Op {
+		return v, true
+	}
+	if i, found := slices.BinarySearchFunc(each.entries, at, byPlace); found && each.entries[i].op == w.Op {
 		return v, true
 	}
 	if v := s.show(each, w.Access, now); v.Outcome != driver.Done {
@@ -251,7 +256,6 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 		page.Oldest = each.entries[0].Place
 	}
 	from, to := 0, len(each.entries)
-	byPlace := func(e entry, p driver.Place) int { return e.Place.Compare(p) }
 	if r.After != (driver.Place{}) {
 		from, _ = slices.BinarySearchFunc(each.entries, r.After, byPlace)
 		if from < len(each.entries) && each.entries[from].Place == r.After {

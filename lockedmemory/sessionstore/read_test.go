@@ -1,0 +1,108 @@
+package sessionstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// counting is a driver that counts its Reads, and knows the largest answer.
+type counting struct {
+	driver.Driver
+	reads, largest int
+}
+
+func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	page, err := d.Driver.Read(ctx, r)
+	size := 0
+	for _, e := range page.Entries {
+		for _, m := range e.Messages {
+			size += len(m)
+		}
+	}
+	d.reads++
+	d.largest = max(d.largest, size)
+	return page, err
+}
+
+// filled makes a store of a session with exchanges of a size, each in a turn of its own.
+func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string], *counting) {
+	t.Helper()
+	d := &counting{}
+	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) {
+		d.Driver = memstore.NewDriver(s)
+		return d, nil
+	}, lockedmemory.FixedKey("s"), plain{}, opts)
+	must(t, err)
+	text := bytes.Repeat([]byte("x"), size/2)
+	for n := range exchanges {
+		_, err := d.Append(t.Context(), driver.Append{
+			Write:   driver.Write{Access: driver.Access{Session: "s", Fence: int64(n + 1)}, N: 1, Op: fmt.Sprintf("%032d", n)},
+			Content: driver.Content{Messages: [][]byte{text, text}},
+		})
+		must(t, err)
+	}
+	return store, d
+}
+
+// calls are those that read a history. The query matches nothing.
+func calls(t *testing.T, store *sessionstore.Store[string, string]) map[string]func() error {
+	return map[string]func() error{
+		"Search": func() error { _, err := store.Search(t.Context(), "needle", 5); return err },
+		"Load":   func() error { _, err := store.Load(t.Context(), "needle"); return err },
+		"Exchanges": func() error {
+			for _, err := range store.Exchanges(t.Context()) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// A history of 20,000 exchanges is read in at most 16 round trips.
+func TestStore_longHistory_atMost16RoundTrips(t *testing.T) {
+	store, d := filled(t, 20_000, 100, &sessionstore.Options{Window: 20})
+	for name, call := range calls(t, store) {
+		d.reads = 0
+		if must(t, call()); d.reads > 16 {
+			t.Errorf("%s: %d round trips, want at most 16", name, d.reads)
+		}
+	}
+	d.reads = 0
+	if history, err := store.Load(t.Context(), ""); err != nil || len(history) != 40 || d.reads > 2 {
+		t.Errorf("Load of a window: %d messages, %v, in %d round trips", len(history), err, d.reads)
+	}
+}
+
+// Also with large exchanges, an answer has at most 16 MiB.
+func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
+	store, d := filled(t, 40, 1<<20, nil)
+	for name, call := range calls(t, store) {
+		d.largest = 0
+		if must(t, call()); d.largest > 16<<20 {
+			t.Errorf("%s: an answer has %d bytes", name, d.largest)
+		}
+	}
+}
+
+// Larger exchanges than those seen before exceed the limit once. The next answers keep it.
+func TestStore_growingExchanges_exceedOnce(t *testing.T) {
+	store, d := filled(t, 21, 3<<20, nil)
+	reads := 0
+	for _, err := range store.Exchanges(t.Context()) {
+		if must(t, err); reads != d.reads {
+			reads, d.largest = d.reads, 0
+		}
+	}
+	if d.largest > 16<<20 {
+		t.Errorf("the last answer has %d bytes", d.largest)
+	}
+}
