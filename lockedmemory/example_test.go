@@ -97,12 +97,13 @@ func ExampleLockedMemory_Turn_refuse() {
 	// It arrives tomorrow.
 }
 
-// The ID of the message names the Save that answers it: however often the message is delivered, a store that knows of
-// IDs stores one answer.
+// The ID of the message belongs to the turn that answers it. A store that knows of IDs stores each Save
+// of the turn once, however often the message is delivered.
 func ExampleWithTurnID() {
 	ctx := lockedmemory.WithTurnID(context.Background(), "message-7")
 
-	id, ok := lockedmemory.TurnID(ctx) // in the store's Save
-	fmt.Println(id, ok)
-	// Output: message-7 true
+	turn, ok := lockedmemory.TurnID(ctx) // in the store's Save
+	n, known := turn.Next()
+	fmt.Println(turn.ID, ok, n, known)
+	// Output: message-7 true 1 true
 }

@@ -35,7 +35,13 @@ const (
 // was lost, with distlock.ErrLost: a goroutine that outlives its turn writes nothing.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
-		run := func(ctx context.Context) error { return running.do(ctx, session{m.locker, op.Key}, fn) }
+		named, err := m.named(ctx, op)
+		if err != nil {
+			return err
+		}
+		run := func(ctx context.Context) error {
+			return running.do(m.within(ctx, op.Key, named), session{m.locker, op.Key}, fn)
+		}
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
 			return turn.join(ctx, run)
@@ -44,9 +50,9 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 			return err
 		}
 		began := false
-		err := m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), op.Key, func(ctx context.Context) error {
+		err = m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), op.Key, func(ctx context.Context) error {
 			began = true
-			return run(m.withLease(ctx, op.Key))
+			return run(ctx)
 		})
 		if !began && m.failsOpen(ctx, op, err) {
 			return m.runUnlocked(ctx, op, run)
@@ -61,16 +67,24 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 // step runs one write of the inner memory under the session's lock.
 func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
+		var named *NamedTurn
+		if name == OpSave {
+			var err error
+			if named, err = m.named(ctx, op); err != nil {
+				return err
+			}
+		}
+		unlocked := func(ctx context.Context) error { return write(inner(ctx, nil, named)) }
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
-			return turn.step(ctx, write)
+			return turn.step(ctx, unlocked)
 		}
 		began := false
 		var wrote, over error
 		under := func(ctx context.Context, lease *distlock.Lease) error {
 			err := lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
-				wrote = write(context.WithValue(ctx, leaseKey{}, lease))
+				wrote = write(inner(ctx, lease, named))
 				return wrote
 			})
 			over = lease.Err()
@@ -89,7 +103,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		}
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
-			return m.runUnlocked(ctx, op, write)
+			return m.runUnlocked(ctx, op, unlocked)
 		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
 		case !m.namesOutcome(wrote):
 			return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
@@ -132,7 +146,7 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 
 // read prepares a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
-	var lease *distlock.Lease // nil hides the lease of another session's turn around this call
+	var lease *distlock.Lease
 	// Whether a read needs a session is for the inner memory to say.
 	key, err := m.key(ctx)
 	if err == nil {
@@ -145,19 +159,13 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 	} else if turn := m.unlockedTurn(ctx, key); turn != nil && turn.over.Load() {
 		return ctx, errTurnOver
 	}
-	return context.WithValue(ctx, leaseKey{}, lease), nil
-}
-
-type leaseKey struct{}
-
-func (m *LockedMemory[M, D]) withLease(ctx context.Context, key string) context.Context {
-	lease, _ := m.locker.FromContext(ctx, key)
-	return context.WithValue(ctx, leaseKey{}, lease)
+	turn, _ := ctx.Value(turnKey{m.locker, key}).(*NamedTurn)
+	return inner(ctx, lease, turn), nil
 }
 
 // Lease returns the lease that a call of an inner memory runs under; a store that checks fencing tokens
 // takes its token from here. A Load outside a Turn has none.
 func Lease(ctx context.Context) (*distlock.Lease, bool) {
-	lease, _ := ctx.Value(leaseKey{}).(*distlock.Lease)
-	return lease, lease != nil
+	call, _ := ctx.Value(callKey{}).(call)
+	return call.lease, call.lease != nil
 }

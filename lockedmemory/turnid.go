@@ -1,28 +1,130 @@
 package lockedmemory
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// ErrTurnID: a turn ID is empty or longer than 512 bytes, or a Save has another ID than the turn around
+// it. Nothing was written, and the function of a Turn was not run.
+var ErrTurnID = errors.New("lockedmemory: invalid turn ID")
+
+// maxTurnID is the longest turn ID, in bytes.
+const maxTurnID = 512
 
 type turnIDKey struct{}
 
-// WithTurnID returns a context under which a Save has the ID id. A store that knows of IDs, see [TurnID], stores the Save once, however
-// often it is repeated under its ID: after an error that left open whether it was stored, or because the message that it answers was
-// delivered again, perhaps to another process.
+// WithTurnID returns a context with an ID for the next [LockedMemory.Turn]: that of the message that the
+// turn answers. The Saves of the turn are then (id, 1), (id, 2) and so on. A store that knows of IDs, see
+// [TurnID], stores each number once. If the turn is repeated under its ID, perhaps in another process,
+// its Saves go on after the highest number stored.
 //
-// The caller chooses the ID, and keeps it over retries: the ID of the message that is answered is a good one, a
-// number made anew for each try is none. It names one Save. A turn with several Saves gives each an ID of its own,
-// such as the message's with a number behind it; a store may refuse other content under an ID that it has seen. An ID is that of
-// a session: two sessions may have the same.
+// The ID belongs to that turn alone. A Turn of another session inside it needs an ID of its own. A Save
+// or Turn of the same session inside it, with another ID, fails with [ErrTurnID].
 //
-// Without an ID, every Save is another one. An empty ID is not the same as none: it is a mistake, as of a message that has come without its
-// ID, and it is for the store to refuse the Save. [LockedMemory] only passes the ID on, and a memory that does not know of
-// IDs stores a repeated Save twice.
+// A Save outside a turn, or inside a turn without an ID, uses the ID for a turn of that one Save: (id, 1).
+//
+// The caller chooses the ID, of 1 to 512 bytes, and keeps it for every retry. Two sessions may have the
+// same ID. Without an ID, or in a memory that does not know of IDs, every Save is a new exchange.
 func WithTurnID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, turnIDKey{}, id)
 }
 
-// TurnID returns the ID that [WithTurnID] has given to the calls under ctx, for an inner store. It reports whether one was given: an
-// ID that was given and is empty is the caller's mistake, which a store refuses.
-func TurnID(ctx context.Context) (id string, ok bool) {
-	id, ok = ctx.Value(turnIDKey{}).(string)
-	return id, ok
+// NamedTurn is a turn that has an ID, as an inner store sees it. It numbers the exchanges of the turn,
+// from 1. A number is used up when it is stored: a Save that failed and is repeated has the same one,
+// so the store can tell the same content from other content. It is safe for concurrent use.
+type NamedTurn struct {
+	ID string
+
+	mu     sync.Mutex
+	stored int
+	known  bool
+}
+
+// Next returns the number of the next exchange. If known is false, the turn may be a repeated one: the
+// store must first find out how many exchanges it has under the ID, and call Resume.
+func (t *NamedTurn) Next() (n int, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stored + 1, t.known
+}
+
+// Resume says that the exchanges up to number stored are stored under the ID; 0: none. It changes nothing
+// after another Resume or Stored.
+func (t *NamedTurn) Resume(stored int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.known {
+		t.stored, t.known = stored, true
+	}
+}
+
+// Stored says that exchange n is stored. The next one is n + 1.
+func (t *NamedTurn) Stored(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stored, t.known = max(t.stored, n), true
+}
+
+// TurnID returns the turn that a Save of an inner store belongs to, if that turn has an ID. With the context
+// of a caller of [LockedMemory.Save], it is the turn that the Save would belong to.
+func TurnID(ctx context.Context) (*NamedTurn, bool) {
+	if call, _ := ctx.Value(callKey{}).(call); call.turn != nil {
+		return call.turn, true
+	}
+	if id, _ := ctx.Value(turnIDKey{}).(string); id != "" {
+		return &NamedTurn{ID: id, known: true}, true
+	}
+	return nil, false
+}
+
+// turnKey finds the turn of a session that a context belongs to; nil: the turn has no ID.
+type turnKey session
+
+// named returns the named turn that a Save or Turn belongs to, or nil.
+func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) (*NamedTurn, error) {
+	around, _ := ctx.Value(turnKey{m.locker, op.Key}).(*NamedTurn)
+	id, given := ctx.Value(turnIDKey{}).(string)
+	switch {
+	case !given:
+		return around, nil
+	case id == "":
+		return nil, fmt.Errorf("%s: %w: it is empty; nothing was written: use the ID of the message that is answered, or leave WithTurnID out",
+			op.Name, ErrTurnID)
+	case len(id) > maxTurnID:
+		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: use a shorter one, such as a hash",
+			op.Name, ErrTurnID, len(id), maxTurnID)
+	case around == nil:
+		return &NamedTurn{ID: id, known: op.Name == OpSave}, nil
+	case around.ID != id:
+		return nil, fmt.Errorf("%s: %w: the turn around it has another one; nothing was written: give the ID to the Turn alone",
+			op.Name, ErrTurnID)
+	default:
+		return around, nil
+	}
+}
+
+// within returns the context of a turn's function. The turn has taken the ID of ctx.
+func (m *LockedMemory[M, D]) within(ctx context.Context, key string, turn *NamedTurn) context.Context {
+	if ctx.Value(turnIDKey{}) != nil {
+		ctx = context.WithValue(ctx, turnIDKey{}, nil)
+	}
+	lease, _ := m.locker.FromContext(ctx, key)
+	return inner(context.WithValue(ctx, turnKey{m.locker, key}, turn), lease, turn)
+}
+
+type callKey struct{}
+
+// call is what the context of a call of the inner memory says.
+type call struct {
+	lease *distlock.Lease // nil also hides the lease of another session's turn around the call
+	turn  *NamedTurn
+}
+
+func inner(ctx context.Context, lease *distlock.Lease, turn *NamedTurn) context.Context {
+	return context.WithValue(ctx, callKey{}, call{lease, turn})
 }

@@ -49,7 +49,6 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 func (m *LockedMemory[M, D]) runUnlocked(ctx context.Context, op *distlock.Operation, fn func(context.Context) error) error {
 	turn := &unlockedTurn{writing: make(chan struct{}, 1)}
 	defer turn.over.Store(true)
-	ctx = context.WithValue(ctx, leaseKey{}, (*distlock.Lease)(nil))
 	return fn(context.WithValue(ctx, unlockedKey{m.locker, op.Key}, turn))
 }
 

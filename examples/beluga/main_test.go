@@ -24,6 +24,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -389,7 +390,7 @@ func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
 		{coded(core.ErrInvalidInput, distlock.ErrClosed), 503, 503},
 		{context.DeadlineExceeded, 500, 503},
 		{coded(core.ErrInvalidInput, sessionstore.ErrTurnConflict), 409, 409},
-		{coded(core.ErrInvalidInput, sessionstore.ErrTurnID), 400, 400},
+		{coded(core.ErrInvalidInput, lockedmemory.ErrTurnID), 400, 400},
 		{coded(core.ErrInvalidInput, sessionstore.ErrTooLarge), 400, 400},
 		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), 400, 400},
 		{coded(core.ErrInvalidInput, sessionstore.ErrBroken), 500, 500},

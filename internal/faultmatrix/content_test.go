@@ -69,7 +69,7 @@ func hostileMessages(t *testing.T, s *service) {
 		}
 		turn.mustEnd(t)
 		for id, sentinel := range map[string]error{
-			"": sessionstore.ErrTurnID, strings.Repeat("i", 513): sessionstore.ErrTurnID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
+			"": lockedmemory.ErrTurnID, strings.Repeat("i", 513): lockedmemory.ErrTurnID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
 		} {
 			wants(t, strconv.Quote(id), x.Save(lockedmemory.WithTurnID(t.Context(), id), "not", "this"), sentinel)
 		}

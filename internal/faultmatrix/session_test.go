@@ -150,7 +150,7 @@ func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text stri
 // refused reports whether an error says that nothing was written.
 func refused(err error) bool {
 	var stale *sessionstore.StaleError
-	for _, sentinel := range []error{sessionstore.ErrTurnConflict, sessionstore.ErrTurnID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
+	for _, sentinel := range []error{sessionstore.ErrTurnConflict, lockedmemory.ErrTurnID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

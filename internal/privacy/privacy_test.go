@@ -164,7 +164,7 @@ func wrongInput(w *witness, server *testservers.Redis) {
 		return nil
 	}))
 	long := lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512))
-	w.saw("a long turn ID", in.memory.Save(long, said(1), said(2)), sessionstore.ErrTurnID)
+	w.saw("a long turn ID", in.memory.Save(long, said(1), said(2)), lockedmemory.ErrTurnID)
 	large := note{Text: strings.Repeat(text, 200)}
 	w.saw("a large message", in.memory.Save(ctx, large, large), sessionstore.ErrTooLarge)
 	_, err := in.memory.Search(ctx, text, -1)

@@ -118,8 +118,11 @@ func (r recording) begin(ctx context.Context, op history.Op) *history.Pending {
 }
 
 func (r recording) Save(ctx context.Context, input, output message) error {
-	id, _ := lockedmemory.TurnID(ctx)
-	p := r.begin(ctx, history.Op{Kind: history.Save, Entry: input.Write, Turn: id})
+	op := history.Op{Kind: history.Save, Entry: input.Write}
+	if turn, named := lockedmemory.TurnID(ctx); named {
+		op.Turn = turn.ID
+	}
+	p := r.begin(ctx, op)
 	err := r.memory.Save(ctx, input, output)
 	answered(p, ctx, err)
 	return err

@@ -43,7 +43,7 @@ var codes = []struct {
 	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
 	{distlock.ErrClosed, core.ErrInvalidInput, "the memory was closed"},
 	{sessionstore.ErrTurnConflict, core.ErrInvalidInput, "not stored"},
-	{sessionstore.ErrTurnID, core.ErrInvalidInput, "not stored"},
+	{lockedmemory.ErrTurnID, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "some entries cannot be read"},

@@ -52,7 +52,7 @@
 //	the error of ctx             nothing was written, unless it comes with distlock.ErrOutcomeUnknown
 //
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
-// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec],
+// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], lockedmemory.ErrTurnID, [ErrTooLarge], [ErrCodec],
 // distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and Exchanges never fail with
 // distlock.ErrOutcomeUnknown.
 //

@@ -16,8 +16,6 @@ import (
 var (
 	// ErrTurnConflict: the turn ID was used before, for a Save of other messages. Nothing was written.
 	ErrTurnConflict = errors.New("sessionstore: turn ID used for other messages")
-	// ErrTurnID: the turn ID is empty or too long. Nothing was written.
-	ErrTurnID = errors.New("sessionstore: invalid turn ID")
 	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history no
 	// longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")

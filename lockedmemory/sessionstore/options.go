@@ -49,7 +49,6 @@ const (
 	maxMaxExchanges = 1_000_000_000
 	maxTime         = 10 * 365 * 24 * time.Hour
 	maxNamespace    = 128
-	maxTurnID       = 512
 )
 
 // withDefaults returns the options with the defaults filled in, or says which one is out of range.

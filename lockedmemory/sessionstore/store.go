@@ -65,7 +65,7 @@ func (s *Store[M, D]) Fenced() bool { return true }
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a
 // [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with
-// [ErrTurnConflict], [ErrTurnID], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
+// [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
 // distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
 // nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of the
@@ -214,14 +214,6 @@ func (s *Store[M, D]) underLease(ctx context.Context, op operation) (string, *di
 
 func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Content, error) {
 	var c driver.Content
-	id, named := lockedmemory.TurnID(ctx)
-	switch {
-	case !named:
-	case id == "":
-		return c, fmt.Errorf("%w: it is empty: give each Save an ID of its own, or do not use WithTurnID", ErrTurnID)
-	case len(id) > maxTurnID:
-		return c, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrTurnID, len(id), maxTurnID)
-	}
 	for i, message := range []M{input, output} {
 		name := [...]string{"input", "output"}[i]
 		text, err := s.codec.Encode(message)
@@ -234,8 +226,8 @@ func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Conte
 		}
 		c.Messages = append(c.Messages, text)
 	}
-	if named {
-		c.ID, c.Number, c.Digest = id, 1, digest(c.Messages)
+	if turn, ok := lockedmemory.TurnID(ctx); ok {
+		c.ID, c.Number, c.Digest = turn.ID, 1, digest(c.Messages)
 	}
 	return c, nil
 }

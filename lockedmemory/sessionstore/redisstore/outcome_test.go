@@ -25,7 +25,6 @@ func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
 		"stale":          {"", "a", nil},
 		"stale, with ID": {"new", "a", nil},
 		"used turn ID":   {"id", "other", sessionstore.ErrTurnConflict},
-		"bad turn ID":    {long, "a", sessionstore.ErrTurnID},
 		"too large":      {"", long, sessionstore.ErrTooLarge},
 		"not encodable":  {"", "bad", sessionstore.ErrCodec},
 	} {

@@ -412,8 +412,8 @@ func badInput(h *harness) {
 	}{
 		"a message that is too large": {a.memory, ctx, big, []error{sessionstore.ErrTooLarge}, "1000"},
 		"a codec that fails":          {store(own, picky{encode: "bad"}), ctx, Message{"user", "bad"}, []error{sessionstore.ErrCodec, errPicky}, "input"},
-		"an empty turn ID":            {a.memory, lockedmemory.WithTurnID(ctx, ""), question(0), []error{sessionstore.ErrTurnID}, "empty"},
-		"a turn ID that is too long":  {a.memory, lockedmemory.WithTurnID(ctx, strings.Repeat("x", 513)), question(0), []error{sessionstore.ErrTurnID}, "513"},
+		"an empty turn ID":            {a.memory, lockedmemory.WithTurnID(ctx, ""), question(0), []error{lockedmemory.ErrTurnID}, "empty"},
+		"a turn ID that is too long":  {a.memory, lockedmemory.WithTurnID(ctx, strings.Repeat("x", 513)), question(0), []error{lockedmemory.ErrTurnID}, "513"},
 		"no session":                  {store(lockedmemory.FixedKey(""), codec), ctx, question(0), []error{distlock.ErrInvalidKey}, "empty"},
 		"a KeyFunc that fails":        {store(failing, codec), ctx, question(0), []error{distlock.ErrInvalidKey, errPicky}, "KeyFunc"},
 		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), ctx, question(0),
