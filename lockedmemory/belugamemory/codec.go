@@ -2,8 +2,12 @@ package belugamemory
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"reflect"
+	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
@@ -12,17 +16,12 @@ import (
 
 var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 
-// Codec keeps Beluga's messages in a session store, each as one JSON text (RFC 8259) that can be read in redis-cli:
+// Codec stores Beluga's messages, each as one JSON text that redis-cli can show:
 //
-//	{"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"channel":"web"}}
+//	{"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"a":true}}
 //
-// It keeps all that a message has: role, every part of every type, tool calls, usage, model ID, tool call ID and metadata. What
-// was nil comes back as nil, and what was empty as empty, so that a message that was decoded is deeply equal to the one that was
-// encoded, but for the instants and NaNs in its metadata.
-//
-// # Metadata
-//
-// Values of these Go types come back as the same type and value:
+// A decoded message is deeply equal to the encoded one: nil stays nil, and empty stays empty.
+// Metadata has the only exceptions. Values of these Go types keep type and value, also in each other:
 //
 //   - nil, bool, string
 //   - int, int8, int16, int32, int64
@@ -32,55 +31,91 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 //   - map[string]string, map[string]any
 //   - time.Time, time.Duration, json.Number
 //
-// Lists and maps may nest 100 levels deep, the metadata itself being the first. Strings need not be valid UTF-8. The floats may be
-// infinite, -0 or NaN, whose payload bits are lost. A time.Time keeps its instant, to the nanosecond, and its offset; it loses the
-// name of its zone and the monotonic reading. Compare it with Equal.
+// Strings may hold bytes that are not UTF-8. Floats may be infinite, -0 or NaN; a NaN loses its
+// payload bits. A time.Time keeps its instant, to the nanosecond, and its offset. It loses the name
+// of its zone and its monotonic reading: compare times with Equal.
 //
-// # What is refused
+// Values of all other types are stored by encoding/json and come back as JSON types: map[string]any,
+// []any, float64, string, bool or nil. []int{1} comes back as []any{1.0}. Unexported fields are lost.
 //
-// Encode fails for a message that is nil or none of Beluga's four types; for a part that is not one of Beluga's six types, as a
-// value; for metadata of any other Go type, types that are only based on a listed one included; for what nests deeper, as a map
-// that contains itself does; for a time.Time whose year is not 0 to 9999, or whose offset is a day or more. A store writes nothing
-// then. Its errors name keys and Go types, never a text or a value.
+// Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
+// text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
+// such as a channel, a function, a cycle, a NaN in a struct, or a MarshalJSON that fails or panics.
+// Lists, maps, structs and pointers in metadata nest at most 100 levels deep. Years of times are 0 to
+// 9999. Its errors name keys and Go types, never a text or a value.
 //
-// Decode fails for every text that Encode cannot have given: what it accepts is, byte for byte, the encoding of what it returns.
+// Decode refuses texts that are cut off, are not UTF-8, or go on after the message. It refuses unknown
+// versions, roles, fields, parts and tags. It accepts fields that are repeated, in another order, in
+// another case, or that only other roles and parts use.
 //
-// # Stability
+// This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
+// version 2, so instances of both versions can share sessions during an update.
 //
-// The format has a number, 1. Every later version of this package reads format 1. As long as it also writes it, the same message
-// becomes the same bytes, whatever the version of Go: a Save that is retried after an update is still known by its turn ID. A
-// format that older versions cannot read gets the next number, and Decode refuses a number that it does not know: update the
-// instances that read before those that write.
+// The same message always becomes the same bytes, if the MarshalJSON methods in its metadata allow
+// that: encoding/json sorts keys and writes each number in one way. A session store compares the
+// bytes when a turn ID is used again. Only a new release of Go can change them, as Go 1.22 changed
+// the escape of a backspace. A Save that is repeated across such an update fails with
+// sessionstore.ErrTurnConflict and is not stored twice.
 type Codec struct{}
 
-// Encode implements [sessionstore.Codec]. The same message always becomes the same bytes.
+// formatVersion is the version that Encode writes. Every version begins with {"v": and its number.
+const formatVersion = 1
+
+// Encode implements [sessionstore.Codec].
 func (Codec) Encode(message schema.Message) ([]byte, error) {
-	w := writer{out: make([]byte, 0, 256)}
-	w.message(message)
-	if w.err != nil {
-		return nil, w.err
+	if !known(message) {
+		return nil, fmt.Errorf("belugamemory: cannot encode a message: it is nil or a %T; it must be a *schema.SystemMessage, "+
+			"*schema.HumanMessage, *schema.AIMessage or *schema.ToolMessage", message)
 	}
-	return w.out, nil
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // people read the text in redis-cli
+	m, err := mirrorOf(message)
+	if err == nil {
+		err = encoder.Encode(m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("belugamemory: cannot encode a message: %w", err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
 // Decode implements [sessionstore.Codec]. It does not keep text.
 func (Codec) Decode(text []byte) (schema.Message, error) {
-	r := reader{in: text}
-	message := r.message()
-	if r.err != nil {
-		return nil, r.err
-	}
-	// One check instead of many: keys out of order or twice, zero values written out, numbers and escapes written another way.
-	w := writer{out: make([]byte, 0, len(text))}
-	w.message(message)
-	if w.err != nil || !bytes.Equal(w.out, text) {
-		return nil, errors.New("belugamemory: cannot decode a message: it says the same in another way than Encode does")
+	message, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("belugamemory: cannot decode a message: %w", err)
 	}
 	return message, nil
 }
 
-// Text implements [sessionstore.Codec]: the text parts, one a line, as the message's own Text gives them. A message that Encode
-// refuses for its type, or for being nil, has none.
+func decode(text []byte) (schema.Message, error) {
+	var version int
+	_, err := fmt.Sscanf(string(text[:min(len(text), 32)]), `{"v":%d,`, &version)
+	switch {
+	case err != nil || version < 1:
+		return nil, errors.New(`it does not begin with {"v":1, as all messages of this package do`)
+	case version > formatVersion+1:
+		return nil, fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance", version, formatVersion+1)
+	case !utf8.Valid(text):
+		return nil, errors.New("it is not valid UTF-8")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if version == formatVersion {
+		decoder.DisallowUnknownFields()
+	}
+	var stored mirror
+	if err := decoder.Decode(&stored); err != nil { // whose text can quote the message
+		return nil, fmt.Errorf("it is no JSON, or a field is unknown or of another type (%T)", err)
+	}
+	if decoder.InputOffset() != int64(len(text)) {
+		return nil, errors.New("more bytes follow it")
+	}
+	return stored.message()
+}
+
+// Text implements [sessionstore.Codec]: the text parts, one a line, as the message's own Text gives
+// them. A message that Encode refuses for its type, or for being nil, has no text.
 func (Codec) Text(message schema.Message) string {
 	if !known(message) {
 		return ""
@@ -88,34 +123,24 @@ func (Codec) Text(message schema.Message) string {
 	return message.(interface{ Text() string }).Text()
 }
 
-// Document implements [sessionstore.Codec]: Content is the text, and Metadata the message's own with its role added as a string
-// under "role", unless the message uses that key. The map is a copy; lists and maps inside it are not. A message that Encode
-// refuses for its type, or for being nil, gives an empty document.
+// Document implements [sessionstore.Codec]. Content is the text. Metadata is a copy of the message's
+// own, with the role added as a string under "role" unless the message uses that key; lists and maps
+// inside it are not copied. A message that Encode refuses for its type, or for being nil, gives an
+// empty document.
 func (c Codec) Document(message schema.Message) schema.Document {
 	if !known(message) {
 		return schema.Document{}
 	}
-	metadata := maps.Clone(message.GetMetadata())
-	if metadata == nil {
-		metadata = make(map[string]any, 1)
-	}
-	if _, taken := metadata["role"]; !taken {
-		metadata["role"] = string(message.GetRole())
-	}
+	metadata := map[string]any{"role": string(message.GetRole())}
+	maps.Copy(metadata, message.GetMetadata())
 	return schema.Document{Content: c.Text(message), Metadata: metadata}
 }
 
 // known reports whether message is one of Beluga's four, and not nil.
 func known(message schema.Message) bool {
-	switch m := message.(type) {
-	case *schema.SystemMessage:
-		return m != nil
-	case *schema.HumanMessage:
-		return m != nil
-	case *schema.AIMessage:
-		return m != nil
-	case *schema.ToolMessage:
-		return m != nil
+	switch message.(type) {
+	case *schema.SystemMessage, *schema.HumanMessage, *schema.AIMessage, *schema.ToolMessage:
+		return !reflect.ValueOf(message).IsNil()
 	}
 	return false
 }

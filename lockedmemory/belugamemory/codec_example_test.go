@@ -30,17 +30,16 @@ func ExampleCodec() {
 	waited := message.GetMetadata()["waited"].(time.Duration)
 	fmt.Println(message.GetRole(), codec.Text(message), waited)
 	// Output:
-	// {"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"waited":{"$duration":"1m30s"}}}
+	// {"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"waited":{"$time.Duration":"1m30s"}}}
 	// human Where is my order? 1m30s
 }
 
 func ExampleCodec_Encode_refused() {
-	type plan struct{ Steps []string }
-	_, err := belugamemory.Codec{}.Encode(&schema.AIMessage{Metadata: map[string]any{"plan": plan{}}})
-	what, _, _ := strings.Cut(err.Error(), ";") // the rest is what to do
+	_, err := belugamemory.Codec{}.Encode(&schema.AIMessage{Metadata: map[string]any{"done": make(chan int)}})
+	what, _, _ := strings.Cut(err.Error(), " (") // the rest is what to do
 	fmt.Println(what)
 	// Output:
-	// belugamemory: cannot encode a message: metadata["plan"] is a belugamemory_test.plan, which would not come back as one
+	// belugamemory: cannot encode a message: metadata "done" is a chan int that encoding/json cannot store
 }
 
 func ExampleCodec_Document() {

@@ -1,272 +1,231 @@
 package belugamemory
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// maxDepth is how deep lists and maps may nest in metadata, the metadata itself being the first.
-const maxDepth = 100
+// Metadata is stored as JSON. Values that JSON lacks are tagged with their Go type: {"$int":"5"}.
+// Tagged numbers are strings, because JSON readers can round numbers beyond 2^53 (RFC 8259,
+// section 6). A key that begins with $ or is not UTF-8 is stored as $ and the key as a Go string.
 
-// metadataTypes is for the error; Codec's documentation has the same list.
-const metadataTypes = "nil, bool, string, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, " +
-	"[]byte, []string, []any, map[string]string, map[string]any, time.Time, time.Duration, json.Number"
-
-// Metadata is JSON: nil, bool, string, a finite float64, []any and map[string]any are what they look like. Everything else is an
-// object with one key, which begins with $ and names the Go type; JSON's null inside it is a nil list or map. A user's map in which
-// a key begins with $, or is not UTF-8, is not written as an object but as a list of pairs: {"$map":[["$key","value"]]}.
-//
-// Numbers with a tag are strings, since JSON readers may round numbers beyond 2^53 (RFC 8259, section 6).
-
-// misfit is a value in metadata that cannot be kept, and the way to it from the inside out.
-type misfit struct {
-	path []string
-	why  string
-}
-
-func (m *misfit) in(step string) *misfit {
-	m.path = append(m.path, step)
-	return m
-}
-
-func (m *misfit) String() string {
-	const shown = 8
-	slices.Reverse(m.path)
-	rest := ""
-	if len(m.path) > shown {
-		m.path, rest = m.path[:shown], "…"
-	}
-	return "metadata" + strings.Join(m.path, "") + rest + " " + m.why
-}
-
-func (w *writer) metadata(name string, metadata *map[string]any) {
-	if *metadata == nil {
-		return
-	}
-	w.field(name)
-	if bad := w.anyMap(*metadata); bad != nil {
-		w.refuse("%v", bad)
-	}
-}
-
-func (w *writer) value(v any) *misfit {
-	switch v := v.(type) {
-	case nil:
-		w.append("null")
-	case bool:
-		w.out = strconv.AppendBool(w.out, v)
-	case string:
-		w.string(v)
-	case int:
-		w.integer("int", int64(v))
-	case int8:
-		w.integer("int8", int64(v))
-	case int16:
-		w.integer("int16", int64(v))
-	case int32:
-		w.integer("int32", int64(v))
-	case int64:
-		w.integer("int64", v)
-	case uint:
-		w.unsigned("uint", uint64(v))
-	case uint8:
-		w.unsigned("uint8", uint64(v))
-	case uint16:
-		w.unsigned("uint16", uint64(v))
-	case uint32:
-		w.unsigned("uint32", uint64(v))
-	case uint64:
-		w.unsigned("uint64", v)
-	case float32:
-		w.tagged("float32", strconv.FormatFloat(float64(v), 'g', -1, 32))
-	case float64:
-		w.float64(v)
-	case json.Number:
-		w.tagged("number", string(v))
-	case time.Duration:
-		w.tagged("duration", v.String())
-	case time.Time:
-		return w.time(v)
-	case []byte:
-		w.nilable("bytes", v == nil, func() { w.base64(v) })
-	case []string:
-		w.nilable("strings", v == nil, func() { w.stringList(v) })
-	case map[string]string:
-		w.nilable("string_map", v == nil, func() { w.stringMap(v) })
-	case []any:
-		return w.anyList(v)
-	case map[string]any:
-		return w.anyMap(v)
-	default:
-		return &misfit{why: fmt.Sprintf("is a %T, which would not come back as one; what does: %s. Convert it to one of these, or marshal "+
-			"it to a string", v, metadataTypes)}
-	}
-	return nil
-}
-
-func (w *writer) integer(tag string, n int64)   { w.tagged(tag, strconv.FormatInt(n, 10)) }
-func (w *writer) unsigned(tag string, n uint64) { w.tagged(tag, strconv.FormatUint(n, 10)) }
-
-func (w *writer) tagged(tag, s string) {
-	w.open(tag)
-	w.string(s)
-	w.append("}")
-}
-
-func (w *writer) nilable(tag string, isNil bool, write func()) {
-	w.open(tag)
-	if isNil {
-		w.append("null")
-	} else {
-		write()
-	}
-	w.append("}")
-}
-
-func (w *writer) open(tag string) {
-	w.append(`{"$`)
-	w.append(tag)
-	w.append(`":`)
-}
-
-func (w *writer) float64(f float64) {
-	switch abs := math.Abs(f); {
-	case math.IsInf(f, 0) || math.IsNaN(f):
-		w.tagged("float64", strconv.FormatFloat(f, 'g', -1, 64))
-	case abs != 0 && (abs < 1e-6 || abs >= 1e21): // as ECMAScript does
-		w.out = strconv.AppendFloat(w.out, f, 'e', -1, 64)
-	default:
-		w.out = strconv.AppendFloat(w.out, f, 'f', -1, 64)
-	}
-}
-
-// A zone of local mean time has an offset with seconds, for which RFC 3339 has no form: without them, the instant would be another.
 const (
-	localTime         = "2006-01-02T15:04:05.999999999"
-	offsetWithSeconds = localTime + "Z07:00:00"
+	maxDepth  = 100
+	localTime = "2006-01-02T15:04:05.999999999"
 )
 
-func (w *writer) time(t time.Time) *misfit {
-	const day = 24 * 60 * 60
-	_, offset := t.Zone()
-	if t.Year() < 0 || t.Year() > 9999 || offset <= -day || offset >= day {
-		return &misfit{why: "is a time.Time whose year is not 0 to 9999, or whose offset is a day or more; marshal it to a string"}
+var (
+	errTag = errors.New("no tag that Encode writes")
+	tags   = make(map[string]reflect.Type)
+)
+
+func init() {
+	for _, v := range []any{"", 0, int8(0), int16(0), int32(0), int64(0), uint(0), uint8(0), uint16(0), uint32(0), uint64(0),
+		float32(0), 0.0, json.Number(""), time.Time{}, time.Duration(0), []byte{}, []string{}, []any{}, map[string]string{},
+		map[string]any{}} {
+		tags[fmt.Sprintf("$%T", v)] = reflect.TypeOf(v)
 	}
-	if offset%60 == 0 {
-		w.tagged("time", t.Format(time.RFC3339Nano))
-		return nil
-	}
-	sign := '+'
-	if offset < 0 { // Format takes the sign from the minutes, which may be none
-		sign, offset = '-', -offset
-	}
-	w.tagged("time", fmt.Sprintf("%s%c%02d:%02d:%02d", t.Format(localTime), sign, offset/3600, offset/60%60, offset%60))
-	return nil
 }
 
-func (w *writer) stringList(list []string) {
-	w.append("[")
-	for _, s := range list {
-		w.comma()
-		w.string(s)
-	}
-	w.append("]")
-}
+func tag(v, stored any) any { return map[string]any{fmt.Sprintf("$%T", v): stored} }
 
-func (w *writer) stringMap(m map[string]string) {
-	w.entries(plain(m), slices.Sorted(maps.Keys(m)), func(key string) *misfit {
-		w.string(m[key])
-		return nil
-	})
-}
-
-func (w *writer) anyList(list []any) *misfit {
-	if list == nil {
-		w.append(`{"$list":null}`)
-		return nil
-	}
-	if bad := w.nest(); bad != nil {
-		return bad
-	}
-	w.append("[")
-	for i, v := range list {
-		w.comma()
-		if bad := w.value(v); bad != nil {
-			return bad.in(fmt.Sprintf("[%d]", i))
+// pack returns v as values that encoding/json writes without a loss.
+func pack(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, bool:
+		return v, nil
+	case string:
+		if utf8.ValidString(v) {
+			return v, nil
 		}
+		return tag(v, strconv.QuoteToASCII(v)), nil
+	case json.Number:
+		text, err := pack(string(v))
+		return tag(v, text), err
+	case float64:
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			return v, nil
+		}
+		return tag(v, fmt.Sprint(v)), nil
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, time.Duration:
+		return tag(v, fmt.Sprint(v)), nil
+	case []byte:
+		return tag(v, v), nil
+	case time.Time:
+		if 0 <= v.Year() && v.Year() <= 9999 {
+			_, offset := v.Zone() // in seconds, which RFC 3339 lacks
+			return tag(v, fmt.Sprint(v.Format(localTime), " ", offset)), nil
+		}
+	case []string:
+		list, err := convert(v, func(s string) (any, error) { return pack(s) })
+		return tag(v, list), err
+	case map[string]string:
+		m, err := packMap(v)
+		return tag(v, m), err
+	case []any:
+		if v == nil {
+			return tag(v, nil), nil
+		}
+		return convert(v, pack)
+	case map[string]any:
+		if v == nil {
+			return tag(v, nil), nil
+		}
+		return packMap(v)
 	}
-	w.append("]")
-	w.depth--
-	return nil
+	plain, ok := plainJSON(v)
+	if !ok || deep(reflect.ValueOf(plain), maxDepth) {
+		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, NaN, failing or deep MarshalJSON): "+
+			"remove it, or store it as a string", v)
+	}
+	return pack(plain)
 }
 
-func (w *writer) anyMap(m map[string]any) *misfit {
-	if m == nil {
-		w.append(`{"$map":null}`)
-		return nil
+func packMap[V any](m map[string]V) (packed map[string]any, err error) {
+	if m != nil {
+		packed = make(map[string]any, len(m))
 	}
-	if bad := w.nest(); bad != nil {
-		return bad
-	}
-	asObject := plain(m)
-	if !asObject {
-		w.open("map")
-	}
-	bad := w.entries(asObject, slices.Sorted(maps.Keys(m)), func(key string) *misfit { return w.value(m[key]) })
-	if !asObject {
-		w.append("}")
-	}
-	w.depth--
-	return bad
-}
-
-// nest keeps a map that contains itself from overflowing the stack.
-func (w *writer) nest() *misfit {
-	if w.depth == maxDepth {
-		return &misfit{why: fmt.Sprintf("nests more than %d levels deep, or contains itself", maxDepth)}
-	}
-	w.depth++
-	return nil
-}
-
-// plain reports whether m can be an object: whether no key could be taken for a tag, or has no form in JSON.
-func plain[V any](m map[string]V) bool {
-	for key := range m {
+	for key, v := range m {
+		name := key
 		if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
-			return false
+			name = "$" + strconv.QuoteToASCII(key)
+		}
+		if packed[name], err = pack(v); err != nil {
+			return nil, fmt.Errorf("%q %w", key, err)
 		}
 	}
-	return true
+	return packed, nil
 }
 
-// entries writes a map as an object, or as a list of pairs.
-func (w *writer) entries(asObject bool, keys []string, value func(key string) *misfit) *misfit {
-	opening, between, closing := "[", ",", "]"
-	if asObject {
-		opening, between, closing = "{", ":", "}"
+// plainJSON returns v after a round trip through encoding/json.
+func plainJSON(v any) (plain any, ok bool) {
+	defer func() { _ = recover() }() // of a MarshalJSON
+	text, err := json.Marshal(v)
+	return plain, err == nil && json.Unmarshal(text, &plain) == nil
+}
+
+// unpack is the inverse of pack.
+func unpack(v any) (any, error) {
+	switch v := v.(type) {
+	case []any:
+		return convert(v, unpack)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, packed := range v {
+			if t := tags[key]; t != nil && len(v) == 1 {
+				return untag(t, packed)
+			}
+			value, err := unpack(packed)
+			if quoted, special := strings.CutPrefix(key, "$"); special && err == nil {
+				key, err = strconv.Unquote(quoted)
+			}
+			if m[key] = value; err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
 	}
-	w.append(opening)
-	for _, key := range keys {
-		w.comma()
-		if !asObject {
-			w.append("[")
+	return v, nil
+}
+
+func untag(t reflect.Type, stored any) (any, error) {
+	stored, err := unpack(stored)
+	if err != nil {
+		return nil, err
+	}
+	switch stored := stored.(type) {
+	case nil:
+		return reflect.Zero(t).Interface(), nil
+	case string:
+		to := reflect.New(t)
+		err := parseText(stored, to.Interface())
+		return to.Elem().Interface(), err
+	case []any:
+		if t == reflect.TypeFor[[]string]() {
+			return convert(stored, asString)
 		}
-		w.string(key)
-		w.append(between)
-		if bad := value(key); bad != nil {
-			return bad.in(fmt.Sprintf("[%q]", key))
+	case map[string]any:
+		m := make(map[string]string, len(stored))
+		for key, v := range stored {
+			if m[key], err = asString(v); err != nil {
+				return nil, err
+			}
 		}
-		if !asObject {
-			w.append("]")
+		if t == reflect.TypeOf(m) {
+			return m, nil
 		}
 	}
-	w.append(closing)
-	return nil
+	return nil, errTag
+}
+
+func asString(v any) (string, error) {
+	if s, isString := v.(string); isString {
+		return s, nil
+	}
+	return "", errTag
+}
+
+func parseText(text string, to any) (err error) {
+	switch to := to.(type) {
+	case *string:
+		*to, err = strconv.Unquote(text)
+	case *json.Number:
+		*to = json.Number(text)
+	case *[]byte:
+		*to, err = base64.StdEncoding.DecodeString(text)
+	case *time.Duration:
+		*to, err = time.ParseDuration(text)
+	case *time.Time:
+		var local string
+		var offset int
+		_, err = fmt.Sscan(text, &local, &offset)
+		zone := time.UTC
+		if offset != 0 {
+			zone = time.FixedZone("", offset)
+		}
+		if err == nil {
+			*to, err = time.ParseInLocation(localTime, local, zone)
+		}
+	default: // a number
+		_, err = fmt.Sscan(text, to)
+	}
+	return err
+}
+
+// deep reports whether lists, maps, structs and pointers nest deeper than depth in v. Recursion into
+// v could overflow the stack then.
+func deep(v reflect.Value, depth int) bool {
+	if depth < 0 {
+		return true
+	}
+	switch v.Kind() {
+	case reflect.Interface:
+		return deep(v.Elem(), depth)
+	case reflect.Pointer:
+		return deep(v.Elem(), depth-1)
+	case reflect.Slice, reflect.Array, reflect.Map:
+		for _, element := range v.Seq2() {
+			if element.Kind() == reflect.Uint8 {
+				return false // of many bytes
+			}
+			if deep(element, depth-1) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Type().Field(i); (field.IsExported() || field.Anonymous) && deep(v.Field(i), depth-1) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -14,25 +14,11 @@ func same(a, b schema.Message) bool {
 }
 
 func comparableMessage(message schema.Message) any {
-	switch m := message.(type) {
-	case *schema.SystemMessage:
-		c := *m
-		c.Metadata, _ = comparableValue(m.Metadata).(map[string]any)
-		return c
-	case *schema.HumanMessage:
-		c := *m
-		c.Metadata, _ = comparableValue(m.Metadata).(map[string]any)
-		return c
-	case *schema.AIMessage:
-		c := *m
-		c.Metadata, _ = comparableValue(m.Metadata).(map[string]any)
-		return c
-	case *schema.ToolMessage:
-		c := *m
-		c.Metadata, _ = comparableValue(m.Metadata).(map[string]any)
-		return c
-	}
-	return message
+	c := reflect.New(reflect.TypeOf(message).Elem()).Elem()
+	c.Set(reflect.ValueOf(message).Elem())
+	metadata, _ := comparableValue(message.GetMetadata()).(map[string]any)
+	c.FieldByName("Metadata").Set(reflect.ValueOf(metadata))
+	return c.Interface()
 }
 
 func comparableValue(v any) any {
