@@ -112,6 +112,7 @@ type operation string
 const (
 	opSave      operation = "save"
 	opClear     operation = "clear"
+	opNumber    operation = "save: reading the turn's highest number"
 	opLoad      operation = "load"
 	opSearch    operation = "search"
 	opExchanges operation = "exchanges"

@@ -367,7 +367,13 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 		page, err := call(r.ctx, r.caller, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
 		return page, failed(r.ctx, r.op, err)
 	}
-	return under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
+	turn, _ := lockedmemory.TurnID(r.ctx)
+	if turn != nil {
+		if _, known := turn.Next(); !known {
+			req.ID = turn.ID
+		}
+	}
+	page, err := under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
 		return func(ctx context.Context) (driver.Page, error) {
@@ -379,6 +385,10 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 			return page, err
 		}
 	})
+	if err == nil && req.ID != "" {
+		turn.Resume(page.Stored)
+	}
+	return page, err
 }
 
 // wordsOf are the words of a query, in lower case.

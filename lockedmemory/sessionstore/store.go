@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -59,13 +60,14 @@ func (s *Store[M, D]) Fenced() bool { return true }
 
 // Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
 //
-// With a turn ID in ctx, see lockedmemory.WithTurnID, a repeated Save of the same messages succeeds and stores nothing, also if the
-// first was cleared or trimmed since, for Options.RememberTurns. Without one, a Save whose outcome is not known may be
-// stored twice if it is repeated.
+// In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is stored once, also if its
+// exchange was cleared or trimmed since, for Options.RememberTurns. A Save that has failed keeps its number: repeat it with the same
+// messages. A turn that is repeated under its ID goes on after the highest number stored. Without an ID, a Save whose outcome is
+// unknown may be stored twice if it is repeated.
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a
 // [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with
-// [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
+// [ErrGone], [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
 // distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
 // nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of the
@@ -78,13 +80,50 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	if err != nil {
 		return err
 	}
-	content, err := s.encode(ctx, input, output)
+	content, err := s.encode(input, output)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+	turn, named := lockedmemory.TurnID(ctx)
+	if named {
+		done, err := s.number(ctx, turn, &content)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	err = s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
 	})
+	if named && err == nil {
+		turn.Stored(content.Number)
+	}
+	return err
+}
+
+// number gives the content the next number of its turn. done must be called after the Save: until then, other Saves of the lease
+// that have a turn ID wait.
+func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) (done func(), err error) {
+	r, err := s.reader(ctx, opNumber)
+	if err != nil {
+		return nil, err
+	}
+	// ⚑ Saves at once must not take the same number: the second one would count as a repetition of the first.
+	select {
+	case r.tenure.numbering <- struct{}{}:
+	case <-ctx.Done():
+		return nil, failed(ctx, opSave, fmt.Errorf("%w: %w", lockdriver.ErrNotSent, ctx.Err()))
+	}
+	n, known := turn.Next()
+	if !known { // no Load has brought it
+		if _, err = r.page(driver.Read{Backward: true}, 1); err != nil {
+			<-r.tenure.numbering
+			return nil, err
+		}
+		n, _ = turn.Next()
+	}
+	c.ID, c.Number, c.Digest = turn.ID, n, digest(c.Messages)
+	return func() { <-r.tenure.numbering }, nil
 }
 
 // Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].
@@ -212,7 +251,7 @@ func (s *Store[M, D]) underLease(ctx context.Context, op operation) (string, *di
 	return session, lease, nil
 }
 
-func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Content, error) {
+func (s *Store[M, D]) encode(input, output M) (driver.Content, error) {
 	var c driver.Content
 	for i, message := range []M{input, output} {
 		name := [...]string{"input", "output"}[i]
@@ -225,9 +264,6 @@ func (s *Store[M, D]) encode(ctx context.Context, input, output M) (driver.Conte
 				"or raise Options.MaxMessage", ErrTooLarge, name, len(text), s.opts.MaxMessage)
 		}
 		c.Messages = append(c.Messages, text)
-	}
-	if turn, ok := lockedmemory.TurnID(ctx); ok {
-		c.ID, c.Number, c.Digest = turn.ID, 1, digest(c.Messages)
 	}
 	return c, nil
 }

@@ -16,7 +16,8 @@ type tenures struct {
 
 // tenure is what a store has done under a lease.
 type tenure struct {
-	places *places
+	places    *places
+	numbering chan struct{} // full while a Save with a turn ID is under way
 
 	mu       sync.Mutex
 	fence    int64
@@ -38,7 +39,7 @@ var placesByLease sync.Map // of *places, by *distlock.Lease
 // everything: its turn may have.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
-		return &tenure{places: &places{}, need: driver.Place{Fence: lease.Fence()}}
+		return &tenure{places: &places{}, numbering: make(chan struct{}, 1), need: driver.Place{Fence: lease.Fence()}}
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -49,7 +50,7 @@ func (ts *tenures) of(lease *distlock.Lease) *tenure {
 		ts.byLease = make(map[*distlock.Lease]*tenure)
 	}
 	shared, _ := placesByLease.LoadOrStore(lease, &places{})
-	t := &tenure{places: shared.(*places)}
+	t := &tenure{places: shared.(*places), numbering: make(chan struct{}, 1)}
 	ts.byLease[lease] = t
 	context.AfterFunc(lease.Context(), func() {
 		placesByLease.Delete(lease)

@@ -50,6 +50,8 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"S2_aHolderThatWasOvertakenIsRefused", overtakenHolder},
 		{"O_turnIDsAreStoredOnce", turnIDs},
 		{"O_numbersOfATurnID", numbers},
+		{"O_namedTurns", namedTurns},
+		{"O_namedTurns_lostAnswers", lostAnswers},
 		{"turnIDsAreForgottenAfterAWhile", turnIDsForgotten},
 		{"writesThatAreRepeated", repeatedWrites},
 		{"idleSessionsExpire", idleSessionsExpire},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"github.com/belugalock/belugalock/distlock"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -81,6 +82,92 @@ func turnIDs(h *harness) {
 	if err := a.memory.Save(id(h.Context(), "split"), output, input); !errors.Is(err, sessionstore.ErrTurnConflict) {
 		h.Errorf("input and output exchanged: %v", err)
 	}
+}
+
+// The Saves of a turn with an ID are stored each, also equal ones. A repeated turn goes on after the last one, with a Load before its
+// first Save or without.
+func namedTurns(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	turn := func(i *instance, load bool, names ...any) {
+		h.Helper()
+		err := i.memory.Turn(lockedmemory.WithTurnID(h.Context(), "id"), func(ctx context.Context) error {
+			if load {
+				i.mustLoad(ctx)
+			}
+			for _, n := range names {
+				if err := i.save(ctx, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			h.Errorf("Turn: %v", err)
+		}
+	}
+	turn(a, true, 1, 1)
+	turn(b, true, 1)
+	turn(a, false, 2, 2)
+	if err := a.memory.Turn(lockedmemory.WithTurnID(h.Context(), "id"), func(ctx context.Context) error {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := a.save(ctx, 3); err != nil {
+					h.Errorf("Save at once with others: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	}); err != nil {
+		h.Errorf("Turn: %v", err)
+	}
+	a.has(1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3)
+	n := 0
+	for e, err := range b.store.Exchanges(h.Context()) {
+		if n++; err != nil || e.ID != "id" || e.Number != n {
+			h.Errorf("exchange %d: %+v, %v", n, e, err)
+		}
+	}
+}
+
+// lost is a driver that loses answers of Append, when it is told so.
+type lost struct {
+	driver.Driver
+	next bool
+}
+
+func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	v, err := d.Driver.Append(ctx, a)
+	if d.next {
+		d.next = false
+		return driver.Verdict{}, errors.New("no answer")
+	}
+	return v, err
+}
+
+// A Save whose answer is lost keeps its number: it is stored once if it is repeated, and other messages are a conflict.
+func lostAnswers(h *harness) {
+	d := &lost{}
+	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+		d.Driver = inner
+		return d
+	})
+	if err := a.memory.Turn(lockedmemory.WithTurnID(h.Context(), "id"), func(ctx context.Context) error {
+		a.mustSave(ctx, 1)
+		d.next = true
+		if err := a.save(ctx, 2); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			h.Errorf("a Save whose answer is lost: %v", err)
+		}
+		if err := a.save(ctx, "other"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+			h.Errorf("other messages: %v", err)
+		}
+		a.mustSave(ctx, 2, 3)
+		return nil
+	}); err != nil {
+		h.Errorf("Turn: %v", err)
+	}
+	a.has(1, 2, 3)
 }
 
 func turnIDsForgotten(h *harness) {
