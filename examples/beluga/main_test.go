@@ -393,6 +393,7 @@ func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
 		{coded(core.ErrInvalidInput, lockedmemory.ErrTurnID), 400, 400},
 		{coded(core.ErrInvalidInput, sessionstore.ErrTooLarge), 400, 400},
 		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), 400, 400},
+		{coded(core.ErrInvalidInput, sessionstore.ErrGone), 503, 503},
 		{coded(core.ErrInvalidInput, sessionstore.ErrBroken), 500, 500},
 		{errOtherText, 422, 422},
 		{io.ErrUnexpectedEOF, 500, 500},

@@ -162,8 +162,9 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		code = coded.Code
 	}
 	lost, late := errors.Is(err, distlock.ErrLost), errors.Is(err, context.DeadlineExceeded)
-	closed := errors.Is(err, distlock.ErrClosed) || errors.Is(err, distlock.ErrNotHeld) // this one shuts down, and has not stored it
-	again := r.Header.Get("Idempotency-Key") != "" || r.Method != http.MethodPost       // what may have been done can be repeated
+	// The service shuts down, or the history has expired. Nothing was stored.
+	closed := errors.Is(err, distlock.ErrClosed) || errors.Is(err, distlock.ErrNotHeld) || errors.Is(err, sessionstore.ErrGone)
+	again := r.Header.Get("Idempotency-Key") != "" || r.Method != http.MethodPost // what may have been done can be repeated
 	status, text := http.StatusInternalServerError, "something is wrong here"
 	switch {
 	case r.Context().Err() != nil:

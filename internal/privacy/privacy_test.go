@@ -3,7 +3,6 @@ package privacy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -185,30 +184,22 @@ func wrongInput(w *witness, server *testservers.Redis) {
 func codec(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	ctx := w.t.Context()
-	for i, message := range []string{
+	for _, message := range []string{
 		text, `{"Text":"` + text + `"`, `{"Text":["` + text + `"]}`, `{"At":"` + text + `"}`, `{"N":"` + text + `"}`, `"` + text + `"`,
 		`{"N":1` + strings.Repeat("0", 30) + `}`, `{"Text":"\x` + text + `"}`, `["` + text + `"]`,
 	} {
-		do(w.t, server, "XADD", "session:{"+session+"}:log", fmt.Sprintf("%d-1", i+1),
-			"op", strings.Repeat("0", 32), "in", message, "out", message)
-	}
-	_, err := in.memory.Load(ctx, "")
-	w.saw("Load", err, sessionstore.ErrBroken, sessionstore.ErrCodec)
-	var broken sessionstore.EntryErrors
-	errors.As(err, &broken)
-	for _, each := range broken {
-		w.saw("an entry", each, sessionstore.ErrCodec)
-		if strings.Contains(each.Error(), "0000000") {
-			w.t.Errorf("it shows a number of the message: %v", each)
+		do(w.t, server, "FLUSHALL")
+		do(w.t, server, "XADD", "session:{"+session+"}:log", "1-1", "op", strings.Repeat("0", 32), "in", message, "out", message)
+		_, err := in.memory.Load(ctx, "")
+		w.saw("Load", err, sessionstore.ErrBroken, sessionstore.ErrCodec)
+		if err != nil && strings.Contains(err.Error(), "0000000") {
+			w.t.Errorf("it shows a number of the message: %v", err)
 		}
-	}
-	if len(broken) != 9 {
-		w.t.Errorf("%d entries are broken", len(broken))
-	}
-	_, err = in.memory.Search(ctx, text, 3)
-	w.saw("Search", err, sessionstore.ErrBroken)
-	for _, err := range in.store.Exchanges(ctx) {
-		w.saw("Turns", err, sessionstore.ErrBroken)
+		_, err = in.memory.Search(ctx, text, 3)
+		w.saw("Search", err, sessionstore.ErrBroken)
+		for _, err := range in.store.Exchanges(ctx) {
+			w.saw("Exchanges", err, sessionstore.ErrBroken)
+		}
 	}
 	// A year that JSON cannot have.
 	w.saw("Save", in.memory.Save(ctx, note{Text: text, At: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, said(1)), sessionstore.ErrCodec)

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/integrity"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // codec writes what is known of a message as a line of JSON, and its body behind that, as it is.
@@ -70,14 +68,4 @@ func exchange(turn int, write string, fence int64, seen int) (question, answer m
 	question = message{Turn: turn, Role: integrity.Question, Write: write, Fence: fence, Body: bodyOf(turn, integrity.Question)}
 	answer = message{Turn: turn, Role: integrity.Answer, Write: write, Fence: fence, Seen: seen, Body: bodyOf(turn, integrity.Answer)}
 	return question, answer
-}
-
-// readable is what a Load returns, also where it has met entries that it could not read: into some sessions the parent puts entries of
-// another program. It judges whether these were named, and no others.
-func readable(history []message, err error) ([]message, error) {
-	var broken sessionstore.EntryErrors
-	if errors.As(err, &broken) && !errors.Is(err, distlock.ErrLost) {
-		return history, nil
-	}
-	return history, err
 }

@@ -63,7 +63,7 @@ func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(
 func (h *hand) read(session string) {
 	ctx, cancel := h.limited()
 	defer cancel()
-	history, err := readable(h.room.now().memory.Load(withSession(ctx, session), ""))
+	history, err := h.room.now().memory.Load(withSession(ctx, session), "")
 	if err != nil {
 		h.ended(err, false)
 		return
@@ -155,7 +155,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 		}
 	}
 	a.Asked = now()
-	history, err := readable(t.outer.Load(ctx, ""))
+	history, err := t.outer.Load(ctx, "")
 	if err != nil {
 		if t.paused(start) {
 			return t.past(ctx, lease, a)
@@ -252,7 +252,7 @@ func (t *task) clear(ctx context.Context, a *attempt) error {
 // answered looks for what an earlier attempt has stored.
 func (t *task) answered(ctx context.Context, a *attempt, conflict error) error {
 	asked := now()
-	history, err := readable(t.outer.Load(ctx, ""))
+	history, err := t.outer.Load(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -305,7 +305,7 @@ func (t *task) unasked(ctx context.Context, a *attempt) error {
 	t.outer, a.Past = t.inner, true
 	if a.Loaded == 0 { // a refused Load must not be all that keeps it from writing
 		asked := now()
-		if history, err := readable(t.inner.Load(ctx, "")); err == nil {
+		if history, err := t.inner.Load(ctx, ""); err == nil {
 			a.Asked, a.Loaded, a.Seen = asked, now(), len(history)
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -220,15 +223,17 @@ func (p *process) options() *distlock.Options {
 	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
 }
 
-// openStore opens the store of the sessions in Redis.
-func openStore(client redis.UniversalClient, c *config) (memory, error) {
+// openStore opens the store of the sessions in Redis. Into some sessions the parent puts entries of another program: their places go
+// to skipped.
+func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memory, error) {
 	switch c.Broken {
 	case noFence, noLock:
 		return &document{client}, nil
 	case noOrder:
 		return newCounted(client), nil
 	}
-	return redisstore.New(client, sessionOf, codec{}, nil)
+	return redisstore.New(client, sessionOf, codec{},
+		&sessionstore.Options{Broken: sessionstore.Skip, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
 }
 
 // furnish gives a room its Locker and memory.
@@ -253,7 +258,7 @@ func (r *room) furnish() error {
 	case r.mem != nil:
 		t.store, err = r.mem.store()
 	default:
-		t.store, err = openStore(r.client, c)
+		t.store, err = openStore(r.client, c, io.Discard)
 	}
 	if err != nil {
 		return err

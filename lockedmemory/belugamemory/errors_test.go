@@ -42,6 +42,7 @@ var sentinels = map[string]struct {
 	"lockedmemory.ErrTurnID":       {lockedmemory.ErrTurnID, core.ErrInvalidInput, false},
 	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
 	"sessionstore.ErrCodec":        {sessionstore.ErrCodec, core.ErrInvalidInput, false},
+	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrInvalidInput, false},
 	"sessionstore.ErrBroken":       {sessionstore.ErrBroken, core.ErrInvalidInput, false},
 }
 

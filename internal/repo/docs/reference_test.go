@@ -81,8 +81,13 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 			value = reflect.Zero(field.Type).Interface()
 		}
 		text := strings.TrimSuffix(shown(reflect.ValueOf(value)), "0m0s")
-		if field.Name == "MaxMessage" {
+		switch field.Name {
+		case "MaxMessage":
 			text = "8 MiB" // see below
+		case "Broken":
+			text = map[any]string{sessionstore.Fail: "Fail"}[value]
+		case "Logger":
+			text = "slog.Default()"
 		}
 		want = append(want, []string{field.Name, text})
 	}
