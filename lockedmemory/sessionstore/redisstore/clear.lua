@@ -1,16 +1,19 @@
--- Forgets all entries, as the holder of a token. What is written under a lower token is refused from now on, and so is what
--- was written before under this one and comes late.
+-- Forgets all exchanges. The mark keeps the place: what was written before and arrives late is refused.
 --
--- KEYS are those of store.lua.
--- ARGV  those of store.lua, and 5 n   6 op
--- Reply {DONE}, {TAKEN or STALE, the log's last place}, or {UNOWNED};
---       the error WRITTEN … if a command failed after the first write
---
--- May be repeated: the op tells a copy of a call from another call.
-local refusal = add(ARGV[5], ARGV[6], '0', 'clear', ARGV[6])
-if refusal then
-  return refusal
+-- KEYS, ARGV, Reply: see session.lua.
+-- ARGV  6 seq   7 op
+local refusal
+if there then
+  refusal = add(ARGV[6], ARGV[7], 'clear', ARGV[7])
+else
+  refusal = absent(ARGV[6])
 end
-after('XTRIM', log, 'MINID', fence .. '-' .. ARGV[5])
-shown(ARGV[5])
+if refusal then
+  return refusal[1] == TAKEN and not there and cleared == ARGV[7] and {DONE} or refusal
+end
+-- ⚑ In this order: wherever a missing right ends it, the log or the mark refuses older writers.
+set_mark(fence .. '-' .. ARGV[6], 'e', ARGV[7])
+if there then
+  after('UNLINK', log)
+end
 return done()

@@ -140,16 +140,12 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 			map[string]error{reads: refused}, "range",
 		},
 		"no right after the write": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-pexpire", "-xtrim") },
-			map[string]error{"first Save, named Save, Clear, first Clear": unknown, "first Load": refused}, "right",
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-pexpire", "-unlink") },
+			map[string]error{"first Save, Clear, first Clear": unknown, "named Save, first Load": refused}, "right",
 		},
 		"no right to note a turn": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-set") },
-			map[string]error{"named Save": refused}, "set",
-		},
-		"no right to undo": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-set", "-xdel") },
-			map[string]error{"named Save": unknown}, "xdel",
+			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-hset") },
+			map[string]error{"named Save": refused}, "hset",
 		},
 		"data of another program": {
 			func(t *testing.T, g *ground) { g.do(t, "DEL", g.log); g.do(t, "SET", g.log, "x") },

@@ -17,9 +17,10 @@ import (
 func FuzzEntries(f *testing.F) {
 	op := strings.Repeat("0f", 16)
 	for i, fields := range [][8]string{
-		{"op", op, "in", "q", "out", "a"}, {"op", op, "in", "q", "out", "a", "id", "x"}, {"op", op, "id", "", "out", "", "in", ""},
-		{"mark", ""}, {"clear", op}, {"mark", "x"}, {"clear", "x"}, {"mark", "", "more", "x"}, {"op", op, "in", "q"}, {"op", op, "in", "q", "in", "q", "out", "a"},
-		{"op", op, "in", "\x00\xff\r\n", "out", "*1\r\n"}, {"in", "q", "out", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "in", "q", "out", "a", "more", "x"},
+		{"op", op, "m", "q", "m", "a"}, {"op", op, "m", "q", "id", "x", "no", "1"}, {"op", op, "id", "x", "no", "2", "m", "q"},
+		{"mark", ""}, {"clear", op}, {"mark", "x"}, {"clear", "x"}, {"mark", "", "more", "x"}, {"op", op}, {"op", op, "m", "q", "m", "q", "id", "a"},
+		{"op", op, "m", "\x00\xff\r\n", "m", "*1\r\n"}, {"m", "q", "m", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "m", "q", "id", "x", "no", "0"},
+		{"op", op, "m", "q", "id", "", "no", "1"}, {"op", op, "id", "x", "no", "1"}, {"op", op, "m", "q", "m", "a", "m", "r"},
 	} {
 		length := uint8(8)
 		for length > 0 && fields[length-1] == "" {
@@ -57,7 +58,7 @@ func FuzzEntries(f *testing.F) {
 
 		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
 			v, err := parseVerdict(replied(reply))
-			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Unowned || v.Mark.Fence < 0 || v.Mark.N < 0) {
+			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Gone || v.Mark.Fence < 0 || v.Mark.N < 0) {
 				t.Errorf("%q: %+v", reply, v)
 			}
 		}
@@ -88,17 +89,15 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		}
 		return
 	}
-	// All that it has been given, whatever the order.
-	said := [][2]string{{"in", string(entry.Messages[0])}, {"out", string(entry.Messages[1])}}
-	if len(texts) == 8 {
-		said = append(said, [2]string{"id", entry.ID})
+	// All that it has been given, in this order.
+	said := []string{"op", texts[1]}
+	for _, message := range entry.Messages {
+		said = append(said, "m", string(message))
 	}
-	if texts[0] != "op" || len(texts) != 2+2*len(said) || place.Fence > lockdriver.MaxFence {
-		t.Fatalf("%s: %q was understood as %+v", place, texts, entry)
+	if entry.ID != "" {
+		said = append(said, "id", entry.ID, "no", texts[len(texts)-1])
 	}
-	for n := 2; n < len(texts); n += 2 {
-		if !slices.Contains(said, [2]string{texts[n], texts[n+1]}) {
-			t.Errorf("%q was understood as %+v", texts, entry)
-		}
+	if !slices.Equal(said, texts) || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
+		t.Errorf("%s: %q was understood as %+v", place, texts, entry)
 	}
 }

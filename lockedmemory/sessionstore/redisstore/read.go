@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,16 +13,13 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// marks is how many entries of a log may be marks, see store.lua.
-const marks = 3
-
 func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	page, err := s.read(ctx, r)
 	return page, s.explain(err)
 }
 
 func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) {
-	log := s.log(r.Session)
+	k := s.keys(r.Session)
 	from, to := "-", "+"
 	if r.After != (driver.Place{}) {
 		from = "(" + r.After.String()
@@ -28,34 +27,42 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if r.Before != (driver.Place{}) {
 		to = "(" + r.Before.String()
 	}
-	limit := r.Limit + marks
+	limit := r.Limit
 	name, first, second := "xrange", from, to
 	if r.Backward {
 		name, first, second = "xrevrange", to, from
+		if to == "+" {
+			limit++ // the last entry may be a marker
+		}
 	}
-	var page driver.Page
 	// ⚑ The token is shown before anything is read, in the same pipeline: what a lower one writes cannot come after.
 	shows := r.Access != nil && r.Access.First
 	looks := r.After != (driver.Place{}) || r.Before != (driver.Place{})
+	var page driver.Page
 	for _, whole := range []bool{false, true} {
-		entries := redis.NewCmd(ctx, name, log, first, second, "count", limit)
-		var shown, oldest *redis.Cmd
+		entries := redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
+		var shown, oldest, known *redis.Cmd
+		var clock *redis.TimeCmd
 		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
-			words := showScript.byHash
+			words := loadScript.byHash
 			if whole {
-				words = showScript.whole
+				words = loadScript.whole
 			}
 			shown = command(ctx, words(keys, args))
 			cmds = append(cmds, shown)
 		}
 		cmds = append(cmds, entries)
 		if looks { // after the entries: of what was cleared in between, all is older than this
-			oldest = redis.NewCmd(ctx, "xrange", log, "-", "+", "count", 1)
+			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
 			cmds = append(cmds, oldest)
 		}
-		inOrder(ctx, s.client, log, cmds...)
+		if r.ID != "" {
+			known, clock = redis.NewCmd(ctx, "hget", k.ids, field(r.ID)), redis.NewTimeCmd(ctx, "time")
+			cmds = append(cmds, known, clock)
+		}
+		inOrder(ctx, s.client, k.log, cmds...)
 		if shows {
 			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
 				continue
@@ -71,10 +78,38 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 				return page, err
 			}
 		}
+		if r.ID != "" {
+			var err error
+			if page.Stored, err = stored(known, clock); err != nil {
+				return page, err
+			}
+		}
 		return page, fill(&page, entries, r.Limit, limit)
 	}
 	return page, errReply
 }
+
+// stored is how many numbers a record of a turn ID has, see append.lua.
+func stored(record *redis.Cmd, clock *redis.TimeCmd) (int, error) {
+	text, err := record.Text()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	now, err2 := clock.Result()
+	if err := errors.Join(err, err2); err != nil {
+		return 0, err
+	}
+	until, digests, _ := strings.Cut(text, ":")
+	if ms, err := strconv.ParseInt(until, 10, 64); err != nil || len(digests)%digestSize != 0 {
+		return 0, errReply
+	} else if ms <= now.UnixMilli() {
+		return 0, nil
+	}
+	return len(digests) / digestSize, nil
+}
+
+// digestSize is that of Content.Digest.
+const digestSize = 32
 
 // firstPlace is that of the first entry or mark in a reply of XRANGE, or beyond all if there is none.
 func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
@@ -139,7 +174,7 @@ func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Pl
 
 var (
 	errFields  = errors.New("its fields are not those of a Save: another program has written it, or a newer version of this library")
-	errMissing = errors.New("the input or output is missing")
+	errMissing = errors.New("it has no message")
 )
 
 func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) {
@@ -152,27 +187,22 @@ func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) 
 		e.Err = errFields
 		return e, false
 	}
-	const in, out, id = 1, 2, 4
-	have := 0
-	var input, output []byte
-	for i := 2; i < len(fields); i += 2 {
-		this := 0
-		switch value := text(i + 1); text(i) {
-		case "in":
-			this, input = in, []byte(value)
-		case "out":
-			this, output = out, []byte(value)
-		case "id":
-			this, e.ID, e.Number = id, value, 1
-		}
-		if this == 0 || have&this != 0 {
+	n := len(fields)
+	if n >= 6 && text(n-4) == "id" && text(n-2) == "no" {
+		e.ID = text(n - 3)
+		if e.Number, _ = strconv.Atoi(text(n - 1)); e.ID == "" || e.Number < 1 {
 			return driver.Entry{Place: place, Err: errFields}, false
 		}
-		have |= this
+		n -= 4
 	}
-	if have&(in|out) != in|out {
+	for i := 2; i < n; i += 2 {
+		if text(i) != "m" {
+			return driver.Entry{Place: place, Err: errFields}, false
+		}
+		e.Messages = append(e.Messages, []byte(text(i+1)))
+	}
+	if len(e.Messages) == 0 {
 		return driver.Entry{Place: place, Err: errMissing}, false
 	}
-	e.Messages = [][]byte{input, output}
 	return e, false
 }

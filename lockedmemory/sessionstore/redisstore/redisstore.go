@@ -3,14 +3,11 @@ package redisstore
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -74,66 +71,55 @@ type service struct {
 	settings driver.Settings
 }
 
-// prefix begins the keys of a session. They share their hash tag with those of its lock.
-func (s *service) prefix(session string) string {
-	return s.settings.Namespace + ":" + redislock.HashTag(session)
+// keys are those of a session. They share their hash tag with those of its lock.
+type keys struct{ log, mark, ids string }
+
+func (s *service) keys(session string) keys {
+	prefix := s.settings.Namespace + ":" + redislock.HashTag(session)
+	return keys{prefix + "log", prefix + "mark", prefix + "ids"}
 }
 
-func (s *service) log(session string) string { return s.prefix(session) + "log" }
-
-// turn is the key of a turn ID, which may be any text.
-func (s *service) turn(session, id string) string {
+// field is that of a turn ID among all of a session. An ID may be any text.
+func field(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return s.prefix(session) + "turn:" + hex.EncodeToString(sum[:16])
+	return string(sum[:16])
 }
 
-// access returns what the scripts that work under a lease are given first; see store.lua.
-func (s *service) access(a driver.Access) (keys []string, args []any) {
-	var keep time.Duration
-	if s.settings.IdleTTL > 0 {
-		keep = s.settings.IdleTTL + driver.KeepEmpty
-	}
-	mark := s.prefix(a.Session) + "mark"
-	lock, isLock := mark, 0
+// access returns what all scripts are given first; see session.lua.
+func (s *service) access(a driver.Access) ([]string, []any) {
+	k := s.keys(a.Session)
+	lock, isLock := k.mark, 0
 	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {
 		lock, isLock = b.Lock, 1
 	}
-	return []string{s.log(a.Session), mark, lock}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(), keep.Milliseconds()}
+	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(),
+		driver.KeepEmpty.Milliseconds(), s.settings.MaxExchanges}
 }
 
-// sequence is the second number of the entry's ID.
-func sequence(w driver.Write) int64 { return w.N * (driver.MaxSub + 1) }
-
-// room is how many entries a log is left, beside the marks that may be among them; 0: all.
-func (s *service) room() int {
-	if s.settings.MaxExchanges == 0 {
-		return 0
-	}
-	return s.settings.MaxExchanges + 3
-}
+// seq is the second number of the ID that an entry has in the Stream.
+func seq(p driver.Place) int64 { return p.N*(driver.MaxSub+1) + p.Sub }
 
 func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	keys, args := s.access(a.Access)
-	first := 0
-	if a.First {
-		first = 1
-	}
-	args = append(args, sequence(a.Write), a.Op, s.room(), a.Messages[0], a.Messages[1], first)
-	if a.ID != "" {
-		keys = append(keys, s.turn(a.Session, a.ID))
-		args = append(args, a.ID, a.Digest, s.settings.Remember.Milliseconds())
+	entry := make([]any, 0, 2*len(a.Messages)+6)
+	entry = append(entry, "op", a.Op)
+	for _, message := range a.Messages {
+		entry = append(entry, "m", message)
 	}
 	var v driver.Verdict
 	bare := !a.First && a.ID == ""
 	_, err := redislock.Repeat(ctx, s.client, func() error {
 		if bare {
-			done, err := s.add(ctx, a)
+			done, err := s.add(ctx, a.Write, entry)
 			if done || err != nil {
 				return err
 			}
 			bare = false
+			// ⚑ The caller may have cleared since. A script that begins the log must not come after that.
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("%w: %w", lockdriver.ErrNotSent, err)
+			}
 		}
-		cmd := appendScript.once(ctx, s.client, keys, args...)
+		cmd := s.append(ctx, a, entry)
 		err := cmd.Err()
 		if err == nil {
 			v, err = parseVerdict(cmd)
@@ -143,17 +129,24 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	return v, s.explain(err)
 }
 
-// add appends by XADD alone. It has not if the log is not there, or has refused the place: because a higher one was there before, or
-// because an earlier copy of this call was.
-func (s *service) add(ctx context.Context, a driver.Append) (done bool, err error) {
-	log := s.log(a.Session)
-	args := make([]any, 0, 16)
-	args = append(args, "xadd", log, "nomkstream")
-	if room := s.room(); room > 0 {
-		args = append(args, "maxlen", "~", room)
+func (s *service) append(ctx context.Context, a driver.Append, entry []any) *redis.Cmd {
+	keys, args := s.access(a.Access)
+	args = append(args, seq(driver.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
+	if a.ID == "" {
+		args = append(args, "", 0, "", 0)
+	} else {
+		args = append(args, field(a.ID), a.Number, a.Digest, s.settings.Remember.Milliseconds())
+		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
-	args = append(args, driver.Place{Fence: a.Fence, N: a.N}.String(), "op", a.Op, "in", a.Messages[0], "out", a.Messages[1])
-	call := redislock.NewCall(ctx, slices.Index(args, "op"), args...)
+	return appendScript.once(ctx, s.client, keys, append(args, entry...)...)
+}
+
+// add appends by XADD alone. It has not if the log is not there, or has refused the place: because a
+// higher one was there before, or because an earlier copy of this call was.
+func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
+	log := s.keys(w.Session).log
+	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", driver.Place{Fence: w.Fence, N: w.N}.String())
+	call := redislock.NewCall(ctx, len(args), append(args, entry...)...)
 	cmds := []redis.Cmder{call}
 	if s.settings.IdleTTL > 0 {
 		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
@@ -176,16 +169,13 @@ func isSmaller(err error) bool {
 
 func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	keys, args := s.access(w.Access)
-	return s.verdict(clearScript.run(ctx, s.client, keys, append(args, sequence(w), w.Op)...))
+	cmd := clearScript.run(ctx, s.client, keys, append(args, seq(driver.Place{N: w.N}), w.Op)...)
+	v, err := parseVerdict(cmd)
+	return v, s.explain(err)
 }
 
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
 func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
-
-func (s *service) verdict(cmd *redis.Cmd) (driver.Verdict, error) {
-	v, err := parseVerdict(cmd)
-	return v, s.explain(err)
-}
 
 // parseVerdict reads what the scripts reply.
 func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
@@ -198,7 +188,7 @@ func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 		return v, errReply
 	}
 	code, ok := words[0].(int64)
-	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Unowned {
+	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Gone {
 		return v, errReply
 	}
 	if len(words) == 2 {

@@ -11,18 +11,18 @@ import (
 )
 
 var (
-	//go:embed store.lua
-	storeLua string
-	//go:embed show.lua
-	showLua string
+	//go:embed session.lua
+	sessionLua string
+	//go:embed load.lua
+	loadLua string
 	//go:embed append.lua
 	appendLua string
 	//go:embed clear.lua
 	clearLua string
 
-	showScript   = newScript(redislock.BesideLua + storeLua + showLua)
-	appendScript = newScript(redislock.BesideLua + storeLua + appendLua)
-	clearScript  = newScript(redislock.BesideLua + storeLua + clearLua)
+	loadScript   = newScript(redislock.BesideLua + sessionLua + loadLua)
+	appendScript = newScript(redislock.BesideLua + sessionLua + appendLua)
+	clearScript  = newScript(redislock.BesideLua + sessionLua + clearLua)
 )
 
 // script is a Lua script that is sent by its hash, and whole when the server does not know the hash.

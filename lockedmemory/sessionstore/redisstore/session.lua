@@ -1,0 +1,165 @@
+-- The common part of the scripts of a session. It stands before each of them, after beside.lua of
+-- redislock. The table of states is in docs/design/sessions.md.
+--
+-- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
+-- ARGV  1 token   2 '1' if the lock is on this Redis   3 IdleTTL in ms, or 0
+--       4 life of a session without an exchange in ms   5 MaxExchanges, or 0
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED} or {GONE}, see
+--       driver.Outcome; the error WRITTEN … if a command failed after the first write
+--
+-- Every script may be repeated.
+local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE = 0, 1, 2, 3, 4, 5, 6
+local log, fence, idle = KEYS[1], ARGV[1], tonumber(ARGV[3])
+
+-- try is redis.pcall. An error names the command, because some versions of Redis do not.
+local function try(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return redis.error_reply(reply.err .. " ('" .. string.lower((...)) .. "')")
+  end
+  return reply
+end
+
+-- after is try. An error becomes that of the script, which goes on.
+local written, failed
+local function after(...)
+  local reply = try(...)
+  if type(reply) == 'table' and reply.err then
+    failed = reply.err
+    return nil
+  end
+  written = true
+  return reply
+end
+
+-- done is the reply of a call that has written.
+local function done()
+  return failed and redis.error_reply((written and 'WRITTEN ' or '') .. failed) or {DONE}
+end
+
+-- The mark: its place, the state of the session, and the operation of the last Clear.
+local mark = try('GET', KEYS[2])
+if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+  return mark
+end
+local token, seq, state, cleared = string.match(type(mark) == 'string' and mark or '', '^(%d+)%-(%d+):([el]):(%x*)$')
+local top = token and token .. '-' .. seq
+local there = redis.call('EXISTS', log) == 1
+
+local function set_mark(place, state, op)
+  local life = state == 'e' and ARGV[4] or idle > 0 and idle + ARGV[4]
+  if life then
+    after('SET', KEYS[2], place .. ':' .. state .. ':' .. op, 'PX', life)
+  else
+    after('SET', KEYS[2], place .. ':' .. state .. ':' .. op)
+  end
+end
+
+-- absent judges the place fence-n where there is no log. It returns nothing, or the refusal.
+local function absent(n)
+  if mark and not token then
+    return redis.error_reply('WRONGTYPE the key that ends in "mark" is not the mark of a session')
+  elseif token and tonumber(token) > tonumber(fence) then
+    return {STALE, top}
+  elseif token == fence and tonumber(seq) >= tonumber(n) then
+    return {TAKEN, top}
+  elseif ARGV[2] == '1' and not is_granted(KEYS[3], tonumber(fence)) then
+    return {UNOWNED}
+  end
+end
+
+-- add adds an entry at fence-n. It returns nothing, or the refusal of the Stream. An earlier copy of
+-- the call, known by its op, is no refusal.
+local function add(n, op, ...)
+  local place = fence .. '-' .. n
+  local reply = try('XADD', log, place, ...)
+  if type(reply) ~= 'table' then
+    written = true
+    return nil
+  elseif not string.find(reply.err, 'equal or smaller', 1, true) then
+    return reply
+  end
+  local own, info = try('XRANGE', log, place, place), try('XINFO', 'STREAM', log)
+  if own.err or info.err then
+    return own.err and own or info
+  elseif own[1] and own[1][2][2] == op then
+    return nil
+  end
+  local last
+  for i = 1, #info, 2 do
+    last = info[i] == 'last-generated-id' and info[i + 1] or last
+  end
+  return {string.match(last, '^%d+') == fence and TAKEN or STALE, last}
+end
+
+-- is_marker knows markers by all their fields: what another program has put there stays.
+local function is_marker(entry)
+  local fields = entry[2]
+  return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'clear' and #fields[2] == 32)
+end
+
+-- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a turn
+-- are removed. It keeps the newest turn whole, and no part of another one.
+local function trim(markers)
+  local over = (after('XLEN', log) or 0) - markers - ARGV[5]
+  if ARGV[5] == '0' or over <= 0 then
+    return
+  end
+  local last, first -- tokens of the last exchange that must go, and of the first that may stay
+  for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', math.min(over, 100) + 1) or {}) do
+    if not is_marker(entry) then
+      last, first = first, string.match(entry[1], '^%d+')
+    end
+  end
+  if last and last == first then
+    local following = string.format('%.0f', first + 1)
+    for _, entry in ipairs(after('XRANGE', log, following, '+', 'COUNT', 2) or {}) do
+      first = is_marker(entry) and first or following
+    end
+  end
+  if last then
+    after('XTRIM', log, 'MINID', first)
+  end
+end
+
+-- stands is called when the log has an entry of the token, perhaps its first one. At the first access
+-- it moves the mark, removes the marker before it, and trims; markers is how many the token has.
+local function stands(markers)
+  if not there then
+    local own = token == fence
+    set_mark(own and top or fence .. '-0', 'l', own and cleared or '')
+  elseif token ~= fence then
+    local old = top and (after('XRANGE', log, top, top) or {})[1]
+    if old and is_marker(old) then
+      after('XDEL', log, top)
+    end
+    set_mark(fence .. '-0', 'l', '')
+    if idle == 0 then
+      after('PERSIST', log)
+    end
+    trim(markers)
+  end
+  if idle > 0 then
+    after('PEXPIRE', log, idle)
+  end
+end
+
+-- show makes the session refuse lower tokens from now on. It returns nothing, or the refusal.
+local function show()
+  local refusal
+  if there then
+    refusal = add('0', nil, 'mark', '')
+  else
+    refusal = absent('0')
+  end
+  local own = refusal and refusal[1] == TAKEN
+  if refusal and not own then
+    return refusal
+  elseif there then
+    stands(own and 0 or 1)
+  elseif own then
+    after('PEXPIRE', KEYS[2], ARGV[4]) -- and no more: a late Load must not hide a Clear
+  else
+    set_mark(fence .. '-0', 'e', '')
+  end
+end
