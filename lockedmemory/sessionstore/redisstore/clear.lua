@@ -4,7 +4,7 @@
 -- ARGV  6 seq   7 op
 local refusal
 if there then
-  refusal = add(ARGV[6], ARGV[7], 'clear', ARGV[7])
+  refusal = add(ARGV[6], nil, 'clear', ARGV[7]) -- a late copy must not remove later exchanges
 else
   refusal = absent(ARGV[6])
 end

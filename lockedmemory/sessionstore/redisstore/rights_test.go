@@ -237,13 +237,13 @@ func (r *rightless) round(when string) {
 	for _, err := range r.store.Exchanges(ctx) {
 		r.did("Turns", start, err)
 	}
-	r.rare()
+	r.rare(when)
 }
 
 // rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused one.
 func (r *rightless) rare() {
 	r.Helper()
-	lease, err := r.locker.Acquire(r.Context(), r.key+"-rare")
+	lease, err := r.locker.Acquire(r.Context(), r.key+when)
 	if err != nil {
 		return
 	}
@@ -255,10 +255,11 @@ func (r *rightless) rare() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	for n, token := range []int64{2, 1, 3} {
-		c := driver.Content{Messages: [][]byte{{'x'}}, ID: fmt.Sprint(n), Number: 1, Digest: strings.Repeat("d", 32)}
+	for _, token := range []int64{2, 1, 3} {
 		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
-		if _, err := d.Append(r.Context(), driver.Append{Write: driver.Write{Access: a, N: 1, Op: fmt.Sprint(n)}, Content: c}); err != nil {
+		op := fmt.Sprintf("%032x", a.Fence)
+		c := driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: op}
+		if _, err := d.Append(r.Context(), driver.Append{Write: driver.Write{Access: a, N: 1, Op: op}, Content: c}); err != nil {
 			if r.failed++; !errors.Is(err, lockdriver.ErrRights) {
 				r.Error(err)
 			}

@@ -124,11 +124,12 @@ end
 
 -- stands is called when the log has an entry of the token, perhaps its first one. At the first access
 -- it moves the mark, removes the marker before it, and trims; markers is how many the token has.
+-- ⚑ It never lowers the mark: the call may be a late copy, known by its op.
 local function stands(markers)
   if not there then
     local own = token == fence
     set_mark(own and top or fence .. '-0', 'l', own and cleared or '')
-  elseif token ~= fence then
+  elseif not token or tonumber(token) < tonumber(fence) then
     local old = top and (after('XRANGE', log, top, top) or {})[1]
     if old and is_marker(old) then
       after('XDEL', log, top)

@@ -1,0 +1,177 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// model is the table of states in docs/design/sessions.md, without Redis.
+type model struct {
+	there   bool
+	history []driver.Write
+	last    driver.Place // the highest place that the Stream has seen; it goes with the log
+	mark    driver.Place
+	begun   bool   // state l
+	op      string // of the last Clear under the token of the mark
+}
+
+func (m *model) at(w driver.Write) driver.Place { return driver.Place{Fence: w.Fence, N: w.N} }
+
+// refuses judges a place: of a Load, N is 0.
+func (m *model) refuses(w driver.Write) (driver.Outcome, bool) {
+	highest := m.mark
+	if m.there {
+		highest = m.last
+	}
+	switch {
+	case highest.Fence > w.Fence:
+		return driver.Stale, true
+	case m.at(w).Compare(highest) <= 0 && highest != (driver.Place{}):
+		return driver.Taken, true
+	}
+	return driver.Done, false
+}
+
+func (m *model) load(w driver.Write) driver.Outcome {
+	w.N = 0
+	if o, _ := m.refuses(w); o == driver.Stale {
+		return o
+	}
+	if m.there {
+		m.last = higher(m.last, m.at(w))
+	}
+	if m.mark.Fence != w.Fence {
+		m.mark, m.begun, m.op = m.at(w), m.there, ""
+	}
+	return driver.Done
+}
+
+func (m *model) clear(w driver.Write) driver.Outcome {
+	if !m.there && m.op == w.Op && m.mark.Fence == w.Fence {
+		return driver.Done
+	}
+	if o, refused := m.refuses(w); refused {
+		return o
+	}
+	*m = model{mark: m.at(w), op: w.Op}
+	return driver.Done
+}
+
+func (m *model) save(w driver.Write) driver.Outcome {
+	if slices.ContainsFunc(m.history, func(old driver.Write) bool { return old.Op == w.Op }) {
+		return driver.Done
+	}
+	if o, refused := m.refuses(w); refused {
+		return o
+	}
+	own := m.mark.Fence == w.Fence
+	explained := !m.begun && m.op != "" && m.mark.Compare(w.Need) > 0
+	if !m.there && (w.Need != (driver.Place{}) && !explained || w.Need == (driver.Place{}) && own && m.begun) {
+		return driver.Gone
+	}
+	m.there, m.last, m.history = true, m.at(w), append(m.history, w)
+	if !own {
+		m.mark, m.op = driver.Place{Fence: w.Fence}, ""
+	}
+	m.begun = true
+	return driver.Done
+}
+
+func higher(a, b driver.Place) driver.Place {
+	if a.Compare(b) > 0 {
+		return a
+	}
+	return b
+}
+
+// Holders load, save and clear under rising tokens, packets come late and twice, and the log expires.
+// Whatever the order, the scripts answer and keep what the table of states says. And whatever the
+// table says: no Save stands in a history that its holder has not seen the beginning of.
+func TestDriver_S2_followsTheTableOfStates(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	d, err := redisstore.NewDriver(client, driver.Settings{Namespace: "session"})
+	must(t, err)
+	locker, err := memlock.New(nil)
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(t.Context()) })
+	lease, err := locker.Acquire(t.Context(), t.Name())
+	must(t, err)
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		run(t, client, d, lease, fmt.Sprintf("%s-%d", t.Name(), seed), random)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Lease, session string, random *rand.Rand) {
+	type call struct {
+		kind string
+		driver.Write
+	}
+	var (
+		m     model
+		sent  []call
+		trace []string
+		need  = map[int64]driver.Place{} // by token: a lease has one here
+		shown = map[int64]bool{}
+		n     int64
+		ctx   = t.Context()
+	)
+	for step := range 25 {
+		a := driver.Access{Session: session, Lease: lease, Fence: 1 + random.Int64N(2) + int64(step/8)}
+		a.Need, a.First = need[a.Fence], !shown[a.Fence] || random.IntN(2) == 0
+		n++
+		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], driver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", n)}}
+		if len(sent) > 0 && random.IntN(3) == 0 {
+			c = sent[random.IntN(len(sent))]
+		} else if sent = append(sent, c); random.IntN(4) == 0 {
+			continue // the packet is late
+		}
+		var v driver.Verdict
+		var err error
+		want := driver.Done
+		switch c.kind {
+		case "expire":
+			client.Del(ctx, "session:{"+session+"}:log")
+			m.there, m.history = false, nil
+		case "load":
+			var page driver.Page
+			page, err = d.Read(ctx, driver.Read{Session: session, Access: &c.Access, Limit: 100})
+			if v = page.Verdict; c.First {
+				want = m.load(c.Write)
+			}
+		case "save":
+			v, err = d.Append(ctx, driver.Append{Write: c.Write, Content: driver.Content{Messages: [][]byte{[]byte(c.Op)}}})
+			want = m.save(c.Write)
+		case "clear":
+			v, err = d.Clear(ctx, c.Write)
+			want = m.clear(c.Write)
+		}
+		must(t, err)
+		page, err := d.Read(ctx, driver.Read{Session: session, Limit: 100})
+		must(t, err)
+		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Need, v.Outcome))
+		got := slices.EqualFunc(page.Entries, m.history, func(e driver.Entry, w driver.Write) bool { return string(e.Messages[0]) == w.Op })
+		if v.Outcome != want || !got {
+			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)
+		}
+		shown[c.Fence] = shown[c.Fence] || c.kind != "expire" && v.Outcome == driver.Done
+		if v.Outcome == driver.Done && len(page.Entries) > 0 && (c.kind == "load" || c.kind == "save") {
+			need[c.Fence] = higher(need[c.Fence], page.Entries[len(page.Entries)-1].Place)
+		}
+	}
+}
