@@ -52,31 +52,5 @@
 // memory, of a function that was given to Turn, and of a context that the caller has cancelled,
 // come back as they are.
 //
-// # The states of a locked run
-//
-// A run that goes through [LockRun] is in one of these states. "Write" is an Update through [WrapSessions], or a Save or Clear of a
-// memory, with the run's context.
-//
-//	state     begins when                         the lease is           a write                 ends when
-//	waiting   it is iterated                      another's              cannot come             granted: running; busy, unavailable or
-//	                                                                                             cancelled: ended, the run was not called
-//	running   the lease is granted                held and renewed       is done, as one step    the run returns, or nobody listens any
-//	                                                                                             more, or it panics: ended; the same under
-//	                                                                                             a context that has ended: lingering
-//	lingering it was cancelled, and has returned  held and renewed       is done, if the inner   its Update, OnEnd, garbage collection,
-//	                                                                     service still does it   MaxHold or Close: ended
-//	lost      the deadline passes, or the lock    another's, or free     refused: ErrLost        never; the run's context is cancelled, and
-//	          service says "not yours"                                                           it says ErrLost when it returns
-//	ended     the lease is given back             another's, or free     refused: ErrNotHeld     never
-//
-// Where two of these meet:
-//
-//   - Cancelled, and ended by itself: it lingers, unless its Update was seen. A run that is cancelled while an Update is under way
-//     lingers until that is done.
-//   - A write under way, and the lease is given back: that waits for the write, for at most one TTL. A write that comes later is refused.
-//   - Lost while lingering: lost. Its worker is refused, and nobody waits for it.
-//   - Close while running: the run's context is cancelled and it says ErrClosed. Close while lingering: ended, at once.
-//   - A run in a run or a Turn of its session is part of that, whose end is its end: it never lingers.
-//   - A run in a run of another session has a lease of its own. While it lingers, it keeps the context of the outer run, which then lingers
-//     too unless its own Update or OnEnd was seen.
+// The states of a run that goes through [LockRun] are in docs/design/runs.md.
 package belugamemory

@@ -2,5 +2,5 @@
 
 package belugamemory_test
 
-// notHad is what the contract has no part of.
+// notHad is what the contract has not all of that the pages use.
 var notHad = []string{belugaPath + "agent"}

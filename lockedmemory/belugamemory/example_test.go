@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
@@ -159,25 +161,27 @@ func ExampleSessionKey() {
 	//  the context names no session: put its ID there with core.WithSessionID
 }
 
-// The runs of a session stand one after the other, on all instances.
+// The runs of a session follow each other, on all instances.
 func ExampleLockRun() {
 	locker, err := memlock.New(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locker.Close(context.Background())
-	sessions, err := belugamemory.WrapSessions(runtime.NewInMemorySessionService(), locker)
+	service := runtime.NewInMemorySessionService() // in an application, one that all instances share
+	sessions, err := belugamemory.WrapSessions(service, locker)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// In an application: runner := runtime.NewRunner(agent, runtime.WithSessionService(sessions)), and the Run of that.
+	// In an application:
+	// runner := runtime.NewRunner(belugamemory.WrapAgent(assistant), runtime.WithSessionService(sessions))
 	runner := scriptedRunner{sessions}
 	run, err := belugamemory.LockRun(locker, runner.Run)
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	session, err := sessions.Create(context.Background(), "agent")
+	session, err := service.Create(context.Background(), "agent")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -188,6 +192,36 @@ func ExampleLockRun() {
 	// Output:
 	// turn 1 <nil>
 	// true
+}
+
+// A cancelled run frees its session when its agent has ended.
+func ExampleWrapAgent() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	assistant := belugamemory.WrapAgent(answers(func(ctx context.Context, _ string) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}))
+	run, err := belugamemory.LockRun(locker, func(ctx context.Context, _, question string) iter.Seq2[agent.Event, error] {
+		return assistant.Stream(ctx, question) // in an application, the Run of a Runner with this agent
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	for _, err := range run(ctx, "conversation-42", "hello") {
+		fmt.Println(err)
+	}
+	info, err := locker.Inspect(context.Background(), "conversation-42")
+	fmt.Println(info.Held, err)
+	// Output:
+	// context deadline exceeded
+	// false <nil>
 }
 
 // scriptedRunner stands for a runtime.Runner.

@@ -3,6 +3,7 @@ package belugamemory_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"runtime"
 	"sync"
 	"testing"
@@ -83,106 +84,74 @@ func TestWrapSessions_passesOnTheUpdateOfACancelledRun(t *testing.T) {
 
 var errAgent = errors.New("the agent failed")
 
-// fails is an agent that ends with an error when its context has ended and it is let go, having told OnEnd.
-func (a *thinks) fails(hook bool) func(ctx context.Context, input string) (string, error) {
-	return func(ctx context.Context, _ string) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Hour) // as Beluga's executor has
-		defer cancel()
-		close(a.begun)
-		<-ctx.Done()
-		<-a.goOn
-		if hook {
-			belugamemory.OnEnd(ctx, "", errAgent)
-		}
-		return "", errAgent
+// fails is an agent that ends with an error when its context has ended and it is let go.
+func (a *thinks) fails(ctx context.Context, _ string) (string, error) {
+	close(a.begun)
+	<-ctx.Done()
+	<-a.goOn
+	return "", errAgent
+}
+
+// A worker that has read no session does not come to its agent.
+func TestLockRun_L_cancelledWithoutASession(t *testing.T) {
+	for name, reads := range map[string]bool{"before it is read": false, "while it is read": true} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				a := p.with(t, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				run := a.Run
+				if !reads { // Beluga's Runner then has no free worker
+					run = func(ctx context.Context, _, _ string) iter.Seq2[string, error] {
+						return func(yield func(string, error) bool) { <-ctx.Done(); yield("", ctx.Err()) }
+					}
+				}
+				p.sessions.got = func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					if p.free(t, a) {
+						t.Error("the session is free while the worker reads it")
+					}
+					return ctx.Err()
+				}
+				a.locked = must2(belugamemory.LockRun(a.locker, run))
+				if answer, errs := p.say(ctx, a, "q"); answer != "" || len(errs) != 1 || errs[0] != context.Canceled {
+					t.Errorf("answer %q, errors %v", answer, errs)
+				}
+				a.workers.Wait()
+				time.Sleep(5 * time.Millisecond)
+				if !p.free(t, a) {
+					t.Error("the session of a cancelled run without a worker is held")
+				}
+			})
+		})
 	}
 }
 
-func TestOnEnd_L_freesTheSessionOfACancelledRunAtOnce(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		slow := newThinks()
-		a := p.with(t, slow.fails(true))
-		p.cancelled(t, a, slow, "q")
-		synctest.Wait()
-		if p.free(t, a) {
-			t.Fatal("the lock is free while the agent is at work")
-		}
-		close(slow.goOn)
-		synctest.Wait()
-		if !p.free(t, a) {
-			t.Error("the lock stands after OnEnd")
-		}
-	})
-}
-
-// A time limit of the agent's, or of one that works for it, is no end of the run, and neither is a success: the Update comes after that.
-func TestOnEnd_S1_isNotTakenInByOtherEnds(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		slow := newThinks()
-		var a *instance
-		a = p.with(t, func(ctx context.Context, input string) (string, error) {
-			limited, cancel := context.WithCancel(ctx)
-			cancel()
-			belugamemory.OnEnd(limited, "", context.DeadlineExceeded) // of another agent, when the run goes on
-			answer, err := slow.agent(ctx, input)
-			belugamemory.OnEnd(ctx, answer, nil)
-			time.Sleep(time.Second) // the plugins
-			if p.free(t, a) {
-				t.Error("the lock is free before the Update")
-			}
-			return answer, err
-		})
-		p.cancelled(t, a, slow, "q")
-		time.Sleep(time.Second)
-		if p.free(t, a) {
-			t.Fatal("the lock is free while the agent is at work")
-		}
-		close(slow.goOn)
-		a.workers.Wait()
-		if got := p.turns(t); got != "q" {
-			t.Errorf("the turns %q", got)
-		}
-		belugamemory.OnEnd(t.Context(), "", errAgent) // of no run
-	})
-}
-
-// Nobody says that this run has ended: its worker just goes away, and with it the run's context. Not on fake time, which garbage collection
-// has no part in.
-func TestLockRun_L_garbageCollectionFreesTheSession(t *testing.T) {
+// Not on fake time, which garbage collection has no part in.
+func TestLockRun_collectorFreesNoSession(t *testing.T) {
 	p := inProcess(t)
 	slow := newThinks()
-	a := p.with(t, slow.fails(false))
+	a := p.with(t, slow.fails)
 	p.cancelled(t, a, slow, "q")
-	for range 5 {
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
+	close(slow.goOn)
+	a.workers.Wait()
+	for range 3 {
+		collected := make(chan struct{})
+		runtime.AddCleanup(new([64]byte), func(done chan struct{}) { close(done) }, collected)
+		testservers.Await(t, 20*time.Second, "garbage is collected", func() bool {
+			runtime.GC()
+			select {
+			case <-collected:
+				return true
+			default:
+				return false
+			}
+		})
 	}
 	if p.free(t, a) {
-		t.Fatal("the lock is free while the worker has the context")
+		t.Error("the garbage collector has freed the session")
 	}
-	close(slow.goOn)
-	a.workers.Wait()
-	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
-}
-
-// Contexts that the run has made of its own, and never cancelled, do not keep it.
-func TestLockRun_L_garbageCollectionFreesTheSessionOfARunWithLeaks(t *testing.T) {
-	p := inProcess(t)
-	slow := newThinks()
-	a := p.with(t, func(ctx context.Context, input string) (string, error) {
-		leaked, cancel := context.WithTimeout(ctx, time.Hour)
-		_ = cancel
-		return slow.fails(false)(leaked, input)
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	within, leave := context.WithCancel(ctx)
-	go func() { <-slow.begun; leave() }()
-	p.say(within, a, "q")
-	close(slow.goOn)
-	a.workers.Wait()
-	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { runtime.GC(); return p.free(t, a) })
-	runtime.KeepAlive(within)
 }
 
 // When the end of a run was seen, nothing waits for MaxHold any more, and keeps what the caller's context has.
@@ -246,24 +215,24 @@ func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
 		close(slow.goOn)
 		a.workers.Wait()
 
-		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL, MaxHold: 2 * time.Minute})
-		var err error
-		if a.locked, err = belugamemory.LockRun(locker, a.Run); err != nil {
-			t.Fatal(err)
+		for ofLocker, want := range map[time.Duration]time.Duration{2 * time.Minute: 2 * time.Minute, 0: 10 * time.Minute} {
+			a.locker = p.newLocker(t, distlock.Options{TTL: leaseTTL, MaxHold: ofLocker})
+			a.sessions = must2(belugamemory.WrapSessions(p.sessions, a.locker))
+			a.locked = must2(belugamemory.LockRun(a.locker, a.Run))
+			slow = newThinks()
+			a.agent = slow.fails
+			p.cancelled(t, a, slow, "q")
+			close(slow.goOn)
+			time.Sleep(want - time.Millisecond)
+			if p.free(t, a) {
+				t.Errorf("the lock is free %s before MaxHold", time.Millisecond)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if !p.free(t, a) {
+				t.Errorf("the lock stands after %s", want)
+			}
 		}
-		slow = newThinks()
-		a.agent = slow.agent
-		p.cancelled(t, a, slow, "q")
-		time.Sleep(2*time.Minute - time.Second)
-		if p.free(t, a) {
-			t.Error("the lock is free too early")
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if !p.free(t, a) {
-			t.Error("the lock stands")
-		}
-		close(slow.goOn)
 	})
 }
 

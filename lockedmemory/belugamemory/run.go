@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
@@ -18,36 +18,34 @@ import (
 
 const defaultMaxHold = 10 * time.Minute
 
-// LockRun makes the runs of a session stand one after the other, on all instances: what it returns waits for the session, and then is
-// run, under the session's lease from before it reads the session until it has ended. It fits the Run of Beluga's Runner:
+// LockRun makes the runs of a session follow each other, on all instances. The function that it
+// returns waits for the session's lease and calls run under it. It fits the Run of Beluga's Runner:
 //
+//	sessions, err := belugamemory.WrapSessions(service, locker)
+//	runner := runtime.NewRunner(belugamemory.WrapAgent(assistant), runtime.WithSessionService(sessions))
 //	run, err := belugamemory.LockRun(locker, runner.Run)
 //	…
 //	for event, err := range run(ctx, sessionID, input) {
 //
-// The context of run names the session, also for memories over the same locker: what they save is part of the run. It ends with the
-// caller's, when the lease is lost, and when the locker is closed. In the last two cases an error says so that matches distlock.ErrLost or
-// distlock.ErrClosed: the run's own, if it still yields one, else one more at the end. A run within a run of the same session, or within
-// a [Memory.Turn] of it, is part of that, and what it leaves behind does not keep the lease. Every iteration is a run of its own. An empty
-// session ID is refused. Options are [WithKey], [WithTurnWait], [WithBusy] and [WithMaxHold].
+// The lease ends when the Update of [WrapSessions] returns, so a slow reader of the events holds
+// nothing, or else when the run returns. If Update fails, the stream yields its error and no event,
+// so every answer that a reader sees is stored. An error of the service that is no core.Error has
+// the code [ErrOutcomeUnknown].
 //
-// The lease is given back when the iteration is over, so do not linger over the events. What uses the session in the body of the loop,
-// with the context from outside, waits for the very run that it delays.
+// The context of run names the session, also for memories over the same Locker: their Saves are
+// part of the run. It ends with the caller's, when the lease is lost, and when the Locker is
+// closed. In the last two cases the stream ends with distlock.ErrLost or distlock.ErrClosed. A run
+// inside a run or a [Memory.Turn] of the same session uses their lease. Every iteration is a run of
+// its own.
 //
-// A Runner whose context has ended returns while its agent may still be at work, and may still write. Such a run keeps the lease
-// until its end is seen:
+// A Runner whose context has ended returns while its agent may still be at work. Such a run keeps
+// the lease until its Update returns, its agent ends if [WrapAgent] wraps that, or the lease is as
+// old as [WithMaxHold]. A later Update is refused. So put time limits on the context of the caller,
+// not on one inside run. All states are in docs/design/runs.md.
 //
-//   - its Update has come through [WrapSessions];
-//   - its agent has failed, if it has [OnEnd] for a hook;
-//   - nobody has its context any more, which shows when garbage is collected: every two minutes at least;
-//   - or else the lease has reached the age of [WithMaxHold]. An Update that comes through WrapSessions later is refused; another
-//     service would take it.
-//
-// So put time limits on the context that is given to what LockRun returns. A run that has one of its own, inside, is thought to have ended
-// when it returns: its worker's Update is refused if it comes later. The states of a run are in the package's documentation.
-//
-// A nil locker or run, and options out of range, are refused with distlock.ErrInvalidOption. Busy, unavailable and lost are
-// yielded with the codes that a [Memory] gives them; run was not called if there was no lease.
+// A nil Locker or run, and options out of range, fail with distlock.ErrInvalidOption, an empty
+// session ID with distlock.ErrInvalidKey. Options are [WithKey], [WithTurnWait], [WithBusy] and
+// [WithMaxHold]. Errors have the codes that those of a [Memory] have.
 func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
 	opts ...Option) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
 	s, err := settingsOf(opts, forRuns)
@@ -64,18 +62,16 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	if err != nil {
 		return nil, coded("belugamemory.lockrun", err)
 	}
-	if s.maxHold == 0 {
-		s.maxHold = locker.Options().MaxHold
-	}
-	if s.maxHold == 0 {
-		s.maxHold = defaultMaxHold
-	}
+	s.maxHold = cmp.Or(s.maxHold, locker.Options().MaxHold, defaultMaxHold)
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			wanted := true
-			err := s.alone(ctx, locker, sessionID, func(ctx context.Context, tell func(error) error) {
+			err := s.alone(ctx, locker, sessionID, func(ctx context.Context, r *lockedRun) {
 				for event, err := range run(ctx, sessionID, input) {
-					if wanted = yield(event, tell(err)); !wanted {
+					if err == nil && r.failure.Load() != nil {
+						return
+					}
+					if wanted = yield(event, r.yields(err)); !wanted {
 						return
 					}
 				}
@@ -88,10 +84,10 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	}, nil
 }
 
-// alone has iterate go through a run under the session's lease, as one operation for the Observer. Iterate passes the run's errors through
-// tell. The error that alone returns is what there is to say besides.
+// alone has iterate go through a run under the session's lease, as one operation for the Observer.
+// It returns the error that the run did not yield itself.
 func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID string,
-	iterate func(ctx context.Context, tell func(error) error)) error {
+	iterate func(ctx context.Context, r *lockedRun)) error {
 	ctx = core.WithSessionID(ctx, sessionID)
 	key, err := keyFor(ctx, s.key)
 	if err != nil {
@@ -102,191 +98,157 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // unless it returns
-	ran := false
-	last, err := s.hold(ctx, locker, key, func(ctx context.Context, tell func(error) error) {
-		ran = true
-		iterate(ctx, tell)
-	})
-	op.Err = cmp.Or(err, last)
+	r := &lockedRun{locker: locker, session: sessionID}
+	if err = s.hold(ctx, key, r, iterate); err == nil {
+		err = r.rest()
+	}
+	op.Err = cmp.Or(err, r.yielded)
 	op.Outcome = distlock.OutcomeOf(op.Err)
-	if !ran && s.busy == lockedmemory.Refuse && op.Outcome == distlock.OutcomeTimeout {
+	if r.lease == nil && s.busy == lockedmemory.Refuse && op.Outcome == distlock.OutcomeTimeout {
 		op.Outcome = distlock.OutcomeBusy
 	}
 	return err
 }
 
-// hold calls iterate under the lease on key. Last is what the run has yielded last, err what there is to say besides.
-func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string,
-	iterate func(ctx context.Context, tell func(error) error)) (last, err error) {
-	if lease, ok := locker.FromContext(ctx, key); ok { // it is given back by whoever has acquired it
-		if err := lease.Check(ctx); err != nil {
-			return nil, err
-		}
-		work, leave := lease.Join(ctx)
-		defer leave()
-		r := &lockedRun{locker: locker, lease: lease, ended: work.Done()}
-		t := &teller{lease: lease}
-		iterate(context.WithValue(work, ticketKey{}, &ticket{r}), t.tell)
-		return t.last, t.rest()
+// hold calls iterate under the lease on key, and fails without a lease.
+func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(ctx context.Context, r *lockedRun)) (err error) {
+	wait := s.turnWait
+	if s.busy == lockedmemory.Wait && wait == 0 {
+		wait = -1
 	}
-	lease, err := locker.Acquire(distlock.WithWait(ctx, s.runWait()), key)
+	within := ctx
+	lease, ok := r.locker.FromContext(ctx, key)
+	if ok {
+		err = lease.Check(ctx)
+	} else if lease, err = r.locker.Acquire(distlock.WithWait(ctx, wait), key); err == nil {
+		// ⚑ Not Join: the release after Update must not cancel the context of the Runner, which
+		// then yields no event.
+		within = valued{ctx, context.WithoutCancel(lease.Context())}
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	began := time.Now()
-	work, leave := lease.Join(ctx)
-	r := &lockedRun{locker: locker, lease: lease, ended: work.Done()}
-	t := &teller{lease: lease}
-	work = r.watch(work)
-	defer func() { // also of a panic
-		cancelled := work.Err() != nil // by the caller, or because the lease has ended: then there is nothing to keep
-		leave()
-		if cancelled {
-			r.linger(s.maxHold - time.Since(began))
-			return
+	latest := time.Now().Add(s.maxHold)
+	work, cancel := context.WithCancelCause(within)
+	stop := context.AfterFunc(lease.Context(), func() {
+		if !r.over.Load() {
+			cancel(context.Cause(lease.Context()))
 		}
-		// The service may know of a loss before the deadline has passed.
-		if removal := lease.Release(ctx); err == nil && !t.said && errors.Is(removal, distlock.ErrLost) {
-			err = removal
+	})
+	r.lease, r.owns, r.ctx = lease, !ok, context.WithValue(work, runKey{}, r)
+	defer func() { // also of a panic
+		cancelled := work.Err() != nil
+		stop()
+		cancel(nil)
+		if cancelled {
+			r.linger(time.Until(latest))
+		} else {
+			r.end(ctx)
 		}
 	}()
-	iterate(work, t.tell)
-	return t.last, t.rest()
+	iterate(r.ctx, r)
+	return nil
 }
 
-func (s *settings) runWait() time.Duration {
-	if s.busy == lockedmemory.Wait && s.turnWait == 0 {
-		return -1
-	}
-	return s.turnWait
+// lockedRun is a run under a lease.
+type lockedRun struct {
+	locker  *distlock.Locker
+	session string
+	lease   *distlock.Lease
+	owns    bool            // the lease, which is otherwise that of a Turn or a run around this one
+	ctx     context.Context // its end is that of the caller's context, a loss, or Close
+
+	yielded error                 // the last one
+	created sync.Map              // the IDs of sessions that only this run knows
+	busy    atomic.Bool           // its worker may have read the session, and its agent has not ended
+	over    atomic.Bool           // the run has released its lease
+	failure atomic.Pointer[error] // of its Update
 }
 
-// teller sees to it that a run whose lease has ended under it says so: with its own error if it has one, else at the end.
-type teller struct {
-	lease *distlock.Lease
-	last  error // what the run has yielded last
-	said  bool
+type runKey struct{}
+
+// runOf returns the run that ctx is part of, or nil.
+func runOf(ctx context.Context) *lockedRun {
+	r, _ := ctx.Value(runKey{}).(*lockedRun)
+	return r
 }
 
-// tell returns what is to be yielded for an error of the run.
-func (t *teller) tell(err error) error {
-	if gone := t.gone(); gone != nil && err != nil {
-		t.said = true
+// yields returns the error to yield for an error of the run.
+func (r *lockedRun) yields(err error) error {
+	if gone := r.gone(); gone != nil && err != nil {
 		err = coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
 	}
-	t.last = err
+	r.yielded = err
 	return err
 }
 
-// rest is what is still to be said when the run is over.
-func (t *teller) rest() error {
-	if t.said {
+// rest returns the error that the run did not yield itself.
+func (r *lockedRun) rest() error {
+	failure := r.failure.Load()
+	if gone := r.gone(); gone != nil && !errors.Is(r.yielded, gone) {
+		return gone
+	} else if r.yielded != nil || failure == nil {
 		return nil
 	}
-	return t.gone()
+	return *failure
 }
 
-// gone tells of a lease that was lost, or was taken away by the Locker's Close. One that is released by the run itself is its own affair.
-func (t *teller) gone() error {
-	if err := t.lease.Err(); errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed) {
+// gone returns ErrLost or ErrClosed if the lease ended so, and nil after the run's own release.
+func (r *lockedRun) gone() error {
+	if err := r.lease.Err(); errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// lockedRun is a run under a lease. ⚑ It knows nothing that leads to the run's context: that would never be garbage.
-type lockedRun struct {
-	locker *distlock.Locker
-	lease  *distlock.Lease
-	ended  <-chan struct{} // closed when the run's context has ended
-
-	mu      sync.Mutex
-	created map[string]bool // the IDs of sessions that it has made: nobody else knows them yet
-	over    bool            // its end was seen
-	lingers bool            // and the lease waits for that
-}
-
-// ticket is what the context of a run carries. When it is garbage, nobody can act for the run any more.
-type ticket struct{ run *lockedRun }
-
-type ticketKey struct{}
-
-// watch puts the run into ctx, and takes it for the end of the run that nobody has what comes of that any more.
-func (r *lockedRun) watch(ctx context.Context) context.Context {
-	t := &ticket{r}
-	runtime.AddCleanup(t, (*lockedRun).end, r)
-	return context.WithValue(ctx, ticketKey{}, t)
-}
-
-// runOf returns the run that ctx is part of, or nil.
-func runOf(ctx context.Context) *lockedRun {
-	t, _ := ctx.Value(ticketKey{}).(*ticket)
-	if t == nil {
-		return nil
-	}
-	return t.run
-}
-
-// end says that the run's end has been seen.
-func (r *lockedRun) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over && r.lingers {
-		r.giveBack()
-	}
-	r.over = true
-}
-
-// linger keeps the lease until the run's end is seen, or some time has passed.
-func (r *lockedRun) linger(atMost time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lingers = true
-	if r.over || atMost <= 0 {
-		r.over = true
-		r.giveBack()
+// end releases the lease, if it is the run's and this is its first end.
+func (r *lockedRun) end(ctx context.Context) {
+	if !r.owns || !r.over.CompareAndSwap(false, true) {
 		return
 	}
-	timer := time.AfterFunc(atMost, r.end)
-	// However the lease ends, by Close too, nothing is left to wait for.
+	// The lock service may know of a loss before the deadline. The Observer and the Logger get all
+	// other errors.
+	if err := r.lease.Release(ctx); errors.Is(err, distlock.ErrLost) {
+		r.fails(coded("belugamemory.run", err))
+	}
+}
+
+// linger leaves the lease for some time to the end of a worker that is at work.
+func (r *lockedRun) linger(atMost time.Duration) {
+	if !r.busy.Load() {
+		atMost = 0
+	}
+	// ⚑ Not with the context of the run, which has ended: the release waits for an Update under way.
+	timer := time.AfterFunc(atMost, func() { r.locker.Background(r.end) })
 	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
 }
 
-func (r *lockedRun) giveBack() {
-	// What the release says is told to the Observer and the Logger.
-	r.locker.Background(func(ctx context.Context) { _ = r.lease.Release(ctx) })
+// rests ends a run that was cancelled, or panics, when its worker has no more to do than an Update.
+func (r *lockedRun) rests(ctx context.Context, panics bool) {
+	r.busy.Store(false) // ⚑ before the look at the context: a cancellation after that finds it
+	if panics || r.ctx.Err() != nil {
+		r.end(ctx)
+	}
 }
 
-func (r *lockedRun) hasCreated(session string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.created[session]
+// fails notes the error that the stream is to yield. The first one counts.
+func (r *lockedRun) fails(err error) {
+	if known := new(core.Error); !errors.As(err, &known) {
+		err = core.NewError("belugamemory.run", ErrOutcomeUnknown,
+			"the Update of the session failed; the turn is stored or not", err)
+	}
+	r.failure.CompareAndSwap(nil, &err)
 }
 
-func (r *lockedRun) creates(session string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.created == nil {
-		r.created = make(map[string]bool)
-	}
-	r.created[session] = true
+// valued is a context with the values of another one in front of its own.
+type valued struct {
+	context.Context
+	values context.Context
 }
 
-// OnEnd is a hook for the agent of a Runner whose Run is locked, see [LockRun]:
-//
-//	agent.WithHooks(agent.Hooks{OnEnd: belugamemory.OnEnd})
-//
-// It tells when the agent of a run that was cancelled has failed, so that the session is free for the next run at once. Runs that were not
-// cancelled are not concerned, whatever time limits the agent has itself. Only the Runner's own agent is to have it: one that works for
-// that ends earlier.
-func OnEnd(ctx context.Context, _ string, err error) {
-	r := runOf(ctx)
-	if r == nil || err == nil {
-		return
+func (v valued) Value(key any) any {
+	if value := v.values.Value(key); value != nil {
+		return value
 	}
-	select {
-	case <-r.ended: // not ctx, which the agent has made
-		r.end()
-	default:
-	}
+	return v.Context.Value(key)
 }

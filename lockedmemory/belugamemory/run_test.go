@@ -157,11 +157,44 @@ func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
 			return echo(ctx, input)
 		})
 		answer, errs := p.say(t.Context(), a, "q")
-		if answer != "answer to q" || len(errs) != 1 {
-			t.Fatalf("%q, %v; want the answer and one error", answer, errs)
+		if answer != "" || len(errs) != 1 {
+			t.Fatalf("%q, %v; want one error", answer, errs)
 		}
 		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
 	})
+}
+
+// Beluga's Runner only logs the error of an Update.
+func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
+	full := errors.New("the disk is full")
+	for name, test := range map[string]struct {
+		fails, is error
+		code      core.ErrorCode
+	}{
+		"the disk is full":      {full, full, belugamemory.ErrOutcomeUnknown},
+		"a code of the service": {core.NewError("update", core.ErrProviderDown, "", full), full, core.ErrProviderDown},
+		"refused":               {nil, distlock.ErrNotHeld, core.ErrInvalidInput},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				seen := new(outcomes)
+				p.observer = seen
+				p.sessions.fails = test.fails
+				a := p.with(t, echo)
+				if test.fails == nil {
+					a.after = func(ctx context.Context) { must(t, p.change(ctx, t, a.sessions)) } // the first of two
+				}
+				answer, errs := p.say(t.Context(), a, "q")
+				if answer != "" || len(errs) != 1 {
+					t.Fatalf("the client got the answer %q and the errors %v; want one error, as no turn is stored", answer, errs)
+				}
+				refusedWith(t, errs[0], test.code, test.is)
+				if got := seen.all(); !p.free(t, a) || p.turns(t) != "" || slices.Contains(got, distlock.OutcomeDone) {
+					t.Errorf("the lock is free: %t; turns %q; outcomes %v", p.free(t, a), p.turns(t), got)
+				}
+			})
+		})
+	}
 }
 
 // Nobody is told anything who has stopped listening: Go does not survive that.
@@ -217,15 +250,35 @@ func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 	})
 }
 
-func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
+// The run's own release after Update is no loss, and does not cancel its context.
+func TestLockRun_L_slowReaderHoldsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		a := p.with(t, echo)
-		for event := range a.locked(t.Context(), p.session, "q") {
-			if p.free(t, a) {
-				t.Error("the lock is free while events are yielded")
+		a, b := p.with(t, nil), p.with(t, echo)
+		var run context.Context
+		a.agent = func(ctx context.Context, input string) (string, error) { run = ctx; return echo(ctx, input) }
+		var events []string
+		for event, err := range a.locked(t.Context(), p.session, "first") {
+			time.Sleep(time.Millisecond)
+			if events = append(events, event); err != nil || run.Err() != nil || !p.free(t, a) {
+				t.Fatalf("event %q, error %v; the run's context has %v; the lock is free: %t, want it free", event, err, run.Err(), p.free(t, a))
 			}
-			if event != "answer" {
-				t.Errorf("the event %q", event)
+			if _, errs := p.say(t.Context(), b, "next"); errs != nil {
+				t.Error(errs)
+			}
+		}
+		if got := p.turns(t); len(events) != 3 || got != "first next next next" {
+			t.Errorf("events %q, turns %q", events, got)
+		}
+	})
+}
+
+// A run without an Update holds its lease until it returns.
+func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
+		for _, err := range a.locked(t.Context(), p.session, "q") {
+			if err != errAgent || p.free(t, a) {
+				t.Errorf("error %v; the lock is free: %t", err, p.free(t, a))
 			}
 			break
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
-	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -41,21 +39,17 @@ func (p planner) Replan(ctx context.Context, state agent.PlannerState) ([]agent.
 type runOf = func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
 
 // runner is a Runner of Beluga over the sessions of a place, and its locked Run.
-func (p *place) runner(t *testing.T, answer planner, agentOpts []agent.Option,
-	opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
+func (p *place) runner(t *testing.T, answer planner, opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
+	t.Helper()
+	return p.runnerOf(t, agent.New("agent", agent.WithPlanner(answer)), opts...)
+}
+
+func (p *place) runnerOf(t *testing.T, own agent.Agent, opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
 	t.Helper()
 	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})}
-	sessions, err := belugamemory.WrapSessions(p.sessions, i.locker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner := runtime.NewRunner(agent.New("agent", append(agentOpts, agent.WithPlanner(answer))...), runtime.WithSessionService(sessions))
+	runner := runtime.NewRunner(own, runtime.WithSessionService(must2(belugamemory.WrapSessions(p.sessions, i.locker))))
 	t.Cleanup(func() { drain(t, runner) })
-	run, err := belugamemory.LockRun(i.locker, runner.Run, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return runner, run, i
+	return runner, must2(belugamemory.LockRun(i.locker, runner.Run, opts...)), i
 }
 
 // drain waits until no worker of the Runner is left, which then takes no runs any more.
@@ -103,7 +97,7 @@ func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
 			var all sync.WaitGroup
 			other := run
 			if !unlocked {
-				_, other, _ = p.runner(t, answer, nil)
+				_, other, _ = p.runner(t, answer)
 			}
 			for n := range runs {
 				all.Go(func() {
@@ -115,7 +109,7 @@ func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
 			}
 			all.Wait()
 		}
-		_, run, _ := p.runner(t, answer, nil)
+		_, run, _ := p.runner(t, answer)
 		ask(run, false)
 		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
 			t.Errorf("the turns %v, want %d", turns, runs)
@@ -133,8 +127,8 @@ func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
 func TestRunner_S1_nextRunWaitsForTheUpdateOfACancelledOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		slow := newThinks()
-		_, a, _ := p.runner(t, slow.agent, nil)
-		_, b, _ := p.runner(t, echo, nil)
+		_, a, _ := p.runner(t, slow.agent)
+		_, b, _ := p.runner(t, echo)
 		p.askAndCancel(t, a, slow, "first")
 		next := make(chan []error)
 		go func() {
@@ -164,60 +158,68 @@ func (a *thinks) failing(ctx context.Context, _ string) (string, error) {
 	return "", ctx.Err()
 }
 
-func TestRunner_L_onEndFreesTheSessionOfACancelledRunAtOnce(t *testing.T) {
-	for name, hooks := range map[string][]agent.Option{
-		"with the hook":    {agent.WithHooks(agent.Hooks{OnEnd: belugamemory.OnEnd})},
-		"without the hook": nil,
+func TestRunner_L_agentFreesItsCancelledRun(t *testing.T) {
+	own := func(slow *thinks) agent.Agent { return agent.New("agent", agent.WithPlanner(planner(slow.failing))) }
+	for name, test := range map[string]struct {
+		make  func(slow *thinks) agent.Agent
+		takes time.Duration
+	}{
+		"wrapped": {func(slow *thinks) agent.Agent { return belugamemory.WrapAgent(own(slow)) }, 0},
+		"a team": {func(slow *thinks) agent.Agent {
+			return belugamemory.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugamemory.WrapAgent(answers(echo)), own(slow))))
+		}, 0},
+		"a team at once": {func(slow *thinks) agent.Agent {
+			return belugamemory.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugamemory.WrapAgent(answers(echo)), own(slow)),
+				runtime.WithPattern(runtime.ScatterGatherPattern(answers(echo)))))
+		}, 0},
+		"not wrapped": {own, 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
-				slow := newThinks()
-				_, run, a := p.runner(t, slow.failing, hooks, belugamemory.WithMaxHold(time.Hour))
+				slow, start := newThinks(), time.Now()
+				_, run, a := p.runnerOf(t, test.make(slow))
 				p.askAndCancel(t, run, slow, "q")
 				time.Sleep(time.Minute)
 				if p.free(t, a) {
-					t.Fatal("the lock is free while the agent is at work")
-				}
-				if hooks == nil { // what garbage collection is for, which fake time has no part in
-					time.Sleep(time.Hour)
-					if !p.free(t, a) {
-						t.Error("the lock stands after MaxHold")
-					}
-					close(slow.goOn)
-					return
+					t.Fatal("the session is free while the agent is at work")
 				}
 				close(slow.goOn)
-				time.Sleep(time.Millisecond)
+				if test.takes > 0 {
+					time.Sleep(test.takes - time.Since(start) - time.Millisecond)
+					if p.free(t, a) {
+						t.Error("the session is free before MaxHold")
+					}
+				}
+				time.Sleep(5 * time.Millisecond)
 				if !p.free(t, a) {
-					t.Error("the lock stands after OnEnd")
+					t.Error("the session is held")
 				}
 			})
 		})
 	}
 }
 
-// Nothing of Beluga keeps the context of a run whose worker is done.
-func TestRunner_L_garbageCollectionFreesTheSession(t *testing.T) {
-	p := inProcess(t)
-	slow := newThinks()
-	_, run, a := p.runner(t, slow.failing, nil)
-	p.askAndCancel(t, run, slow, "q")
-	for range 5 {
-		goruntime.GC()
-		time.Sleep(5 * time.Millisecond)
-	}
-	if p.free(t, a) {
-		t.Fatal("the lock is free while the worker has the context")
-	}
-	close(slow.goOn)
-	testservers.Await(t, 20*time.Second, "the lock is free", func() bool { goruntime.GC(); return p.free(t, a) })
+// The client of a slow stream holds no session, and sees no answer that is not stored.
+func TestRunner_updateEndsTheLease(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		_, run, a := p.runner(t, echo)
+		for event, err := range run(t.Context(), p.session, schema.NewHumanMessage("q")) {
+			if err != nil || !p.free(t, a) {
+				t.Errorf("event %v, error %v; the session is free: %t", event, err, p.free(t, a))
+			}
+		}
+		p.sessions.fails = errAgent
+		if answer, errs := p.ask(t.Context(), run, "q"); answer != "" || len(errs) != 1 || !errors.Is(errs[0], errAgent) {
+			t.Errorf("answer %q, errors %v", answer, errs)
+		}
+	})
 }
 
 func TestRunner_L_maxHoldFreesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
-		runner, a, _ := p.runner(t, slow.agent, nil, belugamemory.WithMaxHold(time.Minute))
-		_, b, _ := p.runner(t, echo, nil)
+		runner, a, _ := p.runner(t, slow.agent, belugamemory.WithMaxHold(time.Minute))
+		_, b, _ := p.runner(t, echo)
 		p.askAndCancel(t, a, slow, "late")
 		if _, errs := p.ask(t.Context(), b, "next"); errs != nil {
 			t.Fatal(errs)
@@ -239,7 +241,7 @@ func TestRunner_N_lossCancelsTheRun(t *testing.T) {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return echo(ctx, input)
-		}, nil)
+		})
 		_, errs := p.ask(t.Context(), run, "q")
 		if len(errs) != 1 {
 			t.Fatalf("%v, want one error", errs)
@@ -257,7 +259,7 @@ func TestRunner_updatesTheSessionThatItHasMade(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		updates := 0
 		p.sessions.updated = func() { updates++ }
-		_, run, a := p.runner(t, echo, nil)
+		_, run, a := p.runner(t, echo)
 		p.session = "unknown"
 		if answer, errs := p.ask(t.Context(), run, "q"); answer != "answer to q" || errs != nil || updates != 1 || !p.free(t, a) {
 			t.Errorf("%q, %v, %d Updates; the lock is free: %t", answer, errs, updates, p.free(t, a))

@@ -11,9 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
+	"github.com/lookatitude/beluga-ai/v2/tool"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
@@ -27,8 +29,40 @@ import (
 // has ended returns, and its worker goes on.
 type scripted struct {
 	sessions runtime.SessionService
-	agent    func(ctx context.Context, input string) (string, error)
+	agent    answers
+	wrap     agent.Middleware          // of the agent, unless nil
+	after    func(ctx context.Context) // what plugins do, unless nil
 	workers  sync.WaitGroup
+}
+
+// answers is an agent.
+type answers func(ctx context.Context, input string) (string, error)
+
+func (a answers) ID() string              { return "agent" }
+func (a answers) Persona() agent.Persona  { return agent.Persona{} }
+func (a answers) Tools() []tool.Tool      { return nil }
+func (a answers) Children() []agent.Agent { return nil }
+
+func (a answers) Invoke(ctx context.Context, input string, _ ...agent.Option) (string, error) {
+	return a(ctx, input)
+}
+
+func (a answers) Stream(ctx context.Context, input string, _ ...agent.Option) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		text, err := a(ctx, input)
+		yield(agent.Event{Type: agent.EventText, Text: text}, err)
+	}
+}
+
+// streamed is the text of an agent's stream.
+func streamed(ctx context.Context, a agent.Agent, input string) (text string, err error) {
+	for event, err := range a.Stream(ctx, input) {
+		if err != nil {
+			return "", err
+		}
+		text += event.Text
+	}
+	return text, nil
 }
 
 func (s *scripted) Run(ctx context.Context, sessionID, input string) iter.Seq2[string, error] {
@@ -72,9 +106,16 @@ func (s *scripted) turn(ctx context.Context, sessionID, input string) (string, e
 	if err != nil {
 		return "", err
 	}
-	answer, err := s.agent(ctx, input)
+	var a agent.Agent = s.agent
+	if s.wrap != nil {
+		a = s.wrap(a)
+	}
+	answer, err := streamed(ctx, a, input)
 	if err != nil {
 		return "", err
+	}
+	if s.after != nil {
+		s.after(ctx)
 	}
 	session.Turns = append(session.Turns, schema.Turn{Input: schema.NewHumanMessage(input), Output: schema.NewAIMessage(answer)})
 	if err := s.sessions.Update(ctx, session); err != nil {
@@ -86,12 +127,24 @@ func (s *scripted) turn(ctx context.Context, sessionID, input string) (string, e
 // heedless is a service whose Update does not care for the end of its context.
 type heedless struct {
 	runtime.SessionService
-	updated func() // told of every Update, before it
+	updated func()                          // told of every Update, before it
+	fails   error                           // of every Update
+	got     func(ctx context.Context) error // fails a Get, unless nil
+}
+
+func (h *heedless) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
+	if h.got != nil {
+		return nil, h.got(ctx)
+	}
+	return h.SessionService.Get(ctx, sessionID)
 }
 
 func (h *heedless) Update(ctx context.Context, session *runtime.Session) error {
 	if h.updated != nil {
 		h.updated()
+	}
+	if h.fails != nil {
+		return h.fails
 	}
 	return h.SessionService.Update(context.WithoutCancel(ctx), session)
 }
@@ -275,4 +328,11 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func must2[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -11,17 +11,22 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// WrapSessions makes a SessionService for a Runner whose Run is locked with the same locker, see [LockRun]. An Update replaces the whole
-// session, so one that comes late, from a run that was cancelled or has lost its lease, would take back what others have written since:
+// WrapSessions makes the SessionService of a Runner whose Run is locked with the same Locker, see
+// [LockRun]. It refuses with distlock.ErrLost or distlock.ErrNotHeld:
 //
-//   - Update under a lease of its session that is held, that of a run above all, is done, as one step of the lease. It is taken for the end
-//     of its run, because it is the last thing that a Runner does.
-//   - Update under a lease that was lost or released is refused with distlock.ErrLost or distlock.ErrNotHeld, and so is one without any
-//     lease, with distlock.ErrNotHeld. A Runner logs such an error, and goes on.
-//   - Delete takes the session's lock if it is not under its lease.
-//   - Create and Get take no lock. A session that is made in a run belongs to that until the run has ended: nobody else knows its ID.
+//   - Get without a lease of the session, and Create outside of a run: a Runner without LockRun fails
+//     before it asks its agent;
+//   - Update without a lease of the session: it replaces the whole session, and so a late Update takes
+//     back later turns. Update ends the lease of its run, whatever the result is.
 //
-// Options are [WithKey]. A nil service or locker is refused with distlock.ErrInvalidOption. Errors of the service come back as they are.
+// Delete takes the session's lock if the context has no lease for it. A session created in a run
+// belongs to that until the run has ended.
+//
+// Outside of runs, use the inner service to create and show sessions. To change one there, hold the
+// lease of its [SessionKey] by Locker.Do.
+//
+// Options are [WithKey]. A nil service or Locker fails with distlock.ErrInvalidOption. Errors of
+// the service come back as they are.
 func WrapSessions(inner runtime.SessionService, locker *distlock.Locker, opts ...Option) (runtime.SessionService, error) {
 	s, err := settingsOf(opts, forSessions)
 	switch {
@@ -44,46 +49,69 @@ type sessions struct {
 }
 
 func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
-	session, err := s.inner.Create(ctx, agentID)
+	r, err := runOf(ctx), errNoLease
+	if r != nil && r.locker == s.locker {
+		err = r.lease.Check(ctx)
+	}
+	if err != nil {
+		return nil, coded("belugamemory.create", err)
+	}
+	session, err := read(ctx, func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) })
 	if err == nil && session != nil {
-		if r := s.run(ctx); r != nil {
-			r.creates(session.ID)
-		}
+		r.created.Store(session.ID, true)
 	}
 	return session, err
 }
 
 func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
-	return s.inner.Get(ctx, sessionID)
+	lease, err := s.lease(ctx, sessionID)
+	if err == nil {
+		err = lease.Check(ctx)
+	}
+	if err != nil {
+		return nil, coded("belugamemory.get", err)
+	}
+	return read(ctx, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
 }
 
-func (s *sessions) Update(ctx context.Context, session *runtime.Session) error {
+// read gets the session. A run's worker that gets none has ended.
+func read(ctx context.Context, get func() (*runtime.Session, error)) (*runtime.Session, error) {
+	r := runOf(ctx)
+	if r == nil {
+		return get()
+	}
+	before := r.busy.Swap(true)
+	session, err := get()
+	if err != nil && !before {
+		r.rests(ctx, false)
+	}
+	return session, err
+}
+
+func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err error) {
 	if session == nil {
 		return s.inner.Update(ctx, nil) // it knows what to say
 	}
 	lease, err := s.lease(ctx, session.ID)
+	if r := runOf(ctx); r != nil && (lease == r.lease || lease == nil && session.ID == r.session) {
+		defer func() {
+			if err != nil {
+				r.fails(err)
+			}
+			r.end(ctx)
+		}()
+	}
 	if err != nil {
 		return coded("belugamemory.update", err)
-	}
-	if r := s.run(ctx); r != nil && r.lease == lease {
-		defer r.end()
 	}
 	joined, leave := lease.Join(ctx)
 	defer leave()
 	return under("belugamemory.update", func(fn step) error {
-		// ⚑ The Update of a run that was cancelled comes with a context that has ended. What that means for it is for the service to say: a
-		// wait with such a context, even for a step that is free, would leave it to chance.
+		// ⚑ The Update of a run that was cancelled comes with a context that has ended, and the
+		// service decides about it. Guard with such a context would leave the decision to chance.
 		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error { return fn(valued{joined, ctx}) })
 	}, func(ctx context.Context) error { return s.inner.Update(ctx, session) })
 }
-
-// valued is a context with the values of another one.
-type valued struct {
-	context.Context
-	values context.Context
-}
-
-func (v valued) Value(key any) any { return v.values.Value(key) }
 
 func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 	key, err := s.keyOf(ctx, sessionID)
@@ -97,7 +125,11 @@ func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 	return under("belugamemory.delete", func(fn step) error { return s.locker.Do(ctx, key, fn) }, remove)
 }
 
-// lease finds the lease that a write of the session is to be done under.
+var errNoLease = fmt.Errorf("%w: the context has no lease of the session from this Locker, so a write could take back that of another run: "+
+	"call the Runner's Run through LockRun with the same Locker and WithKey; outside of runs use the service that is wrapped",
+	distlock.ErrNotHeld)
+
+// lease finds the lease of the session.
 func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease, error) {
 	key, err := s.keyOf(ctx, sessionID)
 	if err != nil {
@@ -106,20 +138,14 @@ func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease
 	if lease, ok := s.locker.FromContext(ctx, key); ok {
 		return lease, nil
 	}
-	if r := s.run(ctx); r != nil && r.hasCreated(sessionID) {
-		return r.lease, nil
+	if r := runOf(ctx); r != nil {
+		if _, ok := r.created.Load(sessionID); ok {
+			return r.lease, nil
+		}
 	}
-	return nil, fmt.Errorf("%w: it replaces the whole session, and the context has no lease for that: run the Runner's Run "+
-		"through LockRun, with the same Locker", distlock.ErrNotHeld)
+	return nil, errNoLease
 }
 
 func (s *sessions) keyOf(ctx context.Context, sessionID string) (string, error) {
 	return keyFor(core.WithSessionID(ctx, sessionID), s.key)
-}
-
-func (s *sessions) run(ctx context.Context) *lockedRun {
-	if r := runOf(ctx); r != nil && r.locker == s.locker {
-		return r
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package belugamemory_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 // change is an Update of the session that can be told from what was there.
@@ -78,37 +80,73 @@ func TestWrapSessions_N_refusesAnUpdateUnderALostLease(t *testing.T) {
 	})
 }
 
+// A Runner without a lease of this Locker fails before it asks its agent.
+func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a, b := p.with(t, nil), p.with(t, nil)
+		refused := func(ctx context.Context, session string) {
+			t.Helper()
+			_, got := a.sessions.Get(ctx, session)
+			_, created := a.sessions.Create(ctx, "agent")
+			refusedWith(t, got, core.ErrInvalidInput, distlock.ErrNotHeld)
+			refusedWith(t, created, core.ErrInvalidInput, distlock.ErrNotHeld)
+		}
+		refused(t.Context(), p.session)
+		a.agent = func(context.Context, string) (string, error) {
+			t.Error("the agent is asked")
+			return "", nil
+		}
+		for name, run := range map[string]func(ctx context.Context, sessionID, input string) iter.Seq2[string, error]{
+			"no LockRun":     a.Run,
+			"another Locker": must2(belugamemory.LockRun(b.locker, a.Run)),
+			"another key": must2(belugamemory.LockRun(a.locker, a.Run, belugamemory.WithKey(func(context.Context) (string, error) {
+				return "another", nil
+			}))),
+		} {
+			for answer, err := range run(t.Context(), p.session, "q") {
+				if answer != "" || err == nil {
+					t.Errorf("%s: answer %q, error %v", name, answer, err)
+				}
+				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+			}
+		}
+		var ctx context.Context
+		a.agent = func(run context.Context, _ string) (string, error) {
+			ctx = context.WithoutCancel(run)
+			_, err := a.sessions.Get(run, "another")
+			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+			_, err = b.sessions.Create(run, "agent")
+			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+			return "done", nil
+		}
+		if answer, errs := p.say(t.Context(), a, "q"); answer != "done" || errs != nil {
+			t.Errorf("%q, %v", answer, errs)
+		}
+		refused(ctx, p.session)
+	})
+}
+
 // A Runner makes a session that is not there, with another ID. It is the run's as long as that goes on.
 func TestWrapSessions_aSessionMadeInARunIsPartOfIt(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		known := p.session
 		p.session = "unknown"
 		var made *runtime.Session
 		var run context.Context
-		a := p.with(t, nil)
-		a.agent = func(ctx context.Context, input string) (string, error) {
+		a := p.with(t, echo)
+		a.after = func(ctx context.Context) {
 			run = context.WithoutCancel(ctx)
 			var err error
-			if made, err = a.sessions.Create(ctx, "agent"); err != nil {
-				return "", err
-			}
-			if err := a.sessions.Update(ctx, made); err != nil {
-				t.Errorf("Update of a session that this run has made: %v", err)
-			}
-			return "done", a.sessions.Delete(ctx, made.ID)
+			made, err = a.sessions.Create(ctx, "agent")
+			must(t, err)
+			must(t, second(a.sessions.Get(ctx, made.ID)))
+			must(t, a.sessions.Delete(ctx, made.ID))
 		}
 		updates := 0
 		p.sessions.updated = func() { updates++ }
-		if answer, errs := p.say(t.Context(), a, "q"); answer != "done" || errs != nil || updates != 2 {
-			t.Errorf("%q, %v, and %d Updates", answer, errs, updates)
+		if answer, errs := p.say(t.Context(), a, "q"); answer != "answer to q" || errs != nil || updates != 1 || !p.free(t, a) {
+			t.Errorf("%q, %v, and %d Updates; the lock is free: %t", answer, errs, updates, p.free(t, a))
 		}
-		p.session = known
 		refusedWith(t, a.sessions.Update(run, made), core.ErrInvalidInput, distlock.ErrNotHeld)
-		if stranger, err := a.sessions.Create(t.Context(), "agent"); err != nil {
-			t.Error(err)
-		} else {
-			refusedWith(t, a.sessions.Update(t.Context(), stranger), core.ErrInvalidInput, distlock.ErrNotHeld)
-		}
 	})
 }
 
@@ -118,17 +156,12 @@ func TestWrapSessions_S1_tellsTheSessionsOfARunApart(t *testing.T) {
 		other, err := p.sessions.Create(t.Context(), "agent")
 		must(t, err)
 		slow := newThinks()
-		a, b := p.with(t, nil), p.with(t, echo)
+		a := p.with(t, nil)
 		a.agent = func(ctx context.Context, input string) (string, error) {
 			refusedWith(t, a.sessions.Update(ctx, other), core.ErrInvalidInput, distlock.ErrNotHeld)
 			if err := a.locker.Do(ctx, other.ID, func(ctx context.Context) error { return a.sessions.Update(ctx, other) }); err != nil {
 				t.Error(err)
 			}
-			foreign, err := b.sessions.Create(ctx, "agent") // this run has no lease of b's Locker
-			if err != nil {
-				t.Error(err)
-			}
-			refusedWith(t, b.sessions.Update(ctx, foreign), core.ErrInvalidInput, distlock.ErrNotHeld)
 			return slow.agent(ctx, input)
 		}
 		p.cancelled(t, a, slow, "q")
@@ -186,10 +219,8 @@ func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
 		must(t, err)
 		ctx, leave := lease.Join(t.Context())
 		defer leave()
-		_, created := a.sessions.Create(ctx, "agent")
 		_, got := a.sessions.Get(ctx, p.session)
 		for name, err := range map[string]error{
-			"Create":        created,
 			"Get":           got,
 			"Update":        a.sessions.Update(ctx, &runtime.Session{ID: p.session}),
 			"Update of nil": a.sessions.Update(ctx, nil),

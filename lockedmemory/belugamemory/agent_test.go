@@ -1,0 +1,138 @@
+package belugamemory_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+)
+
+// The end of the agent is the end of a cancelled run, and a Save or Update that comes later is refused.
+func TestWrapAgent_L_endFreesACancelledRun(t *testing.T) {
+	for name, agent := range map[string]func(*thinks) answers{
+		"the agent fails":   func(a *thinks) answers { return a.fails },
+		"the agent answers": func(a *thinks) answers { return a.agent },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				slow := newThinks()
+				a := p.with(t, agent(slow))
+				a.wrap = belugamemory.WrapAgent
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-slow.begun; cancel() }()
+				p.say(ctx, a, "q")
+				time.Sleep(time.Minute)
+				if p.free(t, a) {
+					t.Fatal("the session is free while the agent is at work")
+				}
+				close(slow.goOn)
+				time.Sleep(5 * time.Millisecond)
+				if !p.free(t, a) || p.turns(t) != "" {
+					t.Errorf("5 ms after the end of the agent the session is free: %t; turns %q", p.free(t, a), p.turns(t))
+				}
+			})
+		})
+	}
+}
+
+// The Update comes after the agent's end, and is refused if the run is cancelled in between.
+func TestWrapAgent_S1_endLeavesTheUpdate(t *testing.T) {
+	for name, cancels := range map[string]bool{"not cancelled": false, "cancelled after the end": true} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				a := p.with(t, echo)
+				a.wrap = belugamemory.WrapAgent
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				a.after = func(ctx context.Context) {
+					time.Sleep(time.Second)
+					if p.free(t, a) {
+						t.Error("the session is free before the Update")
+					}
+					if cancels {
+						cancel()
+						time.Sleep(5 * time.Millisecond)
+						if !p.free(t, a) {
+							t.Error("the session of the cancelled run is held after the end of its agent")
+						}
+					}
+				}
+				answer, errs := p.say(ctx, a, "q")
+				a.workers.Wait()
+				if got := p.turns(t); cancels == (got == "q") || cancels == (answer != "") || cancels != (len(errs) == 1) {
+					t.Errorf("answer %q, errors %v, turns %q", answer, errs, got)
+				}
+			})
+		})
+	}
+}
+
+// The end of a wrapped child is not that of the agent, not even by a panic.
+func TestWrapAgent_S1_childEndsNothing(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		a.wrap = belugamemory.WrapAgent
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			cancel()
+			func() {
+				defer func() { recover() }()
+				streamed(ctx, belugamemory.WrapAgent(answers(echo)), input)
+				belugamemory.WrapAgent(answers(func(context.Context, string) (string, error) { panic("boom") })).Invoke(ctx, input)
+			}()
+			time.Sleep(time.Second)
+			if p.free(t, a) {
+				t.Error("the end of the child has freed the session")
+			}
+			return "", errAgent
+		}
+		p.say(ctx, a, "q")
+		a.workers.Wait()
+	})
+}
+
+// A worker of Beluga does not recover, so the release comes before the end of the process.
+func TestWrapAgent_L_panicReleasesFirst(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(context.Context, string) (string, error) { panic("boom") })
+		wrapped := belugamemory.WrapAgent(a.agent)
+		run := func(ctx context.Context, _, input string) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				defer func() {
+					if recovered := recover(); recovered != "boom" || !p.free(t, a) {
+						t.Errorf("the panic became %v; the session is free: %t, want it free", recovered, p.free(t, a))
+					}
+				}()
+				streamed(ctx, wrapped, input)
+			}
+		}
+		for _, err := range must2(belugamemory.LockRun(a.locker, run))(t.Context(), p.session, "q") {
+			t.Error(err)
+		}
+		if _, err := streamed(t.Context(), belugamemory.WrapAgent(answers(echo)), "q"); err != nil { // of no run
+			t.Error(err)
+		}
+	})
+}
+
+// A run in a Turn, or in a run, has the lease of that.
+func TestWrapAgent_S1_innerRunEndsNothing(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		a.wrap = belugamemory.WrapAgent
+		must(t, a.locker.Do(t.Context(), p.session, func(ctx context.Context) error {
+			inner, cancel := context.WithCancel(ctx)
+			a.agent = func(ctx context.Context, input string) (string, error) { cancel(); return "", errAgent }
+			p.say(inner, a, "q")
+			a.workers.Wait()
+			a.agent = echo
+			return second(p.oneError(ctx, a, "q"))
+		}))
+		if got := p.turns(t); got != "q" {
+			t.Errorf("turns %q", got)
+		}
+	})
+}
