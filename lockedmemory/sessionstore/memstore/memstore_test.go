@@ -1,7 +1,11 @@
 package memstore_test
 
 import (
+	"flag"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 
@@ -12,7 +16,50 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Tests wait for the expiry of sessions more than they work.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// The driver forgets a session without an exchange after 24 hours, and the mark of an expired one 24 hours after the session.
+func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
+	const idle = 240 * time.Hour
+	for name, c := range map[string]struct {
+		save bool
+		kept time.Duration
+	}{"without an exchange": {false, storedriver.KeepEmpty}, "with an exchange": {true, idle + storedriver.KeepEmpty}} {
+		synctest.Test(t, func(t *testing.T) {
+			sessions := memstore.NewDriver(storedriver.Settings{IdleTTL: idle, Remember: time.Hour})
+			append := func(fence int64) storedriver.Outcome {
+				v, err := sessions.Append(t.Context(), storedriver.Append{
+					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1, Op: fmt.Sprintf("%032d", fence)},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v.Outcome
+			}
+			if c.save {
+				append(2)
+			} else if _, err := sessions.Read(t.Context(), storedriver.Read{
+				Session: "s", Access: &storedriver.Access{Session: "s", Fence: 2, First: true}, Limit: 1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(c.kept - time.Millisecond)
+			if got := append(1); got != storedriver.Stale {
+				t.Errorf("%s: before its time: outcome %d, want Stale", name, got)
+			}
+			time.Sleep(time.Millisecond)
+			if got := append(1); got != storedriver.Done {
+				t.Errorf("%s: after its time: outcome %d, want Done", name, got)
+			}
+		})
+	}
+}
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.Service {

@@ -45,7 +45,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_goneWithinATurn_afterARaisedToken", goneAfterRaisedToken},
 		{"O_goneWithinATurn_afterAnotherStore", goneAfterOtherStore},
 		{"O_lateCopiesUnderALease", lateCopies},
-		{"O_aLateSaveOfAnotherStore", lateSaveOfTheOtherStore},
+		{"O_lateSavesOfAnotherStore", lateSavesOfTheOtherStore},
 		{"S2_aHolderWithAWornOutTokenGetsAHigherOne", wornOutToken},
 		{"S2_aHolderThatWasOvertakenIsRefused", overtakenHolder},
 		{"O_turnIDsAreStoredOnce", turnIDs},
