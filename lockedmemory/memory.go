@@ -1,6 +1,7 @@
 package lockedmemory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -34,11 +35,12 @@ func FixedKey(key string) KeyFunc {
 
 // Options configure a [LockedMemory]. Nil means the defaults.
 type Options struct {
-	// TurnWait is the longest that a Turn waits for its session, besides its ctx. Default: ctx alone decides, because
-	// the turn in front may take minutes.
-	TurnWait time.Duration
-	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and Clear outside a
-	// turn wait as distlock.Options.Wait says.
+	// Wait is how long a Turn, and a Save or Clear outside a turn, waits for its session at most.
+	// Default [DefaultWait], because the turn in front may take minutes. Negative: ctx alone decides.
+	// distlock.Options.Wait and distlock.WithWait have no effect.
+	Wait time.Duration
+	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and
+	// Clear outside a turn always wait.
 	Busy BusyPolicy
 	// FailOpen lets Save, Clear and Turn run without the lock where they would fail with
 	// distlock.ErrUnavailable: two instances may then write to one session at once. Every operation
@@ -49,15 +51,17 @@ type Options struct {
 	FailOpen bool
 }
 
+// DefaultWait is the default of Options.Wait.
+const DefaultWait = 5 * time.Minute
+
 // BusyPolicy is what a Turn does when its session is busy: with another turn, or a Save or Clear outside one.
 type BusyPolicy int
 
 const (
-	// Wait lets a Turn stand in line, first come first served, for as long as its ctx and Options.TurnWait allow.
+	// Wait lets a Turn queue, first come first served, for as long as its ctx and Options.Wait allow.
 	Wait BusyPolicy = iota
 	// Refuse lets a Turn fail at once, with a *distlock.BusyError: for a service that answers "one moment" and drops the
-	// message, or has its sender repeat it. The lock service is asked once, and nobody in its line is overtaken. It cannot
-	// go with a TurnWait.
+	// message, or has its sender repeat it. The lock service is asked once, and no waiter is overtaken.
 	Refuse
 )
 
@@ -100,17 +104,10 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	case m.opts.FailOpen && m.fenced:
 		return nil, fmt.Errorf("%w: FailOpen is set, but the inner memory checks fencing tokens and refuses writes without a lease: "+
 			"leave FailOpen off", distlock.ErrInvalidOption)
-	case m.opts.TurnWait < 0:
-		return nil, fmt.Errorf("%w: TurnWait is %s, but must not be negative: leave it 0 to wait as long as ctx allows",
-			distlock.ErrInvalidOption, m.opts.TurnWait)
 	case m.opts.Busy != Wait && m.opts.Busy != Refuse:
 		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Wait or Refuse", distlock.ErrInvalidOption, m.opts.Busy)
-	case m.opts.Busy == Refuse && m.opts.TurnWait > 0:
-		return nil, fmt.Errorf("%w: TurnWait is %s, but Busy is Refuse, and then no Turn waits: leave one of them out",
-			distlock.ErrInvalidOption, m.opts.TurnWait)
-	case m.opts.Busy == Wait && m.opts.TurnWait == 0:
-		m.opts.TurnWait = -1
 	}
+	m.opts.Wait = cmp.Or(m.opts.Wait, DefaultWait)
 	return m, nil
 }
 

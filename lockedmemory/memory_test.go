@@ -348,7 +348,6 @@ func TestNew_refusesWhatIsMissing(t *testing.T) {
 		"nil inner pointer": second(lockedmemory.New(none, locker, key, nil)),
 		"nil locker":        second(lockedmemory.New(&history{}, nil, key, nil)),
 		"nil key":           second(lockedmemory.New(&history{}, locker, nil, nil)),
-		"negative TurnWait": second(lockedmemory.New(&history{}, locker, key, &lockedmemory.Options{TurnWait: -1})),
 	} {
 		if !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("%s: %v, want ErrInvalidOption", name, err)

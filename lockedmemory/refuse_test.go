@@ -35,7 +35,7 @@ func (s *setup) refuses(t *testing.T, m locked, held time.Duration, waiters int)
 
 func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{Wait: -1}, refuse)
+		s := newSetup(t, distlock.Options{}, refuse)
 		patient := s.of(t, session, nil) // in the process of a
 		for name, by := range map[string]locked{"another process": s.b, "its own process": patient} {
 			if err := s.a.Turn(t.Context(), func(context.Context) error { return nil }); err != nil {
@@ -111,7 +111,7 @@ func TestRefuse_L_overtakesNobody(t *testing.T) {
 
 func TestRefuse_isForTurnsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{Wait: time.Hour}, refuse)
+		s := newSetup(t, distlock.Options{}, refuse)
 		began := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -155,7 +155,7 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		observer := &ops{}
 		s := newSetup(t, distlock.Options{Observer: observer}, refuse)
-		bounded := s.of(t, session, &lockedmemory.Options{TurnWait: time.Second})
+		bounded := s.of(t, session, &lockedmemory.Options{Wait: time.Second})
 		nothing := func(context.Context) error { return nil }
 		_ = s.b.Turn(t.Context(), func(context.Context) error {
 			_ = s.a.Turn(t.Context(), nothing)
@@ -186,10 +186,8 @@ func TestNew_refusesAPolicyThatMakesNoSense(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		for want, opts := range map[string]lockedmemory.Options{
-			"leave one of them out": {Busy: lockedmemory.Refuse, TurnWait: time.Second},
-			"use Wait or Refuse":    {Busy: lockedmemory.Refuse + 1},
-			"Busy is -1":            {Busy: -1},
-			"must not be negative":  {Busy: lockedmemory.Refuse, TurnWait: -1},
+			"use Wait or Refuse": {Busy: lockedmemory.Refuse + 1},
+			"Busy is -1":         {Busy: -1},
 		} {
 			_, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &opts)
 			if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), want) {

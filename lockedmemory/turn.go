@@ -18,10 +18,10 @@ const (
 
 // Turn runs fn, one turn of the conversation, alone: it waits until no other instance works on the session, and keeps
 // the session's lease, renewed, until fn has returned. Load, Save and Clear of this memory with fn's
-// context belong to the turn. It waits as long as ctx allows, or Options.TurnWait.
+// context belong to the turn. It waits as long as ctx and Options.Wait allow.
 //
-// The wait of a Turn is its own: distlock.WithWait has no effect on it. With Options.Busy set to [Refuse] there is none: if
-// the session is busy, Turn fails at once with a *distlock.BusyError that tells who has it, for how long, and how many wait.
+// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, Turn fails at once with a
+// *distlock.BusyError that tells who has it, for how long, and how many wait.
 //
 // Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
 // everything inside. A Save, Clear or Turn of the session inside fn with another context, as the outer one, would wait for the turn it is
@@ -50,7 +50,11 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 			return err
 		}
 		began := false
-		err = m.locker.Do(distlock.WithWait(ctx, m.opts.TurnWait), op.Key, func(ctx context.Context) error {
+		wait := m.opts.Wait
+		if m.opts.Busy == Refuse {
+			wait = 0
+		}
+		err = m.locker.Do(distlock.WithWait(ctx, wait), op.Key, func(ctx context.Context) error {
 			began = true
 			return run(ctx)
 		})
@@ -96,7 +100,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		} else if err = m.outside(ctx, op); err != nil {
 			return err
 		} else {
-			err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
+			err = m.locker.Do(distlock.WithWait(ctx, m.opts.Wait), op.Key, func(ctx context.Context) error {
 				lease, _ := m.locker.FromContext(ctx, op.Key)
 				return under(ctx, lease)
 			})

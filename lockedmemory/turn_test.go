@@ -53,18 +53,43 @@ func TestTurn_S1_coversLoadAndSave(t *testing.T) {
 	})
 }
 
-func TestTurn_waitIsBoundedByTurnWait(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{TurnWait: time.Minute})
-		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
-			t.Fatal(err)
+// Turn, Save and Clear wait as long as Options.Wait says. The Locker's own wait has no effect.
+func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
+	for name, c := range map[string]struct{ wait, want time.Duration }{
+		"default":   {0, 5 * time.Minute},
+		"own":       {time.Minute, time.Minute},
+		"ctx alone": {-1, time.Hour},
+	} {
+		for call, do := range map[string]func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error{
+			"Turn": func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error {
+				return m.Turn(ctx, func(context.Context) error { t.Error("ran"); return nil })
+			},
+			"Save": func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error {
+				return m.Save(ctx, "q", "a")
+			},
+			"Clear": (*lockedmemory.LockedMemory[string, int]).Clear,
+		} {
+			for policy, busy := range map[string]lockedmemory.BusyPolicy{"": lockedmemory.Wait, "/refuse": lockedmemory.Refuse} {
+				t.Run(call+"/"+name+policy, func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{Wait: c.wait, Busy: busy})
+						_, err := s.locker.Acquire(t.Context(), session)
+						must(t, err)
+						ctx, cancel := context.WithTimeout(distlock.WithWait(t.Context(), 2*time.Second), time.Hour)
+						defer cancel()
+						want := c.want
+						if call == "Turn" && busy == lockedmemory.Refuse {
+							want = 0
+						}
+						start := time.Now()
+						if err := do(s.b, ctx); !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != want {
+							t.Errorf("%v after %s, want %s", err, time.Since(start), want)
+						}
+					})
+				})
+			}
 		}
-		start := time.Now()
-		err := s.b.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
-		if !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Minute {
-			t.Errorf("Turn: %v after %s", err, time.Since(start))
-		}
-	})
+	}
 }
 
 func TestTurn_insideATurnJoinsIt(t *testing.T) {
@@ -244,7 +269,7 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 // Turns stand in line by default, and a turn keeps its session for as long as its model takes, though that is many TTLs.
 func TestTurn_L_waitsInLineForTurnsOfMinutes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{TTL: 2 * time.Second, Wait: time.Second}, nil)
+		s := newSetup(t, distlock.Options{TTL: 2 * time.Second, Wait: time.Second}, &lockedmemory.Options{Wait: -1})
 		const turns = 6
 		var order []int // guarded by the lock under test
 		var wg sync.WaitGroup

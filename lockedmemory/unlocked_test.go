@@ -123,7 +123,7 @@ func TestFailOpen_C_isOffByDefault(t *testing.T) {
 // Only a service that is away opens the way: not a lock that is busy, nor a lease that is lost, nor a caller that is gone.
 func TestFailOpen_C_isForAnUnavailableServiceAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{FailOpen: true, TurnWait: time.Second})
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true, Wait: time.Second})
 		err := s.b.Turn(t.Context(), func(context.Context) error {
 			if err := s.a.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrNotAcquired) {
 				t.Errorf("Save beside a turn: %v", err)

@@ -209,6 +209,10 @@ func (w *witness) memory(in *instance, opts *sessionstore.Options, lock *lockedm
 	if in.store, err = redisstore.New(in.client, key, sessionstore.JSON[note]{}, opts); err != nil {
 		w.t.Fatal(err)
 	}
+	if lock == nil {
+		lock = new(lockedmemory.Options)
+	}
+	lock.Wait = in.locker.Options().Wait
 	if in.memory, err = lockedmemory.New(in.store, in.locker, key, lock); err != nil {
 		w.t.Fatal(err)
 	}

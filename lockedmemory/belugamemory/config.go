@@ -259,7 +259,7 @@ func (c *configuration) store() *sessionstore.Options {
 }
 
 func (c *configuration) settings() settings {
-	s := settings{key: SessionKey, busy: c.busy}
+	s := settings{key: SessionKey, wait: c.locks().wait, busy: c.busy}
 	switch {
 	case c.sessionID != "" && c.inner != "":
 		s.key = oneConversation(c.sessionID)

@@ -208,7 +208,7 @@ func TestLockRun_tellsTheObserverOfEveryRun(t *testing.T) {
 		distlock.OutcomeTimeout: func(t *testing.T, p *place) {
 			other := p.newLocker(t, distlock.Options{})
 			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
-				p.say(ctx, p.with(t, echo, belugamemory.WithTurnWait(time.Second)), "q")
+				p.say(ctx, p.with(t, echo, belugamemory.WithWait(time.Second)), "q")
 				return nil
 			}); err != nil {
 				t.Error(err)

@@ -34,7 +34,7 @@ func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory
 }
 
 func wrap(inner memory.Memory, locker *distlock.Locker, s settings) (*Memory, error) {
-	locked, err := lockedmemory.New(inner, locker, s.key, &lockedmemory.Options{TurnWait: s.turnWait, Busy: s.busy, FailOpen: s.failOpen})
+	locked, err := lockedmemory.New(inner, locker, s.key, &lockedmemory.Options{Wait: s.wait, Busy: s.busy, FailOpen: s.failOpen})
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}

@@ -243,8 +243,8 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 		err = m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
 		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 	})
-	t.Run("WithTurnWait", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithTurnWait(30*time.Millisecond))
+	t.Run("WithWait", func(t *testing.T) {
+		m, err := Wrap(recall(), localLocker(t, nil), WithWait(30*time.Millisecond))
 		must(t, err)
 		hold(t, ctx, m)
 		began := time.Now()
@@ -291,10 +291,8 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 		"nil KeyFunc":                    {[]Option{WithKey(nil)}, "WithKey"},
 		"no session":                     {[]Option{WithSessionID("")}, "WithSessionID"},
 		"two keys":                       {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
-		"no wait":                        {[]Option{WithTurnWait(0)}, "WithTurnWait"},
-		"negative wait":                  {[]Option{WithTurnWait(-1)}, "WithTurnWait"},
+		"no wait":                        {[]Option{WithWait(0)}, "WithWait"},
 		"no policy":                      {[]Option{WithBusy(7)}, "WithBusy"},
-		"a wait, and none":               {[]Option{WithTurnWait(time.Second), WithBusy(lockedmemory.Refuse)}, "Refuse"},
 		"a run's":                        {[]Option{WithMaxHold(time.Minute)}, "WithMaxHold"},
 		"a run's, and out of range":      {[]Option{WithMaxHold(0)}, "WithMaxHold"},
 		"of which the second is a run's": {[]Option{WithFailOpen(), WithMaxHold(time.Minute)}, "WithMaxHold has no meaning here"},

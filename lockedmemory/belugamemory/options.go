@@ -13,7 +13,7 @@ type Option func(*settings) error
 
 type settings struct {
 	key      lockedmemory.KeyFunc
-	turnWait time.Duration
+	wait     time.Duration
 	busy     lockedmemory.BusyPolicy
 	failOpen bool
 	maxHold  time.Duration
@@ -85,14 +85,15 @@ func WithSessionID(id string) Option {
 	}
 }
 
-// WithTurnWait is the longest that a turn or run waits for its session, besides its context. Default: the context alone decides.
-func WithTurnWait(wait time.Duration) Option {
+// WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at most.
+// Default: lockedmemory.DefaultWait. Negative: the context alone decides.
+func WithWait(wait time.Duration) Option {
 	return func(s *settings) error {
-		if wait <= 0 {
-			return fmt.Errorf("WithTurnWait has %s, but must be positive: leave it out to wait as long as the context allows", wait)
+		if wait == 0 {
+			return fmt.Errorf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse) not to wait", lockedmemory.DefaultWait)
 		}
-		s.turnWait = wait
-		s.given = append(s.given, given{"WithTurnWait", forMemories | forRuns})
+		s.wait = wait
+		s.given = append(s.given, given{"WithWait", forMemories | forRuns})
 		return nil
 	}
 }

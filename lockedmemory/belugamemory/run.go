@@ -44,7 +44,7 @@ const defaultMaxHold = 10 * time.Minute
 // not on one inside run. All states are in docs/design/runs.md.
 //
 // A nil Locker or run, and options out of range, fail with distlock.ErrInvalidOption, an empty
-// session ID with distlock.ErrInvalidKey. Options are [WithKey], [WithTurnWait], [WithBusy] and
+// session ID with distlock.ErrInvalidKey. Options are [WithKey], [WithWait], [WithBusy] and
 // [WithMaxHold]. Errors have the codes that those of a [Memory] have.
 func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
 	opts ...Option) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
@@ -55,9 +55,6 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 		err = fmt.Errorf("%w: the Locker is nil: make one with lockurl.Open, or take that of a Memory", distlock.ErrInvalidOption)
 	case run == nil:
 		err = fmt.Errorf("%w: the run is nil: give the Run of a Runner", distlock.ErrInvalidOption)
-	case s.busy == lockedmemory.Refuse && s.turnWait > 0:
-		err = fmt.Errorf("%w: WithTurnWait has %s, but WithBusy has Refuse, and then no run waits: leave one of them out",
-			distlock.ErrInvalidOption, s.turnWait)
 	}
 	if err != nil {
 		return nil, coded("belugamemory.lockrun", err)
@@ -112,9 +109,9 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID
 
 // hold calls iterate under the lease on key, and fails without a lease.
 func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(ctx context.Context, r *lockedRun)) (err error) {
-	wait := s.turnWait
-	if s.busy == lockedmemory.Wait && wait == 0 {
-		wait = -1
+	wait := cmp.Or(s.wait, lockedmemory.DefaultWait)
+	if s.busy == lockedmemory.Refuse {
+		wait = 0
 	}
 	within := ctx
 	lease, ok := r.locker.FromContext(ctx, key)

@@ -331,8 +331,8 @@ func TestLockRun_busy(t *testing.T) {
 		a := p.with(t, first.agent)
 		never := func(context.Context, string) (string, error) { panic("it has no lease") }
 		brusque := p.with(t, never, belugamemory.WithBusy(lockedmemory.Refuse))
-		patient := p.with(t, never, belugamemory.WithTurnWait(time.Minute))
-		late := p.with(t, never)
+		patient := p.with(t, never, belugamemory.WithWait(time.Minute))
+		usual, late := p.with(t, never), p.with(t, never, belugamemory.WithWait(-1))
 		var done sync.WaitGroup
 		done.Go(func() { p.say(t.Context(), a, "q") })
 		<-first.begun
@@ -341,7 +341,7 @@ func TestLockRun_busy(t *testing.T) {
 		for _, test := range []struct {
 			*instance
 			waits time.Duration
-		}{{brusque, 0}, {patient, time.Minute}, {late, time.Hour - time.Minute}} {
+		}{{brusque, 0}, {patient, time.Minute}, {usual, 5 * time.Minute}, {late, 54 * time.Minute}} {
 			start := time.Now()
 			_, errs := p.say(ctx, test.instance, "q")
 			if took := time.Since(start); len(errs) != 1 || took != test.waits {
@@ -422,9 +422,6 @@ func TestLockRun_refusesNilsAndOptions(t *testing.T) {
 			"no run":    func() error { return second(belugamemory.LockRun[string, string](locker, nil)) },
 			"of a memory": func() error {
 				return second(belugamemory.LockRun(locker, run, belugamemory.WithFailOpen()))
-			},
-			"a wait that is refused": func() error {
-				return second(belugamemory.LockRun(locker, run, belugamemory.WithBusy(lockedmemory.Refuse), belugamemory.WithTurnWait(1)))
 			},
 			"no service":          func() error { return second(belugamemory.WrapSessions(nil, locker)) },
 			"sessions, no Locker": func() error { return second(belugamemory.WrapSessions(p.sessions, nil)) },

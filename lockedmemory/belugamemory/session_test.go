@@ -131,12 +131,12 @@ func TestSessionKey_ofASessionThatCannotBe(t *testing.T) {
 // A memory that keeps one conversation has one lock, whoever calls.
 func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 	locker := localLocker(t, nil)
-	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"))
+	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"), WithWait(time.Millisecond))
 	must(t, err)
 	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1ms"})
 	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
 		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
-		ctx := distlock.WithWait(core.WithTenant(inSession(t, "2"), "b"), time.Millisecond)
+		ctx := core.WithTenant(inSession(t, "2"), "b")
 		if err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("%s: another tenant: %v", name, err)
 		}

@@ -57,7 +57,10 @@ func TestGuide_lockedmemoryOptions(t *testing.T) {
 	var want [][]string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockedmemory.Options]()) {
 		text := shown(reflect.Zero(field.Type))
-		if field.Name == "Busy" && lockedmemory.Wait == 0 {
+		switch {
+		case field.Name == "Wait":
+			text = shown(reflect.ValueOf(lockedmemory.DefaultWait))
+		case field.Name == "Busy" && lockedmemory.Wait == 0:
 			text = "Wait"
 		}
 		want = append(want, []string{field.Name, text})
