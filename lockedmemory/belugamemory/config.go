@@ -80,12 +80,12 @@ var options = []option{
 			c.innerOptions, ok = value.(map[string]any)
 			return ok
 		}},
+	{name: "max_exchanges", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
+		set: number(1_000_000_000, func(c *configuration) *int { return &c.maxTurns })},
 	{name: "max_hold", allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
 		set: duration(time.Second, math.MaxInt64, func(c *configuration) *time.Duration { return &c.maxHold })},
 	{name: "max_retries", allowed: "a whole number of 1 to 1000000",
 		set: number(1_000_000, func(c *configuration) *int { return &c.maxRetries })},
-	{name: "max_exchanges", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
-		set: number(1_000_000_000, func(c *configuration) *int { return &c.maxTurns })},
 	{name: "namespace", allowed: "text of 1 to 100 bytes, without braces and control characters",
 		set: func(c *configuration, value any) bool {
 			c.namespace, _ = value.(string)

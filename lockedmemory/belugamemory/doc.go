@@ -21,9 +21,9 @@
 //	idle_ttl       how long a session is kept that nobody uses; default: for ever
 //	inner          the name of another registered memory, which is locked then; default: the session store on the same server
 //	inner_options  the Options of that memory
+//	max_exchanges      how many Saves of a session are kept; default: all
 //	max_hold       the age past which a lease is not renewed any more; default: none
 //	max_retries    with retry_delay: Save and Clear wait for their session for the product of both; default 3, if the other is given
-//	max_exchanges      how many Saves of a session are kept; default: all
 //	namespace      begins all keys, so that applications can share a server; default: "distlock" for locks, "session" for sessions
 //	retry_delay    see max_retries; default 100ms, if that is given. It is also the longest pause where the lock has to be polled for
 //	session_id     the one session of this memory, whatever session a context names; the session store keeps tenants apart even so
