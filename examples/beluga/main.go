@@ -17,9 +17,8 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory" // also registers "locked"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 //go:embed usage.txt
@@ -50,13 +49,13 @@ func run(listen, url, file string, delay, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
-	mem, err := memory.New(belugamemory.Name, cfg)
+	mem, err := belugamemory.New(cfg)
 	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
-		return errors.Join(err, belugamemory.Close(context.Background()))
+		return errors.Join(err, mem.Close(context.Background()))
 	}
 	log.Printf("listening on http://%s", listener.Addr())
 
@@ -69,11 +68,11 @@ func run(listen, url, file string, delay, grace time.Duration) error {
 		log.Print("shutting down")
 	case err = <-ended:
 	}
-	return errors.Join(err, shutDown(server, grace))
+	return errors.Join(err, shutDown(server, mem, grace))
 }
 
 // shutDown takes no more messages, and answers those under way.
-func shutDown(server *http.Server, grace time.Duration) error {
+func shutDown(server *http.Server, mem *belugamemory.Memory, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -84,7 +83,7 @@ func shutDown(server *http.Server, grace time.Duration) error {
 	// expires. The last answers, which say "try again", can go out then.
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return errors.Join(belugamemory.Close(ctx), server.Shutdown(ctx))
+	return errors.Join(mem.Close(ctx), server.Shutdown(ctx))
 }
 
 func configuration(url, file string) (cfg config.ProviderConfig, err error) {

@@ -37,12 +37,12 @@ var wrongValues = map[string][]any{
 }
 
 func TestNew_refusesWrongValues(t *testing.T) {
-	closeAll(t)
 	if !slices.Equal(slices.Sorted(maps.Keys(wrongValues)), strings.Split(optionNames(), ", ")) {
 		t.Errorf("wrong values of %v, options are %s", slices.Sorted(maps.Keys(wrongValues)), optionNames())
 	}
+	all := new(configuration).options()
 	for name, values := range wrongValues {
-		allowed := options[slices.IndexFunc(options, func(o option) bool { return o.name == name })].allowed
+		allowed := all[slices.IndexFunc(all, func(o option) bool { return o.name == name })].allowed
 		for _, value := range values {
 			_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{name: value}})
 			if err == nil {
@@ -136,7 +136,6 @@ func TestNew_refusesWrongFields(t *testing.T) {
 }
 
 func TestNew_errorsShowNothingPrivate(t *testing.T) {
-	closeAll(t)
 	const secret = "S3CRET"
 	dead := testservers.StartRedis(t)
 	dead.Kill()
@@ -195,9 +194,9 @@ func TestNew_aServerThatDoesNotAnswerIsDown(t *testing.T) {
 			if err == nil || !core.IsRetryable(err) || !strings.Contains(err.Error(), "base_url") {
 				t.Error(err)
 			}
-			services.mu.Lock()
+			services.Lock()
 			left := services.byURL[url]
-			services.mu.Unlock()
+			services.Unlock()
 			if left != nil {
 				t.Error("its service is left")
 			}

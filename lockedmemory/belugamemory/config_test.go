@@ -78,6 +78,7 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 			if err != nil {
 				t.Fatal("from JSON:", err)
 			}
+			closeLater(t, m)
 			if o := m.Locker().Options(); !test.check(o) {
 				t.Errorf("from JSON: %+v", o)
 			}
@@ -89,9 +90,9 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 func each(t *testing.T, url string, native, text map[string]any, check func(t *testing.T, m *Memory)) {
 	t.Run("as Go values", func(t *testing.T) { check(t, open(t, url, native)) })
 	t.Run("from JSON", func(t *testing.T) {
-		closeAll(t)
 		m, err := New(fromJSON(t, url, text))
 		must(t, err)
+		closeLater(t, m)
 		check(t, m)
 	})
 }
@@ -241,7 +242,7 @@ func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "// # The configuration of ")
 	section, _, _ = strings.Cut(section, "\n// # ")
 	var documented []string
-	for _, found := range regexp.MustCompile(`(?m)^//\t([a-z_]+) {2,}\S`).FindAllStringSubmatch(section, -1) {
+	for _, found := range regexp.MustCompile(`(?m)^//\t([a-z_]+)(?: {2,}\S|$)`).FindAllStringSubmatch(section, -1) {
 		documented = append(documented, found[1])
 	}
 	if got := strings.Join(documented, ", "); got != optionNames() {

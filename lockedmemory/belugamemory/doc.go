@@ -6,10 +6,10 @@
 //	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "redis://localhost:6379"})
 //
 // Save and Clear run under a lock of their session, and [Turn] runs a whole turn, from Load to Save, under one lease. The session is that of the
-// context, see [SessionKey]. What is stored keeps the order of the leases, and refuses writers that have lost theirs: see package sessionstore.
+// context, see [SessionKey]. Package sessionstore stores the messages and refuses outdated writers.
 //
-// An application that has a memory already puts [Middleware] or [Wrap] around it; one that runs its agents by a Runner, [LockRun] around its
-// Run.
+// [Middleware] and [Wrap] put the lock in front of a memory that the application has, [LockRun] in
+// front of a Runner's Run.
 //
 // # The configuration of "locked"
 //
@@ -31,8 +31,6 @@
 //	wait           how long Save and Clear wait for their session; default: 5s more than ttl;
 //	               negative: as long as the context allows
 //	window         how many Saves Load returns, the last ones; default: all
-//
-// The waits count the time in line: who came first is served first, and the lock is not polled for.
 //
 // An inner memory is not told of sessions and tenants. Those of Beluga keep one conversation: name it with session_id, and make one
 // memory for each. Which of them are safe under a lock, and which are not even then, is in docs/beluga.md.

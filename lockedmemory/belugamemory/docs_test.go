@@ -94,11 +94,11 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 func take(t *testing.T, cfg config.ProviderConfig) error {
 	t.Helper()
 	cfg.BaseURL = "mem://"
-	_, err := belugamemory.New(cfg)
-	if err := belugamemory.Close(t.Context()); err != nil {
-		t.Error(err)
+	mem, err := belugamemory.New(cfg)
+	if err != nil {
+		return err
 	}
-	return err
+	return mem.Close(t.Context())
 }
 
 // The table has all options and no other, and its defaults are allowed.

@@ -24,11 +24,11 @@ import (
 
 // A memory by name. With a BaseURL of redis://…, all instances of the application share its conversations.
 func Example() {
-	defer belugamemory.Close(context.Background())
 	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer mem.(*belugamemory.Memory).Close(context.Background())
 
 	ctx := core.WithSessionID(context.Background(), "conversation-42")
 	err = belugamemory.Turn(ctx, mem, func(ctx context.Context) error {
@@ -50,7 +50,6 @@ func Example() {
 
 // The configuration may come from JSON.
 func ExampleNew() {
-	defer belugamemory.Close(context.Background())
 	var cfg config.ProviderConfig
 	err := json.Unmarshal([]byte(`{
 		"base_url": "mem://",
@@ -63,6 +62,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer mem.Close(context.Background())
 	fmt.Println(mem.Locker().Options().TTL)
 
 	cfg.Options["ttl"] = 20
@@ -73,13 +73,13 @@ func ExampleNew() {
 	// belugamemory.new [invalid_input]: invalid configuration: distlock: invalid option: option "ttl" is 20 (int), but must be a duration as text, such as "30s", of 100ms or more
 }
 
-func ExampleClose() {
+func ExampleMemory_Close() {
 	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
+	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: "mem://"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := belugamemory.Close(ctx); err != nil { // when the process ends
+	if err := mem.Close(ctx); err != nil { // when the process ends
 		log.Fatal(err)
 	}
 	err = mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))

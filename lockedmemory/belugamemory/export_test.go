@@ -1,6 +1,10 @@
 package belugamemory
 
-import "github.com/lookatitude/beluga-ai/v2/core"
+import (
+	"strings"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+)
 
 // Codes are those of the sentinels, by their names, for a Save without a turn ID.
 func Codes() map[string]core.ErrorCode {
@@ -12,10 +16,4 @@ func Codes() map[string]core.ErrorCode {
 }
 
 // OptionNames are those of a configuration.
-func OptionNames() []string {
-	names := make([]string, len(options))
-	for i, o := range options {
-		names[i] = o.name
-	}
-	return names
-}
+func OptionNames() []string { return strings.Split(optionNames(), ", ") }

@@ -2,7 +2,11 @@ package belugamemory
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
@@ -10,13 +14,18 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-var _ memory.Memory = (*Memory)(nil)
+var (
+	_ memory.Memory  = (*Memory)(nil)
+	_ core.Lifecycle = (*Memory)(nil)
+)
 
-// Memory is a memory of Beluga that works under its session's lock: Save and Clear run alone, whole turns do in [Memory.Turn]. The errors
-// of the lock have the codes of package core, see the package's documentation. It is safe for concurrent use if the inner memory is.
+// Memory is a memory of Beluga that works under its session's lock: Save and Clear run alone, whole
+// turns do in [Memory.Turn]. The errors of the lock have codes of package core. It is safe for
+// concurrent use if the inner memory is, and it is a core.Lifecycle, for a core.App.
 type Memory struct {
 	locked *lockedmemory.LockedMemory[schema.Message, schema.Document]
 	locker *distlock.Locker
+	closed atomic.Bool
 
 	service *service // of New; nil if the Locker is the caller's
 }
@@ -76,36 +85,41 @@ func (f failing) Turn(context.Context, func(ctx context.Context) error) error   
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	return coded("belugamemory.save", afterSave(ctx, m.locked.Save(ctx, input, output)))
+	err := m.writes()
+	if err == nil {
+		err = afterSave(ctx, m.locked.Save(ctx, input, output))
+	}
+	return coded("belugamemory.save", err)
 }
 
 // Load returns the history, without a lock: load it inside a [Memory.Turn] to have it stay as it is until the Save.
 func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, error) {
-	if err := m.service.end(nil); err != nil {
-		return nil, coded("belugamemory.load", err)
-	}
-	messages, err := m.locked.Load(ctx, query)
-	if err != nil {
-		err = m.service.end(err)
-	}
-	return messages, coded("belugamemory.load", err)
+	return unlocked(m, "belugamemory.load", func() ([]schema.Message, error) { return m.locked.Load(ctx, query) })
 }
 
 // Search asks the inner memory, as Load does.
 func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
-	if err := m.service.end(nil); err != nil {
-		return nil, coded("belugamemory.search", err)
+	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
+}
+
+func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error) {
+	if m.closed.Load() {
+		return nil, coded(op, distlock.ErrClosed)
 	}
-	documents, err := m.locked.Search(ctx, query, k)
-	if err != nil {
-		err = m.service.end(err)
+	found, err := from()
+	if err != nil && m.closed.Load() {
+		err = fmt.Errorf("%w: %w", distlock.ErrClosed, err)
 	}
-	return documents, coded("belugamemory.search", err)
+	return found, coded(op, err)
 }
 
 // Clear forgets the session's history, under its lock.
 func (m *Memory) Clear(ctx context.Context) error {
-	return coded("belugamemory.clear", m.locked.Clear(ctx))
+	err := m.writes()
+	if err == nil {
+		err = m.locked.Clear(ctx)
+	}
+	return coded("belugamemory.clear", err)
 }
 
 // Turn runs fn, one turn of the conversation, alone: no other instance works on the session until fn has returned. Load, answer and Save
@@ -113,7 +127,61 @@ func (m *Memory) Clear(ctx context.Context) error {
 //
 // The error of fn comes back as it is, unless the lease was lost.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
-	return under("belugamemory.turn", func(fn step) error { return m.locked.Turn(ctx, fn) }, fn)
+	return under("belugamemory.turn", func(fn step) error {
+		if err := m.writes(); err != nil {
+			return err
+		}
+		return m.locked.Turn(ctx, fn)
+	}, fn)
+}
+
+// writes returns why a call must not wait for the session's lock.
+func (m *Memory) writes() error {
+	if m.closed.Load() {
+		return distlock.ErrClosed
+	}
+	return nil
+}
+
+// Close ends the memory: its calls fail with distlock.ErrClosed from then on. The Close of the last
+// memory that [New] or memory.New("locked", …) has made for a URL releases the leases and ends the
+// connections, or the sessions of mem://. Call it when the process ends, so that other instances do
+// not wait until leases expire. A Locker that was given to [Wrap] stays open.
+//
+// If ctx ends first, Close returns its error, and the work goes on in the background. Leases that
+// are not released expire with their TTL. A second Close returns nil at once.
+func (m *Memory) Close(ctx context.Context) error {
+	if m.closed.Swap(true) || m.service == nil {
+		return nil
+	}
+	select {
+	case err := <-m.service.leave():
+		return coded("belugamemory.close", err)
+	case <-ctx.Done():
+		return coded("belugamemory.close", ctx.Err())
+	}
+}
+
+// Start asks whether the lock service answers. A closed memory does not start: distlock.ErrClosed.
+func (m *Memory) Start(ctx context.Context) error {
+	err := distlock.ErrClosed
+	if !m.closed.Load() {
+		_, err = m.locker.Inspect(ctx, "belugamemory")
+	}
+	return coded("belugamemory.start", err)
+}
+
+// Stop is [Memory.Close].
+func (m *Memory) Stop(ctx context.Context) error { return m.Close(ctx) }
+
+// Health is unhealthy if Start fails or takes more than 5 s.
+func (m *Memory) Health() core.HealthStatus {
+	ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
+	defer cancel()
+	if err := m.Start(ctx); err != nil {
+		return core.HealthStatus{Status: core.HealthUnhealthy, Message: err.Error(), Timestamp: time.Now()}
+	}
+	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
 }
 
 // Locker is the one that the memory's locks come from: for [LockRun] and [WrapSessions], whose runs the memory's Saves are then part of.

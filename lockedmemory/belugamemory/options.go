@@ -4,25 +4,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // Option changes a default of [Wrap], [Middleware], [LockRun] or [WrapSessions].
-type Option func(*settings) error
+type Option func(s *settings, at use) error
 
 type settings struct {
 	key      lockedmemory.KeyFunc
+	keys     int // how many options have set it
 	wait     time.Duration
 	busy     lockedmemory.BusyPolicy
 	failOpen bool
 	maxHold  time.Duration
-	given    []given
-}
-
-type given struct {
-	option string
-	use    use
 }
 
 // use is what an option has a meaning for.
@@ -34,27 +28,32 @@ const (
 	forSessions
 )
 
+// newOption makes one that is refused with the text of wrong unless it is valid.
+func newOption(name string, uses use, valid bool, wrong string, apply func(*settings)) Option {
+	return func(s *settings, at use) error {
+		switch {
+		case !valid:
+			return invalid("%s", wrong)
+		case uses&at == 0:
+			return invalid("%s has no meaning here: leave it out", name)
+		}
+		apply(s)
+		return nil
+	}
+}
+
 func settingsOf(opts []Option, at use) (settings, error) {
 	s := settings{key: SessionKey}
 	for _, opt := range opts {
 		if opt == nil {
-			return s, fmt.Errorf("%w: an Option is nil: leave it out", distlock.ErrInvalidOption)
+			return s, invalid("an Option is nil: leave it out")
 		}
-		if err := opt(&s); err != nil {
-			return s, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
-		}
-	}
-	keys := 0
-	for _, g := range s.given {
-		if g.use&at == 0 {
-			return s, fmt.Errorf("%w: %s has no meaning here: leave it out", distlock.ErrInvalidOption, g.option)
-		}
-		if g.option == "WithKey" || g.option == "WithSessionID" {
-			keys++
+		if err := opt(&s, at); err != nil {
+			return s, err
 		}
 	}
-	if keys > 1 {
-		return s, fmt.Errorf("%w: WithKey and WithSessionID both say which session it is: leave all out but one", distlock.ErrInvalidOption)
+	if s.keys > 1 {
+		return s, invalid("WithKey and WithSessionID both say which session it is: leave all out but one")
 	}
 	return s, nil
 }
@@ -62,72 +61,42 @@ func settingsOf(opts []Option, at use) (settings, error) {
 // WithKey has key tell sessions apart, in place of [SessionKey]. For [LockRun] and [WrapSessions], key finds the run's session ID
 // with core.GetSessionID.
 func WithKey(key lockedmemory.KeyFunc) Option {
-	return func(s *settings) error {
-		if key == nil {
-			return fmt.Errorf("the KeyFunc of WithKey is nil: leave the option out for SessionKey")
-		}
-		s.key = key
-		s.given = append(s.given, given{"WithKey", forMemories | forRuns | forSessions})
-		return nil
-	}
+	return newOption("WithKey", forMemories|forRuns|forSessions, key != nil,
+		"the KeyFunc of WithKey is nil: leave the option out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
 }
 
-// WithSessionID is for a memory that keeps one conversation, as those of Beluga do: id is its session, whatever session and tenant a context
-// names. Such a memory knows of no tenants, so make one for each conversation of each, with IDs that tell them apart.
+// WithSessionID is for an inner memory that keeps one conversation, as those of Beluga do. The
+// memory's session is id, whatever session and tenant a context names. Make one memory for each
+// conversation of each tenant, with IDs that differ.
 func WithSessionID(id string) Option {
-	return func(s *settings) error {
-		if id == "" {
-			return fmt.Errorf("the ID of WithSessionID is empty: leave the option out to use the session of the context")
-		}
-		s.key = oneConversation(id)
-		s.given = append(s.given, given{"WithSessionID", forMemories})
-		return nil
-	}
+	return newOption("WithSessionID", forMemories, id != "", "the ID of WithSessionID is empty: give the ID of the conversation",
+		func(s *settings) { s.key, s.keys = oneConversation(id), s.keys+1 })
 }
 
 // WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at most.
 // Default: lockedmemory.DefaultWait. Negative: the context alone decides.
 func WithWait(wait time.Duration) Option {
-	return func(s *settings) error {
-		if wait == 0 {
-			return fmt.Errorf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse) not to wait", lockedmemory.DefaultWait)
-		}
-		s.wait = wait
-		s.given = append(s.given, given{"WithWait", forMemories | forRuns})
-		return nil
-	}
+	return newOption("WithWait", forMemories|forRuns, wait != 0,
+		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse) not to wait", lockedmemory.DefaultWait),
+		func(s *settings) { s.wait = wait })
 }
 
 // WithBusy is what a turn or run does when its session is busy. Default lockedmemory.Wait.
 func WithBusy(policy lockedmemory.BusyPolicy) Option {
-	return func(s *settings) error {
-		if policy != lockedmemory.Wait && policy != lockedmemory.Refuse {
-			return fmt.Errorf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy)
-		}
-		s.busy = policy
-		s.given = append(s.given, given{"WithBusy", forMemories | forRuns})
-		return nil
-	}
+	return newOption("WithBusy", forMemories|forRuns, policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
+		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy),
+		func(s *settings) { s.busy = policy })
 }
 
 // WithFailOpen lets a memory go on without the lock when the lock service is unavailable; see lockedmemory.Options.FailOpen.
 func WithFailOpen() Option {
-	return func(s *settings) error {
-		s.failOpen = true
-		s.given = append(s.given, given{"WithFailOpen", forMemories})
-		return nil
-	}
+	return newOption("WithFailOpen", forMemories, true, "", func(s *settings) { s.failOpen = true })
 }
 
 // WithMaxHold is the age at which the lease of a run that was cancelled is given back, if the run's end has not been seen by then.
 // Default: MaxHold of the Locker's Options, or 10 minutes if that is not set. See [LockRun].
 func WithMaxHold(age time.Duration) Option {
-	return func(s *settings) error {
-		if age <= 0 {
-			return fmt.Errorf("WithMaxHold has %s, but must be positive: leave it out for the Locker's, or 10m", age)
-		}
-		s.maxHold = age
-		s.given = append(s.given, given{"WithMaxHold", forRuns})
-		return nil
-	}
+	return newOption("WithMaxHold", forRuns, age > 0,
+		fmt.Sprintf("WithMaxHold has %s, but must be positive: leave it out for the Locker's, or 10m", age),
+		func(s *settings) { s.maxHold = age })
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/memory"
@@ -19,7 +18,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
@@ -40,42 +38,54 @@ func init() {
 	})
 }
 
-// New makes the memory that memory.New("locked", cfg) does. BaseURL is the server, as package lockurl writes it, Timeout how long New
-// waits for it to answer (default 5 s), and Options are those of the package's documentation. Connections to one URL are shared between
-// memories, see [Close]. Spans go to OpenTelemetry's global provider, see package tracing.
+// New makes the memory that memory.New("locked", cfg) does, see the package's documentation. The
+// server has cfg.Timeout to answer, by default 5 s. Memories of one URL share its connections, see
+// [Memory.Close]. Spans go to OpenTelemetry's global provider, see package tracing.
 //
-// What is wrong in cfg, and a server that does not answer, are errors that name the field or option, with the codes
-// core.ErrInvalidInput and core.ErrProviderDown.
+// Wrong fields and options have the code core.ErrInvalidInput. A server that does not answer has
+// core.ErrProviderDown.
 func New(cfg config.ProviderConfig) (*Memory, error) {
 	c, err := parse(cfg)
 	if err != nil {
 		return nil, coded("belugamemory.new", err)
 	}
-	s, err := services.enter(c.url)
-	if err != nil {
-		return nil, coded("belugamemory.new", fmt.Errorf("base_url: %w", err))
-	}
-	m, err := s.memory(&c)
-	if err != nil {
-		services.leave(s)
-		return nil, coded("belugamemory.new", err)
-	}
-	return m, nil
+	m, err := c.open()
+	return m, coded("belugamemory.new", err)
 }
 
-// Close ends the connections of all memories that [New] and memory.New("locked", …) have made, once the leases that they hold are
-// released. The memories fail from then on, with distlock.ErrClosed; new ones open connections of their own. Call it when the process
-// ends, so that nobody has to wait for its leases to expire. The sessions of mem:// end with it. If ctx ends first, that is its error; the
-// work goes on in the background, and what is not released expires with its TTL.
-func Close(ctx context.Context) error { return coded("belugamemory.close", services.close(ctx)) }
+// open makes a memory once its service has answered.
+func (c *configuration) open() (m *Memory, err error) {
+	s, err := enter(c.url)
+	if err != nil {
+		return nil, fmt.Errorf("base_url: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			s.leave()
+		}
+	}()
+	locker, err := s.locker(c.lock)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.answers(locker, c.timeout); err != nil {
+		return nil, fmt.Errorf("base_url: %w", err)
+	}
+	inner, err := s.inner(c)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = wrap(inner, locker, c.settings); err == nil {
+		m.service = s
+	}
+	return m, err
+}
 
-// services are those that memories of this process use.
-var services = registry{byURL: make(map[string]*service)}
-
-type registry struct {
-	mu    sync.Mutex
+// services are those that memories of this process use, by URL.
+var services = struct {
+	sync.Mutex
 	byURL map[string]*service
-}
+}{byURL: make(map[string]*service)}
 
 // service is one server, or, for mem://, the memory of this process.
 type service struct {
@@ -83,11 +93,9 @@ type service struct {
 	client redis.UniversalClient // nil for mem://
 	locks  lockdriver.Driver     // of mem://
 
-	memories int // that were made, or are being made; guarded by registry.mu
-
-	mu       sync.Mutex
-	closed   bool
-	lockers  map[locks]*distlock.Locker
+	// Guarded by services:
+	memories int // that use it, or are being made
+	lockers  map[distlock.Options]*distlock.Locker
 	sessions map[string]sessionsInMemory // of mem://, by namespace
 }
 
@@ -96,139 +104,91 @@ type sessionsInMemory struct {
 	settings driver.Settings
 }
 
-// enter returns the service for a URL; each is to be left if no memory comes of it.
-func (r *registry) enter(url string) (*service, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.byURL[url]
+// enter returns the service for a URL. Each caller leaves it once. It does not wait for the server.
+func enter(url string) (*service, error) {
+	services.Lock()
+	defer services.Unlock()
+	s := services.byURL[url]
 	if s == nil {
-		var err error
-		if s, err = newService(url); err != nil {
-			return nil, err
+		s = &service{url: url, lockers: make(map[distlock.Options]*distlock.Locker), sessions: make(map[string]sessionsInMemory)}
+		if url == "mem://" {
+			s.locks = memlock.NewDriver()
+		} else if strings.HasPrefix(url, "mem://") {
+			return nil, invalid("mem:// takes nothing after it")
+		} else {
+			var err error
+			if s.client, err = lockurl.NewRedisClient(url); err != nil {
+				return nil, err
+			}
 		}
-		r.byURL[url] = s
+		services.byURL[url] = s
 	}
 	s.memories++
 	return s, nil
 }
 
-// leave closes a service that no memory uses.
-func (r *registry) leave(s *service) {
-	r.mu.Lock()
-	s.memories--
-	last := s.memories == 0 && r.byURL[s.url] == s
-	if last {
-		delete(r.byURL, s.url)
+// leave ends the service in the background if no other memory uses it, and sends the result.
+func (s *service) leave() (ended <-chan error) {
+	services.Lock()
+	defer services.Unlock()
+	result := make(chan error, 1)
+	if s.memories--; s.memories > 0 {
+		result <- nil
+		return result
 	}
-	r.mu.Unlock()
-	if last { // it has nothing to give back, and a server that hangs would keep the caller
-		go func() { _ = s.close(context.Background()) }()
-	}
+	delete(services.byURL, s.url)
+	go func() { result <- s.end() }()
+	return result
 }
 
-func (r *registry) close(ctx context.Context) error {
-	r.mu.Lock()
-	all := r.byURL
-	r.byURL = make(map[string]*service)
-	r.mu.Unlock()
-	return together(maps.Values(all), func(s *service) error { return s.close(ctx) })
+// end closes the client after the Lockers, which release their leases through it.
+func (s *service) end() (err error) {
+	for _, locker := range s.lockers {
+		err = errors.Join(err, locker.Close(context.Background()))
+	}
+	if s.client != nil {
+		err = errors.Join(err, s.client.Close())
+	}
+	return err
 }
 
-// together closes all at once: one that hangs must not use up the time of the others.
-func together[T any](all iter.Seq[T], close func(T) error) error {
-	var (
-		mu   sync.Mutex
-		errs []error
-		wg   sync.WaitGroup
-	)
-	for each := range all {
-		wg.Go(func() {
-			err := close(each)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// newService does no I/O.
-func newService(url string) (*service, error) {
-	s := &service{url: url, lockers: make(map[locks]*distlock.Locker), sessions: make(map[string]sessionsInMemory)}
-	// Open knows all that a URL may be, also where there is no client to be had.
-	probe, err := lockurl.Open(context.Background(), url, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := probe.Close(context.Background()); err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(url, "mem://") {
-		s.locks = memlock.NewDriver()
-		return s, nil
-	}
-	s.client, err = lockurl.NewRedisClient(url)
-	return s, err
-}
-
-// memory makes one that uses the service, once that has answered.
-func (s *service) memory(c *configuration) (*Memory, error) {
-	locker, err := s.locker(c.locks())
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+// answers asks once.
+func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if _, err := locker.Inspect(ctx, "belugamemory"); err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: base_url: no answer within the timeout, which is %s: %v", distlock.ErrUnavailable, c.timeout, err)
-		}
-		return nil, fmt.Errorf("base_url: %w", err) // a refusal, or a wrong password, is an answer
+	_, err := locker.Inspect(ctx, "belugamemory")
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
 	}
-	set := c.settings()
-	inner, err := s.inner(c, set.key)
-	if err != nil {
-		return nil, err
-	}
-	m, err := wrap(inner, locker, set)
-	if err != nil {
-		return nil, err
-	}
-	m.service = s
-	return m, nil
+	return err
 }
 
-// locker returns the Locker with the given settings, which all memories with these share.
-func (s *service) locker(l locks) (*distlock.Locker, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, distlock.ErrClosed
-	}
-	if locker := s.lockers[l]; locker != nil {
+// locker returns the Locker with the given options, which all memories with these share.
+func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
+	services.Lock()
+	defer services.Unlock()
+	if locker := s.lockers[opts]; locker != nil {
 		return locker, nil
 	}
 	spans, err := tracing.New()
 	if err != nil {
 		return nil, err
 	}
-	opts := &distlock.Options{
-		Namespace: l.namespace, TTL: l.ttl, Wait: l.wait, Retry: distlock.Retry{Max: l.retryDelay}, MaxHold: l.maxHold, Observer: spans,
-	}
+	own := opts
+	own.Observer = spans
 	var locker *distlock.Locker
 	if s.client == nil {
-		locker, err = distlock.New(s.locks, opts)
+		locker, err = distlock.New(s.locks, &own)
 	} else {
-		locker, err = redislock.New(s.client, opts)
+		locker, err = redislock.New(s.client, &own)
 	}
 	if err == nil {
-		s.lockers[l] = locker
+		s.lockers[opts] = locker
 	}
 	return locker, err
 }
 
-func (s *service) inner(c *configuration, key lockedmemory.KeyFunc) (memory.Memory, error) {
+func (s *service) inner(c *configuration) (memory.Memory, error) {
 	if c.inner != "" {
 		m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
 		if err != nil {
@@ -237,15 +197,15 @@ func (s *service) inner(c *configuration, key lockedmemory.KeyFunc) (memory.Memo
 		return m, nil
 	}
 	if s.client != nil {
-		return redisstore.New[schema.Message, schema.Document](s.client, key, Codec{}, c.store())
+		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.store)
 	}
-	return sessionstore.New[schema.Message, schema.Document](s.inMemory, key, Codec{}, c.store())
+	return sessionstore.New[schema.Message, schema.Document](s.inMemory, c.key, Codec{}, &c.store)
 }
 
-// inMemory opens the sessions of a namespace in this process. They are kept by the settings of whoever came first.
+// inMemory opens the sessions of a namespace in this process. The first memory decides how they are kept.
 func (s *service) inMemory(settings driver.Settings) (driver.Driver, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	services.Lock()
+	defer services.Unlock()
 	kept, ok := s.sessions[settings.Namespace]
 	if !ok {
 		kept = sessionsInMemory{memstore.NewDriver(settings), settings}
@@ -256,40 +216,4 @@ func (s *service) inMemory(settings driver.Settings) (driver.Driver, error) {
 			`sessions of a namespace alike: use the same, or another "namespace"`)
 	}
 	return kept.Driver, nil
-}
-
-// close closes the client after the Lockers that use it.
-func (s *service) close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	lockers := s.lockers
-	s.mu.Unlock()
-	err := together(maps.Values(lockers), func(l *distlock.Locker) error { return l.Close(ctx) })
-	switch {
-	case s.client == nil:
-		return err
-	case ctx.Err() != nil: // without the client, none of their leases could be released any more
-		go func() {
-			_ = together(maps.Values(lockers), func(l *distlock.Locker) error { return l.Close(context.Background()) })
-			_ = s.client.Close()
-		}()
-		return err
-	}
-	return errors.Join(err, s.client.Close())
-}
-
-// end is the error of a memory's read, which takes no lock and so does not ask the Locker whether that was closed.
-func (s *service) end(err error) error {
-	if s == nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case !s.closed:
-		return err
-	case err != nil && !errors.Is(err, distlock.ErrClosed):
-		return fmt.Errorf("%w: %w", distlock.ErrClosed, err)
-	}
-	return distlock.ErrClosed
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// closeAll ends what the tests before have left, at the end of the test. Tests that use the registry cannot be parallel.
-func closeAll(t testing.TB) {
+// closeLater ends the memory with the test.
+func closeLater(t testing.TB, m *Memory) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = Close(ctx)
+		_ = m.Close(ctx)
 	})
 }
 
 // open makes a memory as an application does.
 func open(t testing.TB, url string, opts map[string]any) *Memory {
 	t.Helper()
-	closeAll(t)
 	m, err := memory.New(Name, config.ProviderConfig{BaseURL: url, Options: opts})
 	must(t, err)
+	closeLater(t, m.(*Memory))
 	return m.(*Memory)
 }
 
