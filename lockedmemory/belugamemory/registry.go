@@ -42,8 +42,8 @@ func init() {
 // server has cfg.Timeout to answer, by default 5 s. Memories of one URL share its connections, see
 // [Memory.Close]. Spans go to OpenTelemetry's global provider, see package tracing.
 //
-// Wrong fields and options have the code core.ErrInvalidInput. A server that does not answer has
-// core.ErrProviderDown.
+// Wrong fields and options have the code core.ErrInvalidInput. A server that refuses the connection
+// or does not answer has core.ErrProviderDown.
 func New(cfg config.ProviderConfig) (*Memory, error) {
 	c, err := parse(cfg)
 	if err != nil {
@@ -152,11 +152,23 @@ func (s *service) end() (err error) {
 	return err
 }
 
-// answers asks once.
+// answers connects and asks once.
 func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_, err := locker.Inspect(ctx, "belugamemory")
+	var err error
+	// go-redis dials up to 20 times before it returns the refusal. Of a Cluster, single nodes may refuse.
+	if client, ok := s.client.(*redis.Client); ok {
+		conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
+		if refused == nil {
+			err = conn.Close()
+		} else {
+			err = fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, refused)
+		}
+	}
+	if err == nil {
+		_, err = locker.Inspect(ctx, "belugamemory")
+	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
 	}
