@@ -40,6 +40,7 @@ type configuration struct {
 
 	inner        string
 	innerOptions map[string]any
+	separates    bool
 }
 
 // option is one that a ProviderConfig may have.
@@ -70,6 +71,7 @@ func (c *configuration) options() []option {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
 		{name: "inner_options", allowed: "an object: the options of the inner memory", private: true, set: as(&c.innerOptions)},
+		{name: "inner_separates_sessions", allowed: "true or false", set: as(&c.separates)},
 		{name: "max_exchanges", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 			set: number(&c.store.MaxExchanges, 1_000_000_000)},
 		{name: "max_hold", allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
@@ -180,11 +182,15 @@ func (c *configuration) agrees() error {
 	switch {
 	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
 		return invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: leave one or the other out`)
-	case c.inner == "" && c.innerOptions != nil:
-		return invalid(`option "inner_options" is for the memory that "inner" names: name it, or leave this out`)
+	case c.inner == "" && (c.innerOptions != nil || c.separates):
+		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: name it, or leave ` +
+			`them out`)
 	case c.inner != "" && (c.store.Window != 0 || c.store.MaxExchanges != 0 || c.store.IdleTTL != 0):
 		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, and "inner" is another memory: ` +
 			`leave out one or the other`)
+	case c.inner != "" && c.sessionID == "" && !c.separates:
+		return invalid(`option "inner" names a memory that all sessions and tenants would share: set "session_id", and make one memory for ` +
+			`each conversation, or set "inner_separates_sessions" to true if the inner memory keeps the sessions of contexts apart`)
 	}
 	return nil
 }

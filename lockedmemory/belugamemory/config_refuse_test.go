@@ -21,19 +21,20 @@ import (
 
 // wrongValues are values that no option of the kind takes.
 var wrongValues = map[string][]any{
-	"busy":          {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
-	"idle_ttl":      {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
-	"inner":         {"", "unknown", Name, 1, true},
-	"inner_options": {"secret", "", 1, []any{}, map[string]string{}},
-	"max_hold":      {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
-	"max_retries":   {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"), json.Number("2.5"), uint8(3)},
-	"max_exchanges": {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
-	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
-	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
-	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
-	"ttl":           {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
-	"wait":          {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
-	"window":        {"", "3", 0, -1, 1.5, 1e12, true},
+	"busy":                     {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
+	"idle_ttl":                 {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
+	"inner":                    {"", "unknown", Name, 1, true},
+	"inner_options":            {"secret", "", 1, []any{}, map[string]string{}},
+	"inner_separates_sessions": {"", "true", 1, 1.0},
+	"max_hold":                 {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
+	"max_retries":              {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"), json.Number("2.5"), uint8(3)},
+	"max_exchanges":            {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
+	"namespace":                {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
+	"retry_delay":              {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
+	"session_id":               {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
+	"ttl":                      {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
+	"wait":                     {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
+	"window":                   {"", "3", 0, -1, 1.5, 1e12, true},
 }
 
 func TestNew_refusesWrongValues(t *testing.T) {
@@ -91,6 +92,7 @@ func TestNew_refusesWhatDoesNotGoTogether(t *testing.T) {
 		{map[string]any{"wait": "1s", "max_retries": 3}, []string{"wait", "max_retries"}},
 		{map[string]any{"wait": "-1s", "retry_delay": "1s"}, []string{"wait", "retry_delay"}},
 		{map[string]any{"inner_options": map[string]any{}}, []string{"inner_options", "inner"}},
+		{map[string]any{"inner_separates_sessions": true}, []string{"inner_separates_sessions", "inner"}},
 		{map[string]any{"inner": "recalltest", "window": 1}, []string{"inner", "window"}},
 		{map[string]any{"inner": "recalltest", "max_exchanges": 1}, []string{"inner", "max_exchanges"}},
 		{map[string]any{"inner": "recalltest", "idle_ttl": "1h"}, []string{"inner", "idle_ttl"}},

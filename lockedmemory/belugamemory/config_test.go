@@ -227,12 +227,12 @@ func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
 			t.Errorf("Load: %v", err)
 		}
 	})
-	wrong := map[string]any{"inner": "configtest", "inner_options": map[string]any{"fail": true}}
+	wrong := map[string]any{"inner": "configtest", "inner_options": map[string]any{"fail": true}, "session_id": "s"}
 	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: wrong})
 	if err == nil || !strings.Contains(err.Error(), `"inner"`) || !core.IsRetryable(err) {
 		t.Errorf("the inner memory's own error: %v", err)
 	}
-	mem(t, map[string]any{"inner": "configtest"})
+	mem(t, map[string]any{"inner": "configtest", "inner_separates_sessions": true})
 }
 
 // The list in doc.go is what people read.

@@ -21,6 +21,8 @@
 //	idle_ttl       how long a session is kept that nobody uses; default: for ever
 //	inner          the name of another registered memory, which is locked then; default: the session store on the same server
 //	inner_options  the Options of that memory
+//	inner_separates_sessions
+//	               true if that memory keeps the sessions of contexts apart; else it needs session_id
 //	max_exchanges      how many Saves of a session are kept; default: all
 //	max_hold       the age past which a lease is not renewed any more; default: none
 //	max_retries    with retry_delay: Save and Clear wait for their session for the product of both; default 3, if the other is given
@@ -32,8 +34,8 @@
 //	               negative: as long as the context allows
 //	window         how many Saves Load returns, the last ones; default: all
 //
-// An inner memory is not told of sessions and tenants. Those of Beluga keep one conversation: name it with session_id, and make one
-// memory for each. Which of them are safe under a lock, and which are not even then, is in docs/beluga.md.
+// The memories of Beluga keep one conversation each: make one memory for each session_id.
+// docs/beluga.md lists which of them are safe under a lock.
 //
 // # Errors
 //

@@ -94,20 +94,20 @@ func ExampleMiddleware() {
 		log.Fatal(err)
 	}
 	defer locker.Close(context.Background())
-	locked, err := belugamemory.Middleware(locker)
+	locked, err := belugamemory.Middleware(locker, belugamemory.WithSessionID("conversation-42"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Tracing sees the wait for the lock as a part of the Save.
 	mem := memory.ApplyMiddleware(memory.NewRecall(inmemory.NewMessageStore()), memory.WithTracing(), locked)
 
-	err = mem.Save(context.Background(), schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
-	fmt.Println(err)
-	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	fmt.Println(mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi")))
+	fmt.Println(mem.Save(context.Background(), schema.NewHumanMessage("hello"), schema.NewAIMessage("hi")))
+
+	_, err = belugamemory.Middleware(locker)
+	fmt.Println(errors.Is(err, distlock.ErrInvalidOption)) // sessions would share the memory
 	// Output:
-	// belugamemory.save [invalid_input]: no valid session: lockedmemory.save: distlock: invalid key: the KeyFunc does not know the session: the context names no session: put its ID there with core.WithSessionID
 	// <nil>
+	// true
 }
 
 // One memory for each conversation, whatever session the context names.
@@ -134,7 +134,7 @@ func ExampleTurn() {
 		log.Fatal(err)
 	}
 	defer locker.Close(context.Background())
-	locked, err := belugamemory.Middleware(locker)
+	locked, err := belugamemory.Middleware(locker, belugamemory.WithSessionID("conversation-42"))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestLockRun_joins(t *testing.T) {
 		}
 		inner := memory.NewRecall(inmemory.NewMessageStore())
 		var err error
-		if mem, err = belugamemory.Wrap(inner, a.locker); err != nil {
+		if mem, err = belugamemory.Wrap(inner, a.locker, belugamemory.WithSessionID(p.session)); err != nil {
 			t.Fatal(err)
 		}
 		ctx := core.WithSessionID(t.Context(), p.session)
@@ -93,7 +93,7 @@ func TestLockRun_insideATurnDoesNotLinger(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
-		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker)
+		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker, belugamemory.WithSessionID(p.session))
 		must(t, err)
 		err = mem.Turn(core.WithSessionID(t.Context(), p.session), func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)

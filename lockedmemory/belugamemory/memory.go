@@ -30,10 +30,12 @@ type Memory struct {
 	service *service // of New; nil if the Locker is the caller's
 }
 
-// Wrap puts locker in front of inner, any memory of Beluga. The session is that of the context, see [SessionKey]; whoever
-// makes an inner memory for each conversation says [WithSessionID].
+// Wrap puts locker in front of inner, any memory of Beluga. No call of a memory names a session, so
+// all sessions would share inner. Wrap one memory for each conversation, with [WithSessionID], or
+// give [WithInnerSeparatesSessions].
 //
-// The locker is the caller's to close. A nil inner or locker, and options out of range, are refused with distlock.ErrInvalidOption.
+// The locker is the caller's to close. A missing option of these two, a nil inner or locker, and
+// options out of range are refused with distlock.ErrInvalidOption.
 func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
 	s, err := settingsOf(opts, forMemories)
 	if err != nil {

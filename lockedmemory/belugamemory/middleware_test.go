@@ -52,7 +52,7 @@ func observed(t testing.TB) *distlock.Options {
 
 func middleware(t testing.TB, locker *distlock.Locker, opts ...Option) memory.Middleware {
 	t.Helper()
-	m, err := Middleware(locker, opts...)
+	m, err := Middleware(locker, append(opts, WithInnerSeparatesSessions())...)
 	must(t, err)
 	return m
 }
@@ -203,14 +203,14 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 	})
 	server.Kill()
 	ctx := inSession(t, "s")
-	closed, err := Wrap(recall(), locker)
+	closed, err := Wrap(recall(), locker, WithSessionID("s"))
 	must(t, err)
 	err = closed.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
 	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
 	if got := history(t, ctx, closed); got != "" {
 		t.Errorf("without the lock, it has written %s", got)
 	}
-	open, err := Wrap(recall(), locker, WithFailOpen())
+	open, err := Wrap(recall(), locker, WithFailOpen(), WithSessionID("s"))
 	must(t, err)
 	save(t, ctx, open, "1")
 	if got := history(t, ctx, open); got != "q 1|a 1" {
@@ -228,7 +228,7 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 func TestWithFailOpen_isRefusedForMemoriesThatCheckTokens(t *testing.T) {
 	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil)
 	must(t, err)
-	_, err = Wrap(store, localLocker(t, nil), WithFailOpen())
+	_, err = Wrap(store, localLocker(t, nil), WithFailOpen(), WithSessionID("s"))
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 	m := memory.ApplyMiddleware(store, middleware(t, localLocker(t, nil), WithFailOpen()))
 	mustHaveCode(t, m.Clear(inSession(t, "s")), core.ErrInvalidInput, distlock.ErrInvalidOption)
@@ -237,14 +237,14 @@ func TestWithFailOpen_isRefusedForMemoriesThatCheckTokens(t *testing.T) {
 func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 	ctx := inSession(t, "s")
 	t.Run("WithBusy", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithBusy(lockedmemory.Refuse))
+		m, err := Wrap(recall(), localLocker(t, nil), WithBusy(lockedmemory.Refuse), WithSessionID("s"))
 		must(t, err)
 		hold(t, ctx, m)
 		err = m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
 		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 	})
 	t.Run("WithWait", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithWait(30*time.Millisecond))
+		m, err := Wrap(recall(), localLocker(t, nil), WithWait(30*time.Millisecond), WithSessionID("s"))
 		must(t, err)
 		hold(t, ctx, m)
 		began := time.Now()
@@ -257,7 +257,7 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 	t.Run("WithKey", func(t *testing.T) {
 		locker := localLocker(t, nil)
 		own := errors.New("no user")
-		m, err := Wrap(recall(), locker, WithKey(func(ctx context.Context) (string, error) {
+		m, err := Wrap(recall(), locker, WithInnerSeparatesSessions(), WithKey(func(ctx context.Context) (string, error) {
 			if id := core.GetSessionID(ctx); id != "" {
 				return "user-" + id, nil
 			}
@@ -282,7 +282,7 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 }
 
 func TestWrap_refusesWrongOptions(t *testing.T) {
-	locker := localLocker(t, nil)
+	locker, apart := localLocker(t, nil), WithInnerSeparatesSessions()
 	for name, test := range map[string]struct {
 		opts []Option
 		says string
@@ -299,8 +299,8 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for constructor, construct := range map[string]func() error{
-				"Wrap":       func() error { _, err := Wrap(recall(), locker, test.opts...); return err },
-				"Middleware": func() error { _, err := Middleware(locker, test.opts...); return err },
+				"Wrap":       func() error { _, err := Wrap(recall(), locker, append(test.opts, apart)...); return err },
+				"Middleware": func() error { _, err := Middleware(locker, append(test.opts, apart)...); return err },
 			} {
 				err := construct()
 				mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
@@ -310,10 +310,10 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 			}
 		})
 	}
-	_, err := Wrap(nil, locker)
+	_, err := Wrap(nil, locker, apart)
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	_, err = Wrap(recall(), nil)
+	_, err = Wrap(recall(), nil, apart)
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	_, err = Middleware(nil)
+	_, err = Middleware(nil, apart)
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 }

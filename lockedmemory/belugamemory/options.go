@@ -12,7 +12,8 @@ type Option func(s *settings, at use) error
 
 type settings struct {
 	key      lockedmemory.KeyFunc
-	keys     int // how many options have set it
+	keys     int  // how many options have set it
+	apart    bool // the sessions of contexts do not share the inner memory
 	wait     time.Duration
 	busy     lockedmemory.BusyPolicy
 	failOpen bool
@@ -55,6 +56,10 @@ func settingsOf(opts []Option, at use) (settings, error) {
 	if s.keys > 1 {
 		return s, invalid("WithKey and WithSessionID both say which session it is: leave all out but one")
 	}
+	if at == forMemories && !s.apart {
+		return s, invalid("all sessions and tenants would share the inner memory: use WithSessionID, and wrap one memory for each " +
+			"conversation, or WithInnerSeparatesSessions if the inner memory keeps the sessions of contexts apart")
+	}
 	return s, nil
 }
 
@@ -70,7 +75,13 @@ func WithKey(key lockedmemory.KeyFunc) Option {
 // conversation of each tenant, with IDs that differ.
 func WithSessionID(id string) Option {
 	return newOption("WithSessionID", forMemories, id != "", "the ID of WithSessionID is empty: give the ID of the conversation",
-		func(s *settings) { s.key, s.keys = oneConversation(id), s.keys+1 })
+		func(s *settings) { s.key, s.keys, s.apart = oneConversation(id), s.keys+1, true })
+}
+
+// WithInnerSeparatesSessions says that the inner memory itself keeps the sessions and tenants of
+// contexts apart. No memory of Beluga does. See [Wrap].
+func WithInnerSeparatesSessions() Option {
+	return newOption("WithInnerSeparatesSessions", forMemories, true, "", func(s *settings) { s.apart = true })
 }
 
 // WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at most.

@@ -59,7 +59,7 @@ func countedInstances(t testing.TB, url string) (a, b *Memory) {
 			_ = locker.Close(context.Background())
 			_ = client.Close()
 		})
-		m, err := Wrap(memory.NewRecall(&counted{client: client}), locker)
+		m, err := Wrap(memory.NewRecall(&counted{client: client}), locker, WithSessionID("s"))
 		must(t, err)
 		return m
 	}

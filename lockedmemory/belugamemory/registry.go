@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -200,11 +202,22 @@ func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
 	return locker, err
 }
 
+// inProcess are the memories that Beluga 2.13.2 registers and that keep their messages in the process.
+var inProcess = []string{"composite", "core", "inmemory", "recall"}
+
+var warnOfProcess sync.Once
+
 func (s *service) inner(c *configuration) (memory.Memory, error) {
 	if c.inner != "" {
 		m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
 		if err != nil {
 			return nil, fmt.Errorf("option \"inner\": %w", err)
+		}
+		if s.client != nil && slices.Contains(inProcess, c.inner) {
+			warnOfProcess.Do(func() {
+				slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its messages, and a restart `+
+					`loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
+			})
 		}
 		return m, nil
 	}
