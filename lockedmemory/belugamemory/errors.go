@@ -101,3 +101,12 @@ func under(op string, lock func(step) error, work step) error {
 type workError struct{ error }
 
 func (e *workError) Unwrap() error { return e.error }
+
+// otherLocker is a BusyError with its own advice.
+type otherLocker struct{ busy distlock.BusyError }
+
+func (e *otherLocker) Error() string {
+	return "the run or turn around this call holds the session's lock through another Locker: give both the same one, see Memory.Locker"
+}
+
+func (e *otherLocker) Unwrap() error { return &e.busy }

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -211,6 +213,44 @@ func TestErrors_waitingForOneselfIsNotRetryable(t *testing.T) {
 	if core.IsRetryable(err) || !errors.As(err, &busy) || !busy.Self {
 		t.Error(err)
 	}
+}
+
+// A memory in a run or turn that has the session's lock through another Locker fails at once.
+func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
+	locks := memlock.NewDriver()
+	newMemory := func(locks driver.Driver) *Memory {
+		locker, err := distlock.New(locks, &distlock.Options{Wait: 2 * time.Second})
+		must(t, err)
+		m, err := Wrap(recall(), locker, WithInnerSeparatesSessions(), WithWait(2*time.Second))
+		must(t, err)
+		t.Cleanup(func() { _ = locker.Close(context.Background()) })
+		return m
+	}
+	outer, inner, elsewhere := newMemory(locks), newMemory(locks), newMemory(memlock.NewDriver())
+	run, err := LockRun(outer.Locker(), func(ctx context.Context, id, _ string) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) { yield("", inside(t, ctx, inner, elsewhere)) }
+	})
+	must(t, err)
+	for _, err := range run(t.Context(), "s", "") {
+		must(t, err)
+	}
+	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, elsewhere) }))
+}
+
+func inside(t *testing.T, ctx context.Context, inner, elsewhere *Memory) error {
+	for operation, err := range everyOperation(ctx, inner) {
+		var busy *distlock.BusyError
+		if reads := operation == "Load" || operation == "Search"; reads && err == nil {
+			continue
+		}
+		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrNotAcquired)
+		if !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(), "another Locker") {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+	save(t, ctx, elsewhere, "on another server")
+	save(t, core.WithSessionID(ctx, "another session"), inner, "1")
+	return nil
 }
 
 func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {

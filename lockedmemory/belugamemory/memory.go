@@ -25,6 +25,7 @@ var (
 type Memory struct {
 	locked *lockedmemory.LockedMemory[schema.Message, schema.Document]
 	locker *distlock.Locker
+	key    lockedmemory.KeyFunc
 	closed atomic.Bool
 
 	service *service // of New; nil if the Locker is the caller's
@@ -49,7 +50,7 @@ func wrap(inner memory.Memory, locker *distlock.Locker, s settings) (*Memory, er
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}
-	return &Memory{locked: locked, locker: locker}, nil
+	return &Memory{locked: locked, locker: locker, key: s.key}, nil
 }
 
 // Middleware is [Wrap] for memory.ApplyMiddleware. What it cannot wrap, a nil memory, becomes one whose every operation fails with
@@ -87,7 +88,7 @@ func (f failing) Turn(context.Context, func(ctx context.Context) error) error   
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	err := m.writes()
+	err := m.writes(ctx)
 	if err == nil {
 		err = afterSave(ctx, m.locked.Save(ctx, input, output))
 	}
@@ -117,7 +118,7 @@ func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error
 
 // Clear forgets the session's history, under its lock.
 func (m *Memory) Clear(ctx context.Context) error {
-	err := m.writes()
+	err := m.writes(ctx)
 	if err == nil {
 		err = m.locked.Clear(ctx)
 	}
@@ -130,19 +131,36 @@ func (m *Memory) Clear(ctx context.Context) error {
 // The error of fn comes back as it is, unless the lease was lost.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return under("belugamemory.turn", func(fn step) error {
-		if err := m.writes(); err != nil {
+		if err := m.writes(ctx); err != nil {
 			return err
 		}
 		return m.locked.Turn(ctx, fn)
 	}, fn)
 }
 
-// writes returns why a call must not wait for the session's lock.
-func (m *Memory) writes() error {
+// writes returns why a call must not wait for the session's lock: the memory is closed, or the run or
+// turn around the call has that very lock through another Locker.
+func (m *Memory) writes(ctx context.Context) error {
 	if m.closed.Load() {
 		return distlock.ErrClosed
 	}
-	return nil
+	lease, _ := lockedmemory.Lease(ctx)
+	if r := runOf(ctx); r != nil {
+		lease = r.lease
+	}
+	if lease == nil || lease.Locker() == m.locker {
+		return nil
+	}
+	if key, err := m.key(ctx); err != nil || key != lease.Key() {
+		return nil
+	}
+	// The two Lockers may belong to two servers.
+	holder := lease.Locker().Options().Holder
+	info, err := m.locker.Inspect(ctx, lease.Key())
+	if err != nil || !info.Held || info.Holder != holder || info.Fence > lease.Fence() {
+		return nil
+	}
+	return &otherLocker{distlock.BusyError{Self: true, Holder: holder, Held: info.Age}}
 }
 
 // Close ends the memory: its calls fail with distlock.ErrClosed from then on. The Close of the last
