@@ -17,20 +17,20 @@
 // the server, by default 5 s. Provider and Model mean nothing; an APIKey is refused, user and password are parts of the URL. Options may have
 // come from JSON. Durations are text as time.ParseDuration takes it, or of type time.Duration.
 //
-//	busy           what a Turn does if its session is busy: "wait" (default) in line, as long as the context allows, or "refuse"
+//	busy           what a Turn does if its session is busy: "wait" (default) in the queue, or "refuse"
 //	idle_ttl       how long a session is kept that nobody uses; default: for ever
 //	inner          the name of another registered memory, which is locked then; default: the session store on the same server
 //	inner_options  the Options of that memory
 //	inner_separates_sessions
 //	               true if that memory keeps the sessions of contexts apart; else it needs session_id
-//	max_exchanges      how many Saves of a session are kept; default: all
+//	max_exchanges  how many Saves of a session are kept; default: all
 //	max_hold       the age past which a lease is not renewed any more; default: none
-//	max_retries    with retry_delay: Save and Clear wait for their session for the product of both; default 3, if the other is given
+//	max_retries    with retry_delay: their product is wait; default 3, if the other is given
 //	namespace      begins all keys, so that applications can share a server; default: "distlock" for locks, "session" for sessions
 //	retry_delay    see max_retries; default 100ms, if that is given. It is also the longest pause where the lock has to be polled for
 //	session_id     the one session of this memory, whatever session a context names; the session store keeps tenants apart even so
 //	ttl            how long a session stays locked when its instance has died; default 30s
-//	wait           how long Save and Clear wait for their session; default: 5s more than ttl;
+//	wait           how long Turn, Save and Clear wait for their session; default: 5m;
 //	               negative: as long as the context allows
 //	window         how many Saves Load returns, the last ones; default: all
 //
