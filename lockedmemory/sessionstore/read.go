@@ -379,7 +379,6 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 		return func(ctx context.Context) (driver.Page, error) {
 			page, err := r.driver.Read(ctx, req)
 			for _, entry := range page.Entries {
-				r.tenure.has(driver.Place{Fence: a.Fence})
 				r.tenure.has(entry.Place)
 			}
 			return page, err

@@ -202,3 +202,25 @@ func TestStaleError_lossSaidOnce(t *testing.T) {
 		t.Errorf("%q does not say once that the lease was lost, and why", text)
 	}
 }
+
+// A turn that has ended may have read everything. A Save that it has left behind does not begin a new history.
+func TestSave_O_endedLease_gone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
+			s.IdleTTL = time.Minute
+			return memstore.NewDriver(s)
+		})
+		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+		must(t, err)
+		must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
+			late := context.WithoutCancel(ctx)
+			time.AfterFunc(48*time.Hour, func() {
+				if err := store.Save(late, "q", "a"); !errors.Is(err, sessionstore.ErrGone) {
+					t.Errorf("Save: %v", err)
+				}
+			})
+			return memory.Save(ctx, "q", "a")
+		}))
+		time.Sleep(49 * time.Hour)
+	})
+}

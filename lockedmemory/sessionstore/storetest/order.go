@@ -189,8 +189,8 @@ func clearWithinATurn(h *harness) {
 // Two stores write under one lease, as when each has an object of its own for the session.
 func storesShareALease(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
-	a.turn(func(ctx context.Context) {
-		for n := range 20 { // each finds eight places taken
+	late, _ := a.stale(func(ctx context.Context) {
+		for n := range 20 {
 			i := []*instance{a, b, a}[n/8]
 			if err := i.store.Save(ctx, question(n), answer(n)); err != nil {
 				h.Errorf("Save %d: %v", n, err)
@@ -204,6 +204,11 @@ func storesShareALease(h *harness) {
 		}
 	})
 	a.has(7)
+	// No other lease was there. The store has forgotten how many places this one has used.
+	if err := a.store.Save(late, question(8), answer(8)); err != nil {
+		h.Error(err)
+	}
+	a.has(7, 8)
 }
 
 // A token that was shown refuses all lower ones, whatever the access was that has shown it, and whatever the lower one wants.
@@ -523,21 +528,26 @@ func (i *instance) ahead(n string) (fence int64) {
 func overtakenHolder(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.mustSave(h.Context(), 0)
-	a.turn(func(ctx context.Context) {
-		if _, err := a.memory.Load(ctx, ""); err != nil {
-			h.Fatalf("Load: %v", err)
-		}
-		lease, _ := lockedmemory.Lease(ctx)
-		fence := lease.Fence()
-		w := b.write(lease, 1)
-		w.Fence += 1000
-		if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil || v.Outcome != driver.Done {
-			h.Fatalf("%+v, %v", v, err)
-		}
-		a.refused("Save", a.save(ctx, "unaware"), fence, w.Fence)
-		a.refused("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "unaware"), "unaware"), fence, w.Fence)
-		a.refused("Clear", a.memory.Clear(ctx), fence, w.Fence)
-	})
+	for _, raised := range []bool{false, true} {
+		a.turn(func(ctx context.Context) {
+			a.mustLoad(ctx)
+			lease, _ := lockedmemory.Lease(ctx)
+			if raised { // after the Load, so the store has accepted a lower one
+				if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+					h.Fatal(err)
+				}
+			}
+			fence := lease.Fence()
+			w := b.write(lease, 1)
+			w.Fence += 1000
+			if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil || v.Outcome != driver.Done {
+				h.Fatalf("%+v, %v", v, err)
+			}
+			a.refused("Save", a.save(ctx, "unaware"), fence, w.Fence)
+			a.refused("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "unaware"), "unaware"), fence, w.Fence)
+			a.refused("Clear", a.memory.Clear(ctx), fence, w.Fence)
+		})
+	}
 	a.mustSave(h.Context(), 1)
-	a.has(0, "other", 1)
+	a.has(0, "other", "other", 1)
 }

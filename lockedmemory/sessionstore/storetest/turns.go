@@ -87,7 +87,7 @@ func turnIDs(h *harness) {
 // The Saves of a turn with an ID are stored each, also equal ones. A repeated turn goes on after the last one, with a Load before its
 // first Save or without.
 func namedTurns(h *harness) {
-	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	a, b := h.instance(nil, func(d driver.Driver) driver.Driver { return slow{d} }), h.instance(nil, nil)
 	turn := func(i *instance, load bool, names ...any) {
 		h.Helper()
 		err := i.memory.Turn(lockedmemory.WithTurnID(h.Context(), "id"), func(ctx context.Context) error {
@@ -129,6 +129,14 @@ func namedTurns(h *harness) {
 			h.Errorf("exchange %d: %+v, %v", n, e, err)
 		}
 	}
+}
+
+// slow is a driver whose Appends take long enough to overlap.
+type slow struct{ driver.Driver }
+
+func (d slow) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	time.Sleep(5 * time.Millisecond)
+	return d.Driver.Append(ctx, a)
 }
 
 // lost is a driver that loses answers of Append, when it is told so.
