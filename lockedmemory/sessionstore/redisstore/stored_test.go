@@ -1,0 +1,222 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// driverOf makes a driver over a client, and a writer of it. Its locks are elsewhere.
+func driverOf(t *testing.T, client *redis.Client, s driver.Settings) func(session string, fence int64) (driver.Driver, driver.Access) {
+	t.Helper()
+	s.Namespace = "session"
+	d, err := redisstore.NewDriver(client, s)
+	must(t, err)
+	locker, err := memlock.New(nil)
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	lease, err := locker.Acquire(t.Context(), "s")
+	must(t, err)
+	return func(session string, fence int64) (driver.Driver, driver.Access) {
+		return d, driver.Access{Session: session, Lease: lease, Fence: fence, First: true}
+	}
+}
+
+func TestSave_storedForm(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	var place string
+	must(t, s.memory.Turn(lockedmemory.WithTurnID(t.Context(), "a turn"), func(ctx context.Context) error {
+		lease, _ := lockedmemory.Lease(ctx)
+		place = fmt.Sprintf("%d-1000000", lease.Fence())
+		return s.memory.Save(ctx, "q", "a")
+	}))
+	entries, err := s.client.Do(t.Context(), "xrange", s.log(), place, place).Slice()
+	must(t, err)
+	if len(entries) != 1 {
+		t.Fatalf("%d entries at %s", len(entries), place)
+	}
+	fields := fmt.Sprint(entries[0].([]any)[1])
+	op, rest, _ := strings.Cut(strings.TrimPrefix(fields, "[op "), " ")
+	if len(op) != 32 || rest != `m "q" m "a" id a turn no 1]` {
+		t.Errorf("the entry has %s", fields)
+	}
+}
+
+// Trimming keeps the newest turn whole and no part of another one.
+func TestTrim_O_turnsStayWhole(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 5})
+	for _, step := range []struct {
+		saves int
+		loads bool
+		want  []int // exchanges of each turn
+	}{
+		{3, false, []int{3}},
+		{2, true, []int{3, 2}},
+		{1, true, []int{3, 2, 1}},
+		{1, false, []int{2, 1, 1}},
+		{7, false, []int{2, 1, 1, 7}},
+		{0, true, []int{7}},
+		{1, true, []int{7, 1}},
+		{1, false, []int{1, 1}},
+		{150, false, []int{1, 1, 150}},
+		{1, true, []int{150, 1}},
+		{0, true, []int{1}},
+		{5, true, []int{1, 5}},
+		{0, true, []int{5}},
+	} {
+		must(t, s.memory.Turn(t.Context(), func(ctx context.Context) (err error) {
+			if step.loads {
+				err = s.opens(ctx)
+			}
+			for n := range step.saves {
+				err = errors.Join(err, s.memory.Save(ctx, fmt.Sprint(n), ""))
+			}
+			return err
+		}))
+		var got []int
+		last := ""
+		for _, e := range s.client.XRange(t.Context(), s.log(), "-", "+").Val() {
+			token, _, _ := strings.Cut(e.ID, "-")
+			if _, marker := e.Values["mark"]; marker {
+				continue
+			}
+			if token != last {
+				got = append(got, 0)
+			}
+			got[len(got)-1]++
+			last = token
+		}
+		if !slices.Equal(got, step.want) {
+			t.Fatalf("after a turn of %d Saves the turns have %v exchanges, want %v", step.saves, got, step.want)
+		}
+	}
+}
+
+// A session without an exchange leaves small keys that expire, whether a turn only loaded or cleared.
+func TestSession_empty_isSmallAndExpires(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	ctx := t.Context()
+	bytes := func() (sum int64) {
+		for _, key := range s.client.Keys(ctx, "*").Val() {
+			life, size := s.client.PTTL(ctx, key).Val(), s.client.MemoryUsage(ctx, key).Val()
+			if sum += size; life <= 0 || life > 25*time.Hour || size > 300 {
+				t.Errorf("%s has %d B and the TTL %s", key, size, life)
+			}
+		}
+		return sum
+	}
+	must(t, s.memory.Turn(ctx, s.opens))
+	t.Logf("loaded: %d B", bytes())
+	must(t, s.memory.Save(ctx, "q", "a"))
+	if life := s.client.PTTL(ctx, s.mark()).Val(); life != -1 {
+		t.Errorf("the mark of a session that is kept for ever has the TTL %s", life)
+	}
+	must(t, s.memory.Clear(ctx))
+	t.Logf("cleared: %d B", bytes())
+	must(t, s.memory.Turn(ctx, s.opens))
+	bytes()
+	s.client.FlushAll(ctx)
+	probe := driverOf(t, s.client.(*redis.Client), driver.Settings{})
+	for n := range 1000 {
+		d, access := probe(fmt.Sprint("probed-", n), 1)
+		_, err := d.Read(ctx, driver.Read{Session: access.Session, Access: &access, Limit: 1, ID: "id"})
+		must(t, err)
+	}
+	if sum := bytes(); sum > 200_000 {
+		t.Errorf("1,000 probed sessions have %d B", sum)
+	} else {
+		t.Logf("1,000 probed sessions: %d B", sum)
+	}
+}
+
+// A session has one key of turn IDs. It lives for the longest time that an ID of it is known; named
+// Saves remove the expired ones.
+func TestTurnIDs_areInOneKey(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	long, short := driverOf(t, client, driver.Settings{Remember: time.Hour}), driverOf(t, client, driver.Settings{Remember: time.Millisecond})
+	n := int64(0)
+	save := func(by func(string, int64) (driver.Driver, driver.Access), times int) {
+		for range times {
+			n++
+			d, access := by("s", n)
+			op := fmt.Sprintf("%032x", n)
+			v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: op},
+				Content: driver.Content{Messages: [][]byte{{'m'}}, ID: op, Number: 1, Digest: op}})
+			if err != nil || v.Outcome != driver.Done {
+				t.Fatal(v, err)
+			}
+		}
+	}
+	save(long, 1)
+	save(short, 40)
+	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
+		t.Errorf("a shorter time has cut the life of the turn IDs to %s", life)
+	}
+	save(long, 99)
+	if known := client.HLen(t.Context(), "session:{s}:ids").Val(); known < 100 || known > 110 {
+		t.Errorf("%d turn IDs, want 100 and few of the 40 expired ones", known)
+	}
+	t.Logf("turn IDs: %d B", client.MemoryUsage(t.Context(), "session:{s}:ids").Val())
+	keys := client.Keys(t.Context(), "*").Val()
+	slices.Sort(keys)
+	if want := []string{"session:{s}:ids", "session:{s}:log", "session:{s}:mark"}; !slices.Equal(keys, want) {
+		t.Errorf("the keys are %q, want %q", keys, want)
+	}
+}
+
+// leaving cancels a caller when the answer to a bare XADD has come.
+type leaving struct{ cancel context.CancelFunc }
+
+func (leaving) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l leaving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "xadd" {
+			l.cancel()
+		}
+		return err
+	}
+}
+
+func (leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The caller may clear after it has left. A second request of its Save must not come after that.
+func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, s.memory.Save(ctx, "q", "a"))
+		must(t, s.memory.Clear(ctx))
+		left, cancel := context.WithCancel(ctx)
+		s.client.AddHook(leaving{cancel})
+		if err := s.memory.Save(left, "late", ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("Save: %v", err)
+		}
+		return nil
+	}))
+	if got := s.history(t); len(got) != 0 {
+		t.Errorf("a Save whose caller had left stored %q", got)
+	}
+}
