@@ -67,8 +67,9 @@ const (
 
 // Fenced is implemented by an inner memory that may need the fencing token of a lease for every write.
 type Fenced interface {
-	// Fenced reports whether the memory refuses writes without a lease. Then every error of its Save and
-	// Clear also names the outcome: it matches distlock.ErrOutcomeUnknown if anything may have been written.
+	// Fenced reports whether the memory refuses writes without a lease. Then its Save and Clear also name
+	// the outcome: nil means that the write stands, and an error matches distlock.ErrOutcomeUnknown if
+	// anything may have been written.
 	Fenced() bool
 }
 
@@ -131,8 +132,9 @@ func isNil(v any) bool {
 // Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the
 // inner Save; or with distlock.ErrLost if the lease was lost while the inner Save ran, and
 // distlock.ErrClosed if the Locker was closed. These two come with distlock.ErrOutcomeUnknown
-// unless the error of the inner Save says what became of the write. A lock that could not be
-// released after a successful Save is no failure of Save.
+// unless the inner Save says what became of the write. A [Fenced] memory always does: if its Save returns
+// nil, Save returns nil, even if the lease was lost meanwhile. A lock that could not be released after a
+// successful Save is no failure of Save.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }

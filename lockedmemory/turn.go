@@ -108,6 +108,8 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, unlocked)
+		case began && wrote == nil && m.fenced: // stored, whatever became of the lease since
+			return nil
 		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
 		case !m.namesOutcome(wrote):
 			return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
