@@ -73,6 +73,13 @@ type Fenced interface {
 	Fenced() bool
 }
 
+// Selective is implemented by an inner memory that does not work under every Locker.
+type Selective interface {
+	// AcceptsLocker returns nil, or an error that says why the memory does not work under locker and what to
+	// do. [New] then fails with distlock.ErrInvalidOption.
+	AcceptsLocker(locker *distlock.Locker) error
+}
+
 // LockedMemory is a [Memory] that works under its session's lock. It is safe for concurrent use if the inner memory is.
 type LockedMemory[M, D any] struct {
 	inner  Memory[M, D]
@@ -83,8 +90,8 @@ type LockedMemory[M, D any] struct {
 }
 
 // New puts locker in front of inner; key says which session a call belongs to. Operations of the memory are
-// reported to the Locker's Observer. A nil inner, locker or key and options out of range are refused
-// with distlock.ErrInvalidOption.
+// reported to the Locker's Observer. A nil inner, locker or key, options out of range and a Locker that
+// inner does not accept, see [Selective], are refused with distlock.ErrInvalidOption.
 func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opts *Options) (*LockedMemory[M, D], error) {
 	switch {
 	case isNil(inner):
@@ -93,6 +100,11 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 		return nil, fmt.Errorf("%w: the Locker is nil: make one with redislock.New or memlock.New", distlock.ErrInvalidOption)
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
+	}
+	if selective, ok := any(inner).(Selective); ok {
+		if err := selective.AcceptsLocker(locker); err != nil {
+			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
+		}
 	}
 	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
 	if opts != nil {

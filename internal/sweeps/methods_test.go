@@ -15,7 +15,7 @@ import (
 var asksNobody = []string{
 	"Locker.Backend", "Locker.Background", "Locker.Driver", "Locker.NewLock", "Locker.Options",
 	"Lease.Context", "Lease.Err", "Lease.Fence", "Lease.Join", "Lease.Key", "Lease.Locker",
-	"Store.Fenced",
+	"Store.Fenced", "Store.AcceptsLocker",
 }
 
 func TestSweep_coversEveryMethod(t *testing.T) {

@@ -58,6 +58,14 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 // Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
 func (s *Store[M, D]) Fenced() bool { return true }
 
+// AcceptsLocker implements lockedmemory.Selective: it asks the driver, if that is a driver.Selective.
+func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
+	if d, ok := s.driver.(driver.Selective); ok {
+		return d.AcceptsLocker(locker)
+	}
+	return nil
+}
+
 // Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
 //
 // In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is stored once, also if its

@@ -27,5 +27,6 @@
 // It returns raw errors, which mean that the outcome is unknown, and does not try again. It does not look at the clock of its process to judge a
 // lease, and need not watch ctx: the store leaves when that ends. It does not look into messages.
 //
-// [Punctual] is optional: it is for a client that keeps deadlines.
+// Two interfaces are optional: [Selective] is for sessions that other processes see, [Punctual] for a client
+// that keeps deadlines.
 package driver

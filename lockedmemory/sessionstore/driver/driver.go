@@ -163,6 +163,13 @@ type Driver interface {
 	Read(ctx context.Context, r Read) (Page, error)
 }
 
+// Selective is implemented by a Driver whose sessions other processes see. It refuses a Locker whose locks
+// they do not see.
+type Selective interface {
+	// AcceptsLocker returns nil, or an error that says what to do. It does no I/O.
+	AcceptsLocker(locker *distlock.Locker) error
+}
+
 // Punctual is implemented by a Driver that can tell when its calls will be on time. The store then makes a call in the
 // caller's goroutine; to hand it to another one can cost as much as the call.
 type Punctual interface {

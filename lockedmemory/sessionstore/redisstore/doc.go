@@ -45,7 +45,8 @@
 //
 // Give [New] the same client as redislock.New. Then the scripts ask the lock for its owner where a
 // session has no log. The same address with another client does not suffice. With two clients, the
-// mark alone refuses older tokens: for 24 hours after a session has expired.
+// mark alone refuses older tokens: for 24 hours after a session has expired. lockedmemory.New refuses
+// a Locker whose locks are in this process alone.
 //
 // # Memory
 //

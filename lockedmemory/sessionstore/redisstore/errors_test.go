@@ -15,6 +15,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -209,4 +211,20 @@ func TestSave_C_overAConnectionThatRedisRejects(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Locks in one process do not protect sessions that all processes see.
+func TestStore_C_locksInProcess_refused(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	locks := memlock.NewDriver()
+	for name, d := range map[string]lockdriver.Driver{"memlock": locks, "memlock, wrapped": drivertest.NewFaults(locks)} {
+		locker, err := distlock.New(d, nil)
+		must(t, err)
+		t.Cleanup(func() { _ = locker.Close(context.Background()) })
+		_, err = lockedmemory.New(s.store, locker, lockedmemory.FixedKey(s.key), nil)
+		if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "redislock.New") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

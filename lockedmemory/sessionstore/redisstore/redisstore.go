@@ -174,6 +174,15 @@ func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, er
 	return v, s.explain(err)
 }
 
+// AcceptsLocker implements driver.Selective.
+func (s *service) AcceptsLocker(locker *distlock.Locker) error {
+	if locker.Driver().Capabilities().Shared {
+		return nil
+	}
+	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+
+		"make the Locker with redislock.New over the same client", locker.Backend())
+}
+
 // Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
 func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
 
