@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
 )
 
 // ledger is what workers have said of the sessions.

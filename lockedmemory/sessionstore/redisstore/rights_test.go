@@ -241,7 +241,7 @@ func (r *rightless) round(when string) {
 }
 
 // rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused one.
-func (r *rightless) rare() {
+func (r *rightless) rare(when string) {
 	r.Helper()
 	lease, err := r.locker.Acquire(r.Context(), r.key+when)
 	if err != nil {
