@@ -30,8 +30,8 @@ type caller struct {
 // call makes a call of a driver that may not notice that ctx ends, and returns when it has ended or ctx has. What the call does
 // after that, it does within the time-outs of the driver's client. It makes none if ctx has ended before.
 //
-// While the service answers quickly and the driver is punctual, the caller's goroutine makes the call.
-// If that takes too long, another goroutine makes it again.
+// While the service answers quickly and the driver is punctual, the caller's goroutine makes the
+// call. If that takes too long, another goroutine makes it again.
 //
 // The error is that of the driver, or of ctx. See driver.MayHaveEffect of distlock.
 func call[T any](ctx context.Context, c *caller, f func(ctx context.Context) (T, error)) (T, error) {
@@ -86,7 +86,8 @@ func after(earlier bool, err error) error {
 	return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
 }
 
-// retry makes a call again, for some time or until ctx ends, while the service turns the call away for now.
+// retry makes a call again, for some time or until ctx ends, while the service turns the call away
+// for now.
 func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	start := time.Now()
 	sent := false

@@ -11,7 +11,7 @@
 //	…
 //	memory, err := lockedmemory.New(store, locker, session, nil) // with the same KeyFunc
 //	…
-//	err = memory.Turn(ctx, func(ctx context.Context) error {
+//	err = memory.Turn(lockedmemory.WithTurnID(ctx, question.ID), func(ctx context.Context) error {
 //		history, err := memory.Load(ctx, "") // from here on, every older lease is refused
 //		if err != nil {
 //			return err
@@ -20,7 +20,7 @@
 //		if err != nil {
 //			return err
 //		}
-//		return memory.Save(lockedmemory.WithTurnID(ctx, question.ID), question, answer)
+//		return memory.Save(ctx, question, answer)
 //	})
 //
 // docs/turns.md goes through that loop, and through what can happen in it.
@@ -29,14 +29,20 @@
 //
 //   - The Saves of a session stand in the order in which their leases were granted, and those under one lease in the order in which
 //     they were made.
-//   - Both messages of a Save are stored, next to each other, or none.
+//   - All messages of an exchange are stored, next to each other, or none.
 //   - A store that was shown a token refuses every lower one from then on. The first access under a lease shows it, Load included.
 //   - What was written under a lease that was granted before that of a Clear does not stand there after the Clear.
-//   - A Save that is repeated under its turn ID is stored once, for Options.RememberTurns, also through Clear and trimming.
+//   - Each Save of a turn with an ID is stored once, for Options.RememberTurns, also through Clear
+//     and trimming. A repeated turn goes on after its last stored Save.
+//   - Limits do not cut a turn: Load, Search and Exchanges show whole turns, and trimming keeps
+//     whole turns.
+//   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
 //
-// What was acknowledged stays, as far as the service retains it, until Clear, Options.MaxExchanges or Options.IdleTTL takes it away. Several
-// Saves in a turn are several: a crash leaves those that were made. docs/semantics.md says all of this exactly, with its limits, under
-// the letters O and S2; the tests of package storetest bear these letters.
+// Acknowledged exchanges stay, as far as the service retains them, until Clear,
+// Options.MaxExchanges or Options.IdleTTL takes them away. Several Saves in a turn are several: a
+// crash leaves those that were made. docs/semantics.md has the promises and their limits, under the
+// letters O and S2; the tests of package storetest bear these letters. docs/design/sessions.md has
+// the protocol.
 //
 // # Errors
 //
@@ -52,28 +58,35 @@
 //	the error of ctx             nothing was written, unless it comes with distlock.ErrOutcomeUnknown
 //
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
-// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], lockedmemory.ErrTurnID, [ErrTooLarge], [ErrCodec],
-// distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and Exchanges never fail with
-// distlock.ErrOutcomeUnknown.
+// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], lockedmemory.ErrTurnID,
+// [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and
+// Exchanges never fail with distlock.ErrOutcomeUnknown.
 //
-// An entry that cannot be read does not hide the others: Load and Search return those together with [EntryErrors], which match
-// [ErrBroken] and name the place of each.
+// An entry that cannot be read ends Load, Search and Exchanges with an [EntryError], which matches
+// [ErrBroken] and names the place. With Options.Broken set to [Skip], they leave the entry out and
+// log its place.
 //
 // No error names a session, a message or a turn ID, except what the codec or the KeyFunc says itself.
 //
 // # Memory
 //
-// Without Options nothing that was saved goes away. Options.IdleTTL bounds how long a session stays that nobody uses; it has to be longer than the
-// longest turn, because a session that expires within one is empty then. Options.MaxExchanges bounds its length, MaxMessage the size of
-// a message, RememberTurns how long its turn IDs stay. Load holds in memory what it returns, as Window bounds it; [Store.Exchanges] holds a page.
+// Without Options, saved exchanges are kept for ever. Options.IdleTTL is how long an unused session
+// stays. Choose a longer time than the longest turn takes: when a session expires within a turn,
+// the turn cannot save. Options.MaxExchanges bounds the length of a session, MaxMessage the size of
+// a message, RememberTurns how long turn IDs stay. A session without an exchange is removed after
+// 24 hours.
+//
+// Load holds in memory what it returns, as Window bounds it. [Store.Exchanges] holds a page: at
+// most 2,048 exchanges, and about 16 MiB or one exchange.
 //
 // # The codec
 //
 // A [Codec] turns messages into bytes and back. It is the application's, and what it must keep is this:
 //
 //   - Decode gives back what Encode was given, as far as the application cares.
-//   - Encode gives the same bytes for the same message each time, in every process and version: two Saves under one turn ID are the same if
-//     their bytes are. A map that is written in random order, or a time at which it was encoded, makes each retry an ErrTurnConflict.
+//   - Encode gives the same bytes for the same message each time, in every process and version: a
+//     repeated Save of a turn ID is the same if its bytes are. A map that is written in random
+//     order, or a time at which it was encoded, makes each retry an ErrTurnConflict.
 //   - Decode fails for what Encode cannot have given. What it lets pass is taken for a message.
 //   - Entries outlive versions of the program: a codec has to read what its predecessors have written.
 //

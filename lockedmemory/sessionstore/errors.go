@@ -16,8 +16,8 @@ import (
 var (
 	// ErrTurnConflict: the turn ID was used before, for a Save of other messages. Nothing was written.
 	ErrTurnConflict = errors.New("sessionstore: turn ID used for other messages")
-	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history no
-	// longer exists. Nothing was written. Begin a new turn, and load the history again.
+	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
+	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")
 	// ErrTooLarge: a message is larger than Options.MaxMessage allows. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
@@ -109,8 +109,8 @@ func ended(ctx context.Context, said error) error {
 	return err
 }
 
-// EntryError is an entry that cannot be read: it is broken, or another program's, or the codec refuses it. It matches
-// [ErrBroken]. It ends a call if Options.Broken is [Fail].
+// EntryError is an entry that cannot be read: it is broken, or another program's, or the codec
+// refuses it. It matches [ErrBroken]. It ends a call if Options.Broken is [Fail].
 type EntryError struct {
 	Place Place
 	Err   error

@@ -17,8 +17,8 @@ type Exchange[M any] struct {
 	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
 	Number   int    // of the exchange under ID, from 1; 0 without an ID
 	Place    Place
-	// First says that the history begins here: no exchange before this one belongs to it. Exchanges yields another First after a
-	// Clear.
+	// First says that the history begins here: no exchange before this one belongs to it. Exchanges
+	// yields another First after a Clear.
 	First bool
 }
 
@@ -38,8 +38,8 @@ func (e Exchange[M]) Output() (m M) {
 	return m
 }
 
-// Place is where an exchange stands in its session. Places of a session only rise. A turn in the store is all exchanges with one
-// Fence.
+// Place is where an exchange stands in its session. Places of a session only rise. A turn in the
+// store is all exchanges with one Fence.
 type Place struct {
 	Fence int64 // the fencing token of the lease that the exchange was stored under
 	N     int64 // the number of the write under that token, from 1
@@ -52,17 +52,19 @@ func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Plac
 // String writes the place as errors do. In Redis, it is the ID of the Stream's entry.
 func (p Place) String() string { return driver.Place(p).String() }
 
-// Load returns the messages of the history in order: the last exchanges, as Options.Window and Options.MaxExchanges bound them. A
-// query, if it is not empty, restricts that to exchanges with a message whose text contains all words of the query, in upper or
-// lower case. Options.Window then bounds the exchanges that match.
+// Load returns the messages of the history in order: the last exchanges, as Options.Window and
+// Options.MaxExchanges bound them. A query, if it is not empty, restricts that to exchanges with a
+// message whose text contains all words of the query, in upper or lower case. Options.Window then
+// bounds the exchanges that match.
 //
 // Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit.
 //
 // Under a lease, as in a lockedmemory Turn, the store refuses all older leases from then on; a Load itself may be refused
 // so, with a [StaleError]. Without a lease it shows what was there at some moment of the call.
 //
-// An entry that cannot be read is treated as Options.Broken says. With an error, Load returns no messages: [EntryError],
-// distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, or the error of ctx.
+// An entry that cannot be read is treated as Options.Broken says. With an error, Load returns no
+// messages: [EntryError], distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, or
+// the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	r, err := s.reader(ctx, opLoad)
 	if err != nil {
@@ -86,8 +88,8 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return messages, nil
 }
 
-// Search returns up to k results, the last messages of the history first, whose text contains all words of query. Entries that
-// cannot be read, and errors, are those of [Store.Load].
+// Search returns up to k results, the last messages of the history first, whose text contains all
+// words of query. Entries that cannot be read, and errors, are those of [Store.Load].
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -112,9 +114,10 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	return found, nil
 }
 
-// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be held at once. It begins with the
-// oldest turn that Options.MaxExchanges keeps. If the session is cleared in between, it begins anew with the new history, see
-// [Exchange.First]. An error ends the sequence; errors are those of [Store.Load].
+// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be
+// held at once. It begins with the oldest turn that Options.MaxExchanges keeps. If the session is
+// cleared in between, it begins anew with the new history, see [Exchange.First]. An error ends the
+// sequence; errors are those of [Store.Load].
 //
 // It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
 func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
@@ -185,8 +188,8 @@ func (s *Store[M, D]) forward(r *reader, words []string) (found []Exchange[M], e
 	}
 }
 
-// backward reads the history from its end, newest first, up to limit exchanges that match; 0: all. With whole, limit does not cut
-// a turn: the oldest turn goes, unless it is the only one.
+// backward reads the history from its end, newest first, up to limit exchanges that match; 0: all.
+// With whole, limit does not cut a turn: the oldest turn goes, unless it is the only one.
 func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool) (found []Exchange[M], err error) {
 	begin := 0 // where the turn that is being read begins in found
 	kept := kept{most: s.opts.MaxExchanges}
@@ -287,7 +290,8 @@ func dropBefore[M any](found []Exchange[M], oldest driver.Place) []Exchange[M] {
 	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return driver.Place(e.Place).Compare(oldest) < 0 })
 }
 
-// decode returns the exchange of an entry. False without an error: it cannot be read, and is left out.
+// decode returns the exchange of an entry. False without an error: it cannot be read, and is left
+// out.
 func (s *Store[M, D]) decode(r *reader, entry driver.Entry) (e Exchange[M], ok bool, err error) {
 	e = Exchange[M]{Place: Place(entry.Place), ID: entry.ID, Number: entry.Number}
 	err = entry.Err
@@ -340,7 +344,8 @@ func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error)
 	return r, err
 }
 
-// page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges double the size of each page.
+// page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges
+// double the size of each page.
 func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
 	req.Limit = max(maxReply/r.size, 1)
 	if ask > 0 {

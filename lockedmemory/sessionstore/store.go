@@ -30,9 +30,9 @@ type Store[M, D any] struct {
 	tenures tenures
 }
 
-// New makes a Store over the driver that open returns. Backends have a New of their own that calls it,
-// as redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil key or codec, for a
-// codec that stores nothing of a message, see [JSON], and for options out of range.
+// New makes a Store over the driver that open returns. Backends have a New of their own that calls
+// it, as redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil key or
+// codec, for a codec that stores nothing of a message, see [JSON], and for options out of range.
 func New[M, D any](open func(driver.Settings) (driver.Driver, error), key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
@@ -68,18 +68,19 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 
 // Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
 //
-// In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is stored once, also if its
-// exchange was cleared or trimmed since, for Options.RememberTurns. A Save that has failed keeps its number: repeat it with the same
-// messages. A turn that is repeated under its ID goes on after the highest number stored. Without an ID, a Save whose outcome is
-// unknown may be stored twice if it is repeated.
+// In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is
+// stored once, also if its exchange was cleared or trimmed since, for Options.RememberTurns. A Save
+// that has failed keeps its number: repeat it with the same messages. A turn that is repeated under
+// its ID goes on after the highest number stored. Without an ID, a Save whose outcome is unknown
+// may be stored twice if it is repeated.
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a
-// [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with
-// [ErrGone], [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
+// [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrGone],
+// [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
 // distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
-// nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of the
-// lock service's clock. The session's mark may be damaged, or that clock may be wrong.
+// nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of
+// the lock service's clock. The session's mark may be damaged, or that clock may be wrong.
 //
 // With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of
 // ctx is joined to that if ctx ended before the answer came.
@@ -109,14 +110,15 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return err
 }
 
-// number gives the content the next number of its turn. done must be called after the Save: until then, other Saves of the lease
-// that have a turn ID wait.
+// number gives the content the next number of its turn. done must be called after the Save: until
+// then, other Saves of the lease that have a turn ID wait.
 func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) (done func(), err error) {
 	r, err := s.reader(ctx, opNumber)
 	if err != nil {
 		return nil, err
 	}
-	// ⚑ Saves at once must not take the same number: the second one would count as a repetition of the first.
+	// ⚑ Saves at once must not take the same number: the second one would count as a repetition of
+	// the first.
 	select {
 	case r.tenure.numbering <- struct{}{}:
 	case <-ctx.Done():
@@ -205,8 +207,9 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 			}
 		default:
 			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
-			// ⚑ Only another lease can have raised the mark above a token of this lease that the service has accepted. The loaded
-			// history is outdated then, even if this lease owns the lock: after a failover, two leases may own it.
+			// ⚑ Only another lease can have raised the mark above a token of this lease that the
+			// service has accepted. The loaded history is outdated then, even if this lease owns
+			// the lock: after a failover, two leases may own it.
 			overtaken := v.Outcome == driver.Stale && accepted
 			if try == tries || overtaken {
 				return reply, stale

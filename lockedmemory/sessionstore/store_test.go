@@ -203,7 +203,8 @@ func TestStaleError_lossSaidOnce(t *testing.T) {
 	}
 }
 
-// A turn that has ended may have read everything. A Save that it has left behind does not begin a new history.
+// A turn that has ended may have read everything. A Save that it has left behind does not begin a
+// new history.
 func TestSave_O_endedLease_gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, locker := storeOver(t, func(s driver.Settings) driver.Driver {

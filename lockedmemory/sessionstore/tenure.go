@@ -26,8 +26,8 @@ type tenure struct {
 	need     driver.Place // see driver.Access
 }
 
-// places counts the writes under a lease. ⚑ The stores of a process share the count: with a count each, a late Save of one store
-// would stand above a Clear of another.
+// places counts the writes under a lease. ⚑ The stores of a process share the count: with a count
+// each, a late Save of one store would stand above a Clear of another.
 type places struct {
 	mu sync.Mutex
 	n  int64 // the last place that was given out
@@ -35,8 +35,8 @@ type places struct {
 
 var placesByLease sync.Map // of *places, by *distlock.Lease
 
-// of returns the tenure of a lease, which is forgotten when the lease ends. ⚑ A lease that has ended counts as one that has read
-// everything: its turn may have.
+// of returns the tenure of a lease, which is removed when the lease ends. ⚑ A lease that has
+// ended counts as one that has read everything: its turn may have.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
 		return &tenure{places: &places{}, numbering: make(chan struct{}, 1), need: driver.Place{Fence: lease.Fence()}}
@@ -76,7 +76,8 @@ func (p *places) skip(n int64) {
 	p.n = max(p.n, n)
 }
 
-// access is what a call says of its lease to the driver, and whether the service has accepted the lease before.
+// access is what a call says of its lease to the driver, and whether the service has accepted the
+// lease before.
 func (t *tenure) access(a driver.Access) (_ driver.Access, accepted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -119,8 +119,8 @@ const (
 	// Unowned: the session is not there, so it may have forgotten a higher token, and the lock's present owner is another
 	// one, or nobody. Nothing was written.
 	Unowned
-	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was deleted.
-	// Nothing was written. Only Append has this outcome.
+	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was
+	// deleted. Nothing was written. Only Append has this outcome.
 	Gone
 )
 

@@ -12,6 +12,6 @@
 //
 // Such stores keep sessions by the settings of the driver, not by their own Options.
 //
-// Everything is forgotten with the process. Until then, a session that was cleared or has expired leaves the highest token that it has seen for a
-// day, and its turn IDs for as long as they are remembered.
+// Everything ends with the process. Until then, a session that was cleared or has expired
+// leaves its highest token for 24 hours, and its turn IDs for as long as they are remembered.
 package memstore

@@ -34,8 +34,8 @@ type service struct {
 }
 
 type session struct {
-	// mark is the highest place that the session has seen, and op the write that has taken it. Zero: none was seen, or the mark has
-	// expired.
+	// mark is the highest place that the session has seen, and op the write that has taken it.
+	// Zero: none was seen, or the mark has expired.
 	mark    driver.Place
 	op      string
 	state   state
@@ -131,7 +131,8 @@ func (s *service) show(each *session, a driver.Access, now time.Time) driver.Ver
 	return driver.Verdict{}
 }
 
-// trim removes the oldest turns until at most so many exchanges are left. It never removes a part of a turn, nor the newest turn.
+// trim removes the oldest turns until at most so many exchanges are left. It never removes a part
+// of a turn, nor the newest turn.
 func (each *session) trim(most int) {
 	from := len(each.entries) - most
 	if most == 0 || from <= 0 {
@@ -148,7 +149,8 @@ func (each *session) trim(most int) {
 	each.entries = slices.Delete(each.entries, 0, from)
 }
 
-// gone reports whether exchanges that the lease of an access has seen have disappeared, and no Clear says why.
+// gone reports whether exchanges that the lease of an access has seen have disappeared, and no
+// Clear says why.
 func (each *session) gone(a driver.Access) bool {
 	switch {
 	case each.entries != nil || a.Fence < each.mark.Fence:

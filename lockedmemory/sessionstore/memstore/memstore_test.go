@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The driver forgets a session without an exchange after 24 hours, and the mark of an expired one 24 hours after the session.
+// The driver removes a session without an exchange after 24 hours, and the mark of an expired one
+// 24 hours after the session.
 func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 	const idle = 240 * time.Hour
 	for name, c := range map[string]struct {

@@ -13,5 +13,6 @@
 // paused holder is played by the context of a turn that is over. Each test has a session of its own, so they may share an instance of the
 // service, and run at once.
 //
-// Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced writes.
+// Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced
+// writes.
 package storetest

@@ -318,8 +318,8 @@ func (i *instance) isGone(what string, err error) {
 	}
 }
 
-// The session expires under a turn that has read or stored an exchange. A Save that followed would leave the end of a turn without its
-// beginning, so it is refused, until a Clear.
+// The session expires under a turn that has read or stored an exchange. A Save that followed would
+// leave the end of a turn without its beginning, so it is refused, until a Clear.
 func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 	return func(h *harness) {
 		opts := &sessionstore.Options{IdleTTL: time.Second}
@@ -380,7 +380,8 @@ var (
 	})
 )
 
-// Late copies of calls under a lease neither bring back what a Clear has removed, nor hide that the session is gone.
+// Late copies of calls under a lease neither bring back what a Clear has removed, nor hide that the
+// session is gone.
 func lateCopies(h *harness) {
 	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
 	a.turn(func(ctx context.Context) {

@@ -113,7 +113,8 @@ func maxExchangesAndWindow(h *harness) {
 	}
 }
 
-// Limits do not cut inside a turn: neither Window and MaxExchanges when a session is read, nor the driver when it trims.
+// Limits do not cut inside a turn: neither Window and MaxExchanges when a session is read, nor the
+// driver when it trims.
 func turnsAreNotCut(h *harness) {
 	a := h.instance(nil, nil)
 	turns := [][]any{{"1", "2"}, {"3", "4", "5"}, {"6"}, {"7", "8"}}

@@ -84,8 +84,8 @@ func turnIDs(h *harness) {
 	}
 }
 
-// The Saves of a turn with an ID are stored each, also equal ones. A repeated turn goes on after the last one, with a Load before its
-// first Save or without.
+// The Saves of a turn with an ID are stored each, also equal ones. A repeated turn goes on after
+// the last one, with a Load before its first Save or without.
 func namedTurns(h *harness) {
 	a, b := h.instance(nil, func(d driver.Driver) driver.Driver { return slow{d} }), h.instance(nil, nil)
 	turn := func(i *instance, load bool, names ...any) {
@@ -154,7 +154,8 @@ func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, err
 	return v, err
 }
 
-// A Save whose answer is lost keeps its number: it is stored once if it is repeated, and other messages are a conflict.
+// A Save whose answer is lost keeps its number: it is stored once if it is repeated, and other
+// messages are a conflict.
 func lostAnswers(h *harness) {
 	d := &lost{}
 	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
@@ -198,7 +199,8 @@ func turnIDsForgotten(h *harness) {
 	a.has(1, 2)
 }
 
-// The exchanges of a turn ID are numbered. A number is stored once, whatever has become of its entry.
+// The exchanges of a turn ID are numbered. A number is stored once, whatever has become of its
+// entry.
 func numbers(h *harness) {
 	a := h.instance(nil, nil)
 	n := int64(0)
