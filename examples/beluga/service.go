@@ -82,7 +82,6 @@ func (s *service) ask(w http.ResponseWriter, r *http.Request) {
 func (s *service) turn(ctx context.Context, text, key string) (answer string, repeated bool, err error) {
 	question := schema.NewHumanMessage(text)
 	if key != "" {
-		ctx = lockedmemory.WithTurnID(ctx, key)
 		question.Metadata = map[string]any{keyOfMessage: key}
 	}
 	err = belugamemory.Turn(ctx, s.memory, func(ctx context.Context) error {
@@ -103,6 +102,9 @@ func (s *service) turn(ctx context.Context, text, key string) (answer string, re
 		answer, err = s.model(ctx, history, text)
 		if err != nil {
 			return err
+		}
+		if key != "" { // of this Save, not of the turn, which would go on after it
+			ctx = lockedmemory.WithTurnID(ctx, key)
 		}
 		return s.memory.Save(ctx, question, schema.NewAIMessage(answer))
 	})
