@@ -97,7 +97,7 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 	if entry.ID != "" {
 		said = append(said, "id", entry.ID, "no", texts[len(texts)-1])
 	}
-	if !slices.Equal(said, texts) || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
+	if !slices.Equal(said, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
 		t.Errorf("%s: %q was understood as %+v", place, texts, entry)
 	}
 }

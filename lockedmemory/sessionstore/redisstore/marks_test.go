@@ -229,6 +229,7 @@ func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return halving{c, &between}, err
 	}}, nil, nil)
+	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Turn(t.Context(), r.opens)) // the scripts are there
 	old := r.stale(t, r.opens)
 	called, wrote := false, error(nil)

@@ -113,11 +113,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 			if done || err != nil {
 				return err
 			}
-			bare = false
-			// ⚑ The caller may have cleared since. A script that begins the log must not come after that.
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("%w: %w", lockdriver.ErrNotSent, err)
-			}
+			bare = false // go-redis sends the script only if ctx has not ended
 		}
 		cmd := s.append(ctx, a, entry)
 		err := cmd.Err()

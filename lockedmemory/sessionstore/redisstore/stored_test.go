@@ -154,24 +154,28 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	long, short := driverOf(t, client, driver.Settings{Remember: time.Hour}), driverOf(t, client, driver.Settings{Remember: time.Millisecond})
 	n := int64(0)
-	save := func(by func(string, int64) (driver.Driver, driver.Access), times int) {
-		for range times {
-			n++
-			d, access := by("s", n)
-			op := fmt.Sprintf("%032x", n)
-			v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: op},
-				Content: driver.Content{Messages: [][]byte{{'m'}}, ID: op, Number: 1, Digest: op}})
-			if err != nil || v.Outcome != driver.Done {
-				t.Fatal(v, err)
-			}
+	save := func(by func(string, int64) (driver.Driver, driver.Access), fence int64, id string, want driver.Outcome) {
+		d, access := by("s", fence)
+		n++
+		v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
+			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Number: 1, Digest: strings.Repeat("d", 32)}})
+		if err != nil || v.Outcome != want {
+			t.Fatal(v, err)
 		}
 	}
-	save(long, 1)
-	save(short, 40)
+	many := func(by func(string, int64) (driver.Driver, driver.Access), times int) {
+		for range times {
+			save(by, n+2, fmt.Sprint(n), driver.Done)
+		}
+	}
+	many(long, 1)
+	many(short, 40)
 	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
 		t.Errorf("a shorter time has cut the life of the turn IDs to %s", life)
 	}
-	save(long, 99)
+	save(long, 1, "stale", driver.Stale)
+	save(long, n+2, "stale", driver.Done) // the ID of a refused Save is not known
+	many(long, 98)
 	if known := client.HLen(t.Context(), "session:{s}:ids").Val(); known < 100 || known > 110 {
 		t.Errorf("%d turn IDs, want 100 and few of the 40 expired ones", known)
 	}
