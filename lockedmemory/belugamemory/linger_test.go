@@ -180,7 +180,7 @@ func TestWithMaxHold_L_freesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		const age = 5 * time.Minute
 		slow := newThinks()
-		a, b := p.with(t, slow.agent, belugamemory.WithMaxHold(age)), p.with(t, echo)
+		a, b := p.with(t, slow.agent, belugamemory.WithMaxHold(age)), p.with(t, echo, belugamemory.WithWait(-1))
 		start := time.Now()
 		p.cancelled(t, a, slow, "late")
 		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
