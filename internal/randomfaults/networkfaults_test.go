@@ -1,11 +1,16 @@
 package randomfaults
 
-import "time"
+import (
+	"time"
+
+	"github.com/belugalock/belugalock/internal/faultnet"
+)
 
 var networkFaults = []*fault{
 	{name: "cut off", on: redises, of: ofWorker, short: 800 * ms, long: 2500 * ms, strike: cutOff},
 	{name: "slow network", on: redises, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: slowDown},
 	{name: "replies lost", on: redises, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: dropReplies},
+	{name: "late packet of a Save", on: redises, of: ofWorker, short: 500 * ms, long: 7000 * ms, strike: holdSaves},
 }
 
 func cutOff(c *campaign, h *hit) {
@@ -43,6 +48,18 @@ func dropReplies(c *campaign, h *hit) {
 		dropped.Stop()
 		if dropped.Count() == 0 {
 			c.misses(h, "no reply was lost")
+		}
+	}
+}
+
+// holdSaves lets the requests of a few Saves arrive late: their callers may have left, and other workers cleared the session.
+func holdSaves(c *campaign, h *hit) {
+	saves := faultnet.Containing(`"w":`) // of a message
+	held := c.proxied(h).network.HoldRequests(faultnet.First(1+h.rng.IntN(3), saves))
+	h.restore = func() {
+		held.Release()
+		if held.Count() == 0 {
+			c.misses(h, "no Save was sent")
 		}
 	}
 }
