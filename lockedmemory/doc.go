@@ -11,7 +11,8 @@
 //     inside uses the context that its function is given.
 //   - Load and Search take no lock. Inside a Turn they need none; outside they may see a history that is about to grow.
 //
-// A Save can be given an ID with [WithTurnID], so that a store that knows of IDs stores it once, however often it is repeated.
+// A turn can be given an ID with [WithTurnID], which numbers its Saves. A store that knows of IDs stores
+// each number once, however often the Save is repeated.
 //
 // If the lock service is down, Save, Clear and Turn fail with distlock.ErrUnavailable, and if it
 // refuses, with distlock.ErrRefused: nothing is written. If a lease is lost while they run, their

@@ -30,7 +30,7 @@ const (
 // any other: if fn waits for it, for as long as both contexts allow.
 //
 // A Turn inside a Turn of the same session joins it; one of another session has a lock of its own. The errors are those
-// of distlock.Locker.Do: of Acquire, and fn was not run then; of fn; or distlock.ErrLost, if the lease was lost while fn
+// of distlock.Locker.Do: of Acquire, or [ErrTurnID], and fn was not run then; of fn; or distlock.ErrLost, if the lease was lost while fn
 // ran. With fn's context, Save, Clear and Load fail when fn has returned, with distlock.ErrNotHeld, and when the lease
 // was lost, with distlock.ErrLost: a goroutine that outlives its turn writes nothing.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
