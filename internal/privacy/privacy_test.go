@@ -189,7 +189,7 @@ func codec(w *witness, server *testservers.Redis) {
 		`{"N":1` + strings.Repeat("0", 30) + `}`, `{"Text":"\x` + text + `"}`, `["` + text + `"]`,
 	} {
 		do(w.t, server, "FLUSHALL")
-		do(w.t, server, "XADD", "session:{"+session+"}:log", "1-1", "op", strings.Repeat("0", 32), "in", message, "out", message)
+		do(w.t, server, "XADD", "session:{"+session+"}:log", "1-1", "op", strings.Repeat("0", 32), "m", message, "m", message)
 		_, err := in.memory.Load(ctx, "")
 		w.saw("Load", err, sessionstore.ErrBroken, sessionstore.ErrCodec)
 		if err != nil && strings.Contains(err.Error(), "0000000") {

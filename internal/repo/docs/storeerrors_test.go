@@ -77,6 +77,18 @@ var storeTroubles = map[string]func(t *testing.T) error{
 			return s.memory.Save(ctx, "question", "another answer")
 		})
 	},
+	"a session that disappears during a turn": func(t *testing.T) error {
+		s := ownServer(t)
+		return s.turn(t, func(ctx context.Context) error {
+			if err := s.memory.Save(ctx, "question", "answer"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.server.Do("DEL", "session:{session}:log"); err != nil {
+				t.Fatal(err)
+			}
+			return s.memory.Save(ctx, "question", "answer")
+		})
+	},
 	"an entry of another program": func(t *testing.T) error {
 		s := ownServer(t)
 		if _, err := s.server.Do("XADD", "session:{session}:log", "*", "field", "value"); err != nil {
