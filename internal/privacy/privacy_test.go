@@ -208,9 +208,9 @@ func codec(w *witness, server *testservers.Redis) {
 func brokenEntries(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	for _, fields := range [][]string{
-		{text, text}, {"op", text}, {"op", strings.Repeat("0", 32), "in", text}, {"op", "x", "in", "{}", "out", "{}", text, turnID},
+		{text, text}, {"op", text}, {"op", strings.Repeat("0", 32), "m", text, "id", text}, {"op", "x", "m", "{}", "m", "{}", text, turnID},
 		{"mark", text},
-		{"clear", text}, {"op", "x", "in", "{}", "out", "{}", "id", turnID, "id", turnID},
+		{"clear", text}, {"op", "x", "m", "{}", "m", "{}", "id", turnID, "id", turnID},
 	} {
 		do(w.t, server, append([]string{"XADD", "session:{" + session + "}:log", "*"}, fields...)...)
 	}
@@ -235,7 +235,7 @@ func foreignData(w *witness, server *testservers.Redis) {
 			w.take(suffix+", Inspect", err)
 		}
 	}
-	for _, suffix := range []string{"log", "mark", "turn:x"} {
+	for _, suffix := range []string{"log", "mark", "ids"} {
 		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}} {
 			do(w.t, server, "FLUSHALL")
 			put[1] = "session:{" + session + "}:" + suffix

@@ -47,6 +47,9 @@ local top = token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
 
 local function set_mark(place, state, op)
+  if mark and not token then
+    return -- data of another program stays; the Stream refuses older writers by itself
+  end
   local life = state == 'e' and ARGV[4] or idle > 0 and idle + ARGV[4]
   if life then
     after('SET', KEYS[2], place .. ':' .. state .. ':' .. op, 'PX', life)
