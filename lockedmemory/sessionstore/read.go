@@ -1,11 +1,13 @@
 package sessionstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -321,7 +323,7 @@ type reader struct {
 	tenure *tenure // nil: without a lease
 	driver driver.Driver
 	caller *caller
-	size   int // of an exchange, as estimated; see page
+	size   *atomic.Int64 // of an exchange, as estimated by all reads of the store; see page
 }
 
 const (
@@ -331,7 +333,7 @@ const (
 )
 
 func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: firstSize}
+	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: &s.size}
 	var err error
 	if _, ok := lockedmemory.Lease(ctx); !ok {
 		r.access.Session, err = s.session(ctx, op)
@@ -345,25 +347,30 @@ func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error)
 }
 
 // page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges
-// double the size of each page.
+// double the size of each page. Another read starts from the last estimate.
 func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
-	req.Limit = max(maxReply/r.size, 1)
+	estimate := int(cmp.Or(r.size.Load(), firstSize))
+	req.Limit = max(maxReply/estimate, 1)
 	if ask > 0 {
 		req.Limit = min(req.Limit, ask)
 	}
 	page, err := r.read(req)
-	r.size = max(r.size/2, maxReply/maxPage)
+	if err != nil {
+		return page, err
+	}
+	estimate = max(estimate/2, maxReply/maxPage)
 	for _, entry := range page.Entries {
 		size := len(entry.ID)
 		for _, text := range entry.Messages {
 			size += len(text)
 		}
-		r.size = max(r.size, size)
+		estimate = max(estimate, size)
 	}
+	r.size.Store(int64(estimate))
 	if page.Oldest != (driver.Place{}) {
 		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Place.Compare(page.Oldest) < 0 })
 	}
-	return page, err
+	return page, nil
 }
 
 func (r *reader) read(req driver.Read) (driver.Page, error) {
