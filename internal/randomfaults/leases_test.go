@@ -10,6 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // leaseWork acquires a lock in some way, works, and gives it back.
@@ -190,6 +191,8 @@ func (h *hand) ended(err error, had bool) {
 	case errors.Is(err, distlock.ErrRefused) && (!errors.Is(err, driver.ErrForeign) || strings.HasPrefix(err.Error(), "sessionstore: ")),
 		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
 		h.counts["unavailable"]++
+	case errors.Is(err, sessionstore.ErrGone): // deleted in the turn, or the server has lost it
+		h.counts["gone"]++
 	case errors.Is(err, errPaused):
 	default:
 		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("an error that should not be: %v", err)})

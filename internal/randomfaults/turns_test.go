@@ -28,6 +28,9 @@ func (h *hand) sessionWork() {
 	}
 	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(most)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
 	switch n := h.rng.IntN(20); {
+	case n == 0 && h.rng.IntN(2) == 0:
+		h.expire()
+		return
 	case n < 2:
 		h.read(t.session)
 		return
