@@ -43,11 +43,11 @@ if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) the
   return mark
 end
 local token, seq, state, cleared = string.match(type(mark) == 'string' and mark or '', '^(%d+)%-(%d+):([el]):(%x*)$')
-local top = token and token .. '-' .. seq
+local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
 
 local function set_mark(place, state, op)
-  if mark and not token then
+  if foreign then
     return -- data of another program stays; the Stream refuses older writers by itself
   end
   local life = state == 'e' and ARGV[4] or idle > 0 and idle + ARGV[4]
@@ -60,7 +60,7 @@ end
 
 -- absent judges the place fence-n where there is no log. It returns nothing, or the refusal.
 local function absent(n)
-  if mark and not token then
+  if foreign then
     return redis.error_reply('WRONGTYPE the key that ends in "mark" is not the mark of a session')
   elseif token and tonumber(token) > tonumber(fence) then
     return {STALE, top}
@@ -105,8 +105,8 @@ end
 -- are removed. It keeps the newest turn whole, and no part of another one.
 local function trim(markers)
   local over = (after('XLEN', log) or 0) - markers - ARGV[5]
-  if ARGV[5] == '0' or over <= 0 then
-    return
+  if ARGV[5] == '0' or over <= 0 or foreign then
+    return -- without the mark, old markers gather, and would count
   end
   local last, first -- tokens of the last exchange that must go, and of the first that may stay
   for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', math.min(over, 100) + 1) or {}) do

@@ -107,6 +107,24 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 	}
 }
 
+// Where the mark is data of another program, markers gather. Trimming does not take them for exchanges.
+func TestTrim_O_foreignMark_keepsAll(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 2})
+	must(t, s.memory.Save(t.Context(), "q", "a"))
+	must(t, s.memory.Save(t.Context(), "q2", "a2"))
+	must(t, s.client.Set(t.Context(), s.mark(), "foreign", 0).Err())
+	for range 4 {
+		must(t, s.memory.Turn(t.Context(), s.opens))
+	}
+	if got := s.history(t); len(got) != 4 {
+		t.Errorf("the history is %q, want both exchanges", got)
+	}
+	if mark := s.client.Get(t.Context(), s.mark()).Val(); mark != "foreign" {
+		t.Errorf("the data of another program is now %q", mark)
+	}
+}
+
 // A session without an exchange leaves small keys that expire, whether a turn only loaded or cleared.
 func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	t.Parallel()
@@ -125,8 +143,12 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	must(t, s.memory.Turn(ctx, s.opens))
 	t.Logf("loaded: %d B", bytes())
 	must(t, s.memory.Save(ctx, "q", "a"))
-	if life := s.client.PTTL(ctx, s.mark()).Val(); life != -1 {
-		t.Errorf("the mark of a session that is kept for ever has the TTL %s", life)
+	must(t, s.client.Expire(ctx, s.log(), time.Hour).Err()) // as with an IdleTTL before
+	must(t, s.memory.Turn(ctx, s.opens))
+	for _, key := range []string{s.log(), s.mark()} {
+		if life := s.client.PTTL(ctx, key).Val(); life != -1 {
+			t.Errorf("%s of a session that is kept for ever has the TTL %s", key, life)
+		}
 	}
 	must(t, s.memory.Clear(ctx))
 	t.Logf("cleared: %d B", bytes())
