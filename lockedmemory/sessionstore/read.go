@@ -283,7 +283,12 @@ func (k *kept) over() bool { return k.most > 0 && k.seen > k.most && k.turns > 1
 func (k *kept) certain() bool { return k.most == 0 || k.turns == 1 }
 
 // ask returns how many more entries tell what is kept; 0: not known.
-func (k *kept) ask() int { return max(k.most+1-k.seen, 0) * min(k.most, 1) }
+func (k *kept) ask() int {
+	if k.most == 0 {
+		return 0
+	}
+	return max(k.most+1-k.seen, 0)
+}
 
 func dropBefore[M any](found []Exchange[M], oldest driver.Place) []Exchange[M] {
 	if oldest == (driver.Place{}) {

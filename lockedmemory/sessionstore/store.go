@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -96,11 +95,9 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	}
 	turn, named := lockedmemory.TurnID(ctx)
 	if named {
-		done, err := s.number(ctx, turn, &content)
-		if err != nil {
+		if err := s.number(ctx, turn, &content); err != nil {
 			return err
 		}
-		defer done()
 	}
 	err = s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
@@ -111,30 +108,22 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return err
 }
 
-// number gives the content the next number of its turn. done must be called after the Save: until
-// then, other Saves of the lease that have a turn ID wait.
-func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) (done func(), err error) {
-	r, err := s.reader(ctx, opNumber)
-	if err != nil {
-		return nil, err
-	}
-	// ⚑ Saves at once must not take the same number: the second one would count as a repetition of
-	// the first.
-	select {
-	case r.tenure.numbering <- struct{}{}:
-	case <-ctx.Done():
-		return nil, failed(ctx, opSave, fmt.Errorf("%w: %w", lockdriver.ErrNotSent, ctx.Err()))
-	}
+// number gives the content the next number of its turn. A lease guards its Saves, see
+// distlock.Lease.Guard: they come one at a time, so no two take the same number.
+func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) error {
 	n, known := turn.Next()
 	if !known { // no Load has brought it
-		if _, err = r.page(driver.Read{Backward: true}, 1); err != nil {
-			<-r.tenure.numbering
-			return nil, err
+		r, err := s.reader(ctx, opNumber)
+		if err == nil {
+			_, err = r.page(driver.Read{Backward: true}, 1)
+		}
+		if err != nil {
+			return err
 		}
 		n, _ = turn.Next()
 	}
 	c.ID, c.Number, c.Digest = turn.ID, n, digest(c.Messages)
-	return func() { <-r.tenure.numbering }, nil
+	return nil
 }
 
 // Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].

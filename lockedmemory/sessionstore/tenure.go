@@ -16,8 +16,7 @@ type tenures struct {
 
 // tenure is what a store has done under a lease.
 type tenure struct {
-	places    *places
-	numbering chan struct{} // full while a Save with a turn ID is under way
+	places *places
 
 	mu       sync.Mutex
 	fence    int64
@@ -39,7 +38,7 @@ var placesByLease sync.Map // of *places, by *distlock.Lease
 // ended counts as one that has read everything: its turn may have.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
-		return &tenure{places: &places{}, numbering: make(chan struct{}, 1), need: driver.Place{Fence: lease.Fence()}}
+		return &tenure{places: &places{}, need: driver.Place{Fence: lease.Fence()}}
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -50,7 +49,7 @@ func (ts *tenures) of(lease *distlock.Lease) *tenure {
 		ts.byLease = make(map[*distlock.Lease]*tenure)
 	}
 	shared, _ := placesByLease.LoadOrStore(lease, &places{})
-	t := &tenure{places: shared.(*places), numbering: make(chan struct{}, 1)}
+	t := &tenure{places: shared.(*places)}
 	ts.byLease[lease] = t
 	context.AfterFunc(lease.Context(), func() {
 		placesByLease.Delete(lease)

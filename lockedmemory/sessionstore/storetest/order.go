@@ -346,6 +346,17 @@ func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 	}
 }
 
+// raise gives the lease of a turn a higher token, and shows it after the session has expired.
+func (i *instance) raise(ctx context.Context) {
+	i.Helper()
+	i.awaitEmpty()
+	lease, _ := lockedmemory.Lease(ctx)
+	if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+		i.Error(err)
+	}
+	i.mustLoad(ctx)
+}
+
 func (i *instance) mustLoad(ctx context.Context) {
 	i.Helper()
 	if _, err := i.memory.Load(ctx, ""); err != nil {
@@ -364,14 +375,16 @@ var (
 			a.Error(err)
 		}
 	})
-	goneAfterRaisedToken = goneAfter(func(ctx context.Context, a, _ *instance) {
-		a.mustSave(ctx, 1)
-		a.awaitEmpty()
-		lease, _ := lockedmemory.Lease(ctx)
-		if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+	goneAfterSaveAndRaise = goneAfter(func(ctx context.Context, a, _ *instance) {
+		if err := a.memory.Clear(ctx); err != nil { // so that only the Save counts
 			a.Error(err)
 		}
+		a.mustSave(ctx, 1)
+		a.raise(ctx)
+	})
+	goneAfterLoadAndRaise = goneAfter(func(ctx context.Context, a, _ *instance) {
 		a.mustLoad(ctx)
+		a.raise(ctx)
 	})
 	goneAfterOtherStore = goneAfter(func(ctx context.Context, a, b *instance) {
 		if err := b.store.Save(ctx, question(1), answer(1)); err != nil {
