@@ -139,8 +139,9 @@ type entry struct {
 
 // brokenEntries are some that no Save has made.
 var brokenEntries = [][]string{
-	{"op", "x"}, {"op", "x", "in", ".q"}, {"in", ".q", "out", ".a"}, {"op", "x", "in", "q", "out", ""}, {"role", "user", "content", "hello"},
-	{"\x00", "\xff"}, {"mark", "x"}, {"clear", "x"}, {"mark", "", "more", "x"}, {"op", "x", "in", ".q", "in", ".q", "out", ".a"},
+	{"op", "x"}, {"op", "x", "m", ".q"}, {"m", ".q", "m", ".a"}, {"op", "x", "m", "q", "m", ""},
+	{"role", "user", "content", "hello"}, {"\x00", "\xff"}, {"mark", "x"}, {"clear", "x"},
+	{"mark", "", "more", "x"}, {"op", "x", "m", ".q", "id", "x"},
 }
 
 // breakEntry puts an entry of another program behind the last one of a session that is in use. Each Load from then on names it, and shows
