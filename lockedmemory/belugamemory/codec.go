@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
@@ -31,12 +32,9 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 //   - map[string]string, map[string]any
 //   - time.Time, time.Duration, json.Number
 //
-// Strings may hold bytes that are not UTF-8. Floats may be infinite, -0 or NaN; a NaN loses its
-// payload bits. A time.Time keeps its instant, to the nanosecond, and its offset. It loses the name
-// of its zone and its monotonic reading: compare times with Equal.
-//
-// Values of all other types are stored by encoding/json and come back as JSON types: map[string]any,
-// []any, float64, string, bool or nil. []int{1} comes back as []any{1.0}. Unexported fields are lost.
+// Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps its
+// instant and offset, and loses the name of its zone: compare times with Equal. Values of all other
+// types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}.
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
@@ -44,18 +42,13 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 // Lists, maps, structs and pointers in metadata nest at most 100 levels deep. Years of times are 0 to
 // 9999. Its errors name keys and Go types, never a text or a value.
 //
-// Decode refuses texts that are cut off, are not UTF-8, or go on after the message. It refuses unknown
-// versions, roles, fields, parts and tags. It accepts fields that are repeated, in another order, in
-// another case, or that only other roles and parts use.
-//
 // This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
-// version 2, so instances of both versions can share sessions during an update.
+// version 2, so instances of both versions can share sessions during an update. Decode refuses all
+// other unknown fields, parts, roles, tags and versions, and every text that is not one whole message.
 //
-// The same message always becomes the same bytes, if the MarshalJSON methods in its metadata allow
-// that: encoding/json sorts keys and writes each number in one way. A session store compares the
-// bytes when a turn ID is used again. Only a new release of Go can change them, as Go 1.22 changed
-// the escape of a backspace. A Save that is repeated across such an update fails with
-// sessionstore.ErrTurnConflict and is not stored twice.
+// The same message always becomes the same bytes, which a session store compares when a turn ID is
+// used again, if the MarshalJSON methods in its metadata and the release of Go stay the same. A Save
+// that is repeated with other bytes fails with sessionstore.ErrTurnConflict and is not stored twice.
 type Codec struct{}
 
 // formatVersion is the version that Encode writes. Every version begins with {"v": and its number.
@@ -96,7 +89,8 @@ func decode(text []byte) (schema.Message, error) {
 	case err != nil || version < 1:
 		return nil, errors.New(`it does not begin with {"v":1, as all messages of this package do`)
 	case version > formatVersion+1:
-		return nil, fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance", version, formatVersion+1)
+		return nil, fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance",
+			version, formatVersion+1)
 	case !utf8.Valid(text):
 		return nil, errors.New("it is not valid UTF-8")
 	}
@@ -143,4 +137,164 @@ func known(message schema.Message) bool {
 		return !reflect.ValueOf(message).IsNil()
 	}
 	return false
+}
+
+// mirror is a message as encoding/json writes and reads it. Zero values are left out; empty lists,
+// maps and bytes are not.
+type mirror struct {
+	Version    int          `json:"v"`
+	Role       schema.Role  `json:"role"`
+	ToolCallID string       `json:"tool_call_id,omitempty"`
+	Parts      []partMirror `json:"parts,omitzero"`
+	ToolCalls  []callMirror `json:"tool_calls,omitzero"`
+	Usage      usageMirror  `json:"usage,omitzero"`
+	ModelID    string       `json:"model_id,omitempty"`
+	Metadata   any          `json:"metadata,omitempty"` // as pack returns it
+}
+
+// partMirror has the fields of all parts. Data stands last, where it hides nothing.
+type partMirror struct {
+	Type       schema.ContentType `json:"type"`
+	Text       string             `json:"text,omitempty"`
+	Signature  string             `json:"signature,omitempty"`
+	Name       string             `json:"name,omitempty"`
+	MimeType   string             `json:"mime_type,omitempty"`
+	URL        string             `json:"url,omitempty"`
+	Format     string             `json:"format,omitempty"`
+	SampleRate int                `json:"sample_rate,omitempty"`
+	Data       []byte             `json:"data,omitzero"`
+}
+
+type callMirror struct {
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments,omitempty"`
+}
+
+type usageMirror struct {
+	InputTokens     int `json:"input_tokens,omitempty"`
+	OutputTokens    int `json:"output_tokens,omitempty"`
+	TotalTokens     int `json:"total_tokens,omitempty"`
+	CachedTokens    int `json:"cached_tokens,omitempty"`
+	ReasoningTokens int `json:"reasoning_tokens,omitempty"`
+}
+
+// mirrorOf is called with a known message.
+func mirrorOf(message schema.Message) (m mirror, err error) {
+	m.Version, m.Role = formatVersion, message.GetRole()
+	switch message := message.(type) {
+	case *schema.AIMessage:
+		m.Usage, m.ModelID = usageMirror(message.Usage), message.ModelID
+		if m.ToolCalls, err = convert(message.ToolCalls, mirrorOfCall); err != nil {
+			return m, fmt.Errorf("tool call %w", err)
+		}
+	case *schema.ToolMessage:
+		m.ToolCallID = message.ToolCallID
+	}
+	if err := checkUTF8(m); err != nil {
+		return m, fmt.Errorf("its model ID or tool call ID %w", err)
+	}
+	if m.Parts, err = convert(message.GetContent(), mirrorOfPart); err != nil {
+		return m, fmt.Errorf("part %w", err)
+	}
+	if metadata := message.GetMetadata(); metadata != nil {
+		if deep(reflect.ValueOf(metadata), maxDepth) {
+			return m, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", maxDepth)
+		}
+		if m.Metadata, err = pack(metadata); err != nil {
+			return m, fmt.Errorf("metadata %w", err)
+		}
+	}
+	return m, nil
+}
+
+func mirrorOfCall(call schema.ToolCall) (callMirror, error) { return callMirror(call), checkUTF8(call) }
+
+// parts are those of Beluga. A partMirror has their fields, by name.
+var parts = []schema.ContentPart{schema.TextPart{}, schema.ThinkingPart{}, schema.ImagePart{}, schema.VideoPart{},
+	schema.AudioPart{}, schema.FilePart{}}
+
+func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
+	for _, known := range parts {
+		if reflect.TypeOf(part) == reflect.TypeOf(known) {
+			m.Type = part.PartType()
+			copyFields(reflect.ValueOf(&m).Elem(), reflect.ValueOf(part))
+			return m, checkUTF8(m)
+		}
+	}
+	return m, fmt.Errorf("is a %T; it must be a schema.TextPart, ThinkingPart, ImagePart, VideoPart, AudioPart or FilePart, "+
+		"and no pointer to one", part)
+}
+
+// copyFields copies the fields that both structs have.
+func copyFields(to, from reflect.Value) {
+	for i := range from.NumField() {
+		if field := to.FieldByName(from.Type().Field(i).Name); field.IsValid() {
+			field.Set(from.Field(i))
+		}
+	}
+}
+
+// checkUTF8 checks the texts of a struct: encoding/json would change those that are not UTF-8.
+func checkUTF8(texts any) error {
+	v := reflect.ValueOf(texts)
+	for i := range v.NumField() {
+		if field := v.Field(i); field.Kind() == reflect.String && !utf8.ValidString(field.String()) {
+			return errors.New("is not valid UTF-8: mend it with strings.ToValidUTF8, or store it in the metadata")
+		}
+	}
+	return nil
+}
+
+// message leaves out parts of unknown types if m is newer than this package.
+func (m mirror) message() (schema.Message, error) {
+	parts, err := convert(m.Parts, m.part)
+	if err != nil {
+		return nil, fmt.Errorf("part %w", err)
+	}
+	parts = slices.DeleteFunc(parts, func(p schema.ContentPart) bool { return p == nil })
+	calls, _ := convert(m.ToolCalls, func(c callMirror) (schema.ToolCall, error) { return schema.ToolCall(c), nil })
+	unpacked, err := unpack(m.Metadata)
+	metadata, isMap := unpacked.(map[string]any)
+	if err != nil || !isMap && m.Metadata != nil { // the text of err can quote the metadata
+		return nil, errors.New("its metadata is no map, or has a tag that Encode does not write")
+	}
+	switch m.Role {
+	case schema.RoleSystem:
+		return &schema.SystemMessage{Parts: parts, Metadata: metadata}, nil
+	case schema.RoleHuman:
+		return &schema.HumanMessage{Parts: parts, Metadata: metadata}, nil
+	case schema.RoleAI:
+		return &schema.AIMessage{Parts: parts, ToolCalls: calls, Usage: schema.Usage(m.Usage), ModelID: m.ModelID, Metadata: metadata}, nil
+	case schema.RoleTool:
+		return &schema.ToolMessage{ToolCallID: m.ToolCallID, Parts: parts, Metadata: metadata}, nil
+	}
+	return nil, errors.New("its role is unknown")
+}
+
+func (m mirror) part(p partMirror) (schema.ContentPart, error) {
+	for _, known := range parts {
+		if p.Type == known.PartType() {
+			part := reflect.New(reflect.TypeOf(known)).Elem()
+			copyFields(part, reflect.ValueOf(p))
+			return part.Interface().(schema.ContentPart), nil
+		}
+	}
+	if m.Version > formatVersion {
+		return nil, nil
+	}
+	return nil, errors.New("has an unknown type")
+}
+
+// convert converts a list. A nil list stays nil, and an error begins with the index.
+func convert[A, B any](list []A, each func(A) (B, error)) (converted []B, err error) {
+	if list != nil {
+		converted = make([]B, len(list))
+	}
+	for i, a := range list {
+		if converted[i], err = each(a); err != nil {
+			return nil, fmt.Errorf("%d %w", i, err)
+		}
+	}
+	return converted, nil
 }

@@ -21,12 +21,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// Defaults of a configuration; the others are those of distlock and sessionstore.
-const (
-	defaultTimeout    = 5 * time.Second
-	defaultMaxRetries = 3
-	defaultRetryDelay = 100 * time.Millisecond
-)
+const defaultTimeout = 5 * time.Second
 
 // configuration is what a ProviderConfig says.
 type configuration struct {
@@ -45,52 +40,50 @@ type configuration struct {
 
 // option is one that a ProviderConfig may have.
 type option struct {
-	name    string
 	allowed string // continues "must be"
 	private bool   // its value is not to be shown
 	set     func(value any) (ok bool)
 }
 
 // options are all of them, by name.
-func (c *configuration) options() []option {
-	return []option{
-		{name: "busy", allowed: `"wait" or "refuse"`, set: func(value any) bool {
+func (c *configuration) options() map[string]option {
+	return map[string]option{
+		"busy": {allowed: `"wait" or "refuse"`, set: func(value any) bool {
 			if value == "refuse" {
 				c.busy = lockedmemory.Refuse
 			}
 			return value == "wait" || value == "refuse"
 		}},
-		{name: "idle_ttl",
+		"idle_ttl": {
 			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out to keep sessions for ever`,
 			set: func(value any) bool {
 				return duration(&c.store.IdleTTL, time.Second, 87600*time.Hour)(value) && c.store.IdleTTL%time.Millisecond == 0
 			}},
-		{name: "inner",
+		"inner": {
 			allowed: "the name of another registered memory (" + strings.Join(memory.List(), ", ") + "): leave it out for the session store",
 			set: func(value any) bool {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
-		{name: "inner_options", allowed: "an object: the options of the inner memory", private: true, set: as(&c.innerOptions)},
-		{name: "inner_separates_sessions", allowed: "true or false", set: as(&c.separates)},
-		{name: "max_exchanges", allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
+		"inner_options":            {allowed: "an object: the options of the inner memory", private: true, set: as(&c.innerOptions)},
+		"inner_separates_sessions": {allowed: "true or false", set: as(&c.separates)},
+		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 			set: number(&c.store.MaxExchanges, 1_000_000_000)},
-		{name: "max_hold", allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
+		"max_hold": {allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
 			set: duration(&c.lock.MaxHold, time.Second, math.MaxInt64)},
-		{name: "max_retries", allowed: "a whole number of 1 to 1000000", set: number(&c.maxRetries, 1_000_000)},
-		{name: "namespace", allowed: "text of 1 to 100 bytes, without braces and control characters",
-			set: func(value any) bool {
-				return text(&c.lock.Namespace, 100)(value) && !strings.ContainsAny(c.lock.Namespace, "{}")
-			}},
-		{name: "retry_delay", allowed: `a duration as text, such as "100ms", of 1ms to 1h`,
+		"max_retries": {allowed: "a whole number of 1 to 1000000", set: number(&c.maxRetries, 1_000_000)},
+		"namespace": {allowed: "text of 1 to 100 bytes, without braces and control characters",
+			set: text(&c.lock.Namespace, 100, "{}")},
+		"retry_delay": {allowed: `a duration as text, such as "100ms", of 1ms to 1h`,
 			set: duration(&c.lock.Retry.Max, time.Millisecond, time.Hour)},
-		{name: "session_id", private: true, set: text(&c.sessionID, 512),
-			allowed: "text of 1 to 512 bytes, without control characters: leave it out to use the session of the context"},
-		{name: "ttl", allowed: `a duration as text, such as "30s", of 100ms or more`, set: duration(&c.lock.TTL, distlock.MinTTL, math.MaxInt64)},
-		{name: "wait", allowed: `a duration as text, such as "5s", of 1ms or more, or "-1s" to wait as long as the context allows`,
+		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out to use the session of the context",
+			private: true, set: text(&c.sessionID, 512, "")},
+		"ttl": {allowed: `a duration as text, such as "30s", of 100ms or more`,
+			set: duration(&c.lock.TTL, distlock.MinTTL, math.MaxInt64)},
+		"wait": {allowed: `a duration as text, such as "5s", of 1ms or more, or "-1s" to wait as long as the context allows`,
 			set: func(value any) bool {
-				return duration(&c.lock.Wait, math.MinInt64, math.MaxInt64)(value) && (c.lock.Wait < 0 || c.lock.Wait >= time.Millisecond)
+				return duration(&c.lock.Wait, time.Millisecond, math.MaxInt64)(value) || c.lock.Wait < 0
 			}},
-		{name: "window", allowed: "a whole number of 1 or more: leave it out to load all", set: number(&c.store.Window, math.MaxInt32)},
+		"window": {allowed: "a whole number of 1 or more: leave it out to load all", set: number(&c.store.Window, math.MaxInt32)},
 	}
 }
 
@@ -101,10 +94,10 @@ func as[T any](field *T) func(any) bool {
 	}
 }
 
-func text(field *string, most int) func(any) bool {
+func text(field *string, most int, without string) func(any) bool {
 	return func(value any) bool {
 		return as(field)(value) && *field != "" && len(*field) <= most && utf8.ValidString(*field) &&
-			!strings.ContainsFunc(*field, unicode.IsControl)
+			!strings.ContainsFunc(*field, unicode.IsControl) && !strings.ContainsAny(*field, without)
 	}
 }
 
@@ -134,33 +127,48 @@ func number(field *int, most float64) func(any) bool {
 }
 
 func parse(cfg config.ProviderConfig) (configuration, error) {
-	c := configuration{url: cfg.BaseURL, timeout: cfg.Timeout}
+	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
 	switch {
 	case cfg.BaseURL == "":
-		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379", or "mem://" for a single process`)
+		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379", ` +
+			`or "mem://" for a single process`)
 	case cfg.APIKey != "":
 		return c, invalid("api_key has no meaning here: write user:password@ before the host in base_url")
 	case cfg.Timeout < 0:
 		return c, invalid("timeout is %s, but must be positive: leave it out for %s", cfg.Timeout, defaultTimeout)
-	case cfg.Timeout == 0:
-		c.timeout = defaultTimeout
 	}
 	options := c.options()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // so that the same mistakes give the same error
-		value := cfg.Options[name]
-		i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
-		if i < 0 {
-			return c, invalid("option %q is not known: the options are %s", name, optionNames())
+		o, known := options[name]
+		if !known {
+			return c, invalid("option %q is not known: the options are %s", name, names(options))
 		}
-		if o := options[i]; value != nil && !o.set(value) {
+		if value := cfg.Options[name]; value != nil && !o.set(value) {
 			return c, invalid("option %q is %s, but must be %s", name, shown(o, value), o.allowed)
 		}
 	}
-	if err := c.agrees(); err != nil {
-		return c, err
+	return c, c.settle()
+}
+
+// settle refuses options that do not go together, and derives the settings.
+func (c *configuration) settle() error {
+	switch {
+	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
+		return invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
+			`leave one or the other out`)
+	case c.inner == "" && (c.innerOptions != nil || c.separates):
+		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
+			`name it, or leave them out`)
+	case c.inner != "" && (c.store.Window != 0 || c.store.MaxExchanges != 0 || c.store.IdleTTL != 0):
+		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
+			`and "inner" is another memory: leave out one or the other`)
+	case c.inner != "" && c.sessionID == "" && !c.separates:
+		return invalid(`option "inner" names a memory that all sessions and tenants would share: set "session_id", ` +
+			`and make one memory for each conversation, or set "inner_separates_sessions" to true ` +
+			`if the inner memory keeps the sessions of contexts apart`)
 	}
 	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {
-		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, defaultMaxRetries)) * cmp.Or(c.lock.Retry.Max, defaultRetryDelay)
+		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.lock.Retry.Max, 100*time.Millisecond)
 	}
 	c.wait = c.lock.Wait
 	if c.lock.Namespace != "" {
@@ -174,24 +182,6 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	default:
 		c.key = oneConversation(c.sessionID)
 	}
-	return c, nil
-}
-
-// agrees refuses options that do not go together.
-func (c *configuration) agrees() error {
-	switch {
-	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
-		return invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: leave one or the other out`)
-	case c.inner == "" && (c.innerOptions != nil || c.separates):
-		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: name it, or leave ` +
-			`them out`)
-	case c.inner != "" && (c.store.Window != 0 || c.store.MaxExchanges != 0 || c.store.IdleTTL != 0):
-		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, and "inner" is another memory: ` +
-			`leave out one or the other`)
-	case c.inner != "" && c.sessionID == "" && !c.separates:
-		return invalid(`option "inner" names a memory that all sessions and tenants would share: set "session_id", and make one memory for ` +
-			`each conversation, or set "inner_separates_sessions" to true if the inner memory keeps the sessions of contexts apart`)
-	}
 	return nil
 }
 
@@ -199,12 +189,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
 }
 
-func optionNames() string {
-	var names []string
-	for _, o := range new(configuration).options() {
-		names = append(names, o.name)
-	}
-	return strings.Join(names, ", ")
+func names(options map[string]option) string {
+	return strings.Join(slices.Sorted(maps.Keys(options)), ", ")
 }
 
 // shown is a wrong value in an error's text.

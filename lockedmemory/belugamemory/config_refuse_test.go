@@ -43,7 +43,6 @@ func TestNew_refusesWrongValues(t *testing.T) {
 	}
 	all := new(configuration).options()
 	for name, values := range wrongValues {
-		allowed := all[slices.IndexFunc(all, func(o option) bool { return o.name == name })].allowed
 		for _, value := range values {
 			_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{name: value}})
 			if err == nil {
@@ -51,7 +50,7 @@ func TestNew_refusesWrongValues(t *testing.T) {
 				continue
 			}
 			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) || !strings.Contains(err.Error(), allowed) {
+			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) || !strings.Contains(err.Error(), all[name].allowed) {
 				t.Errorf("%s: %#v: %v", name, value, err)
 			}
 		}

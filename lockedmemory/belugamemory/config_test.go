@@ -242,8 +242,8 @@ func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "// # The configuration of ")
 	section, _, _ = strings.Cut(section, "\n// # ")
 	var documented []string
-	for _, found := range regexp.MustCompile(`(?m)^//\t([a-z_]+)(?: {2,}\S|$)`).FindAllStringSubmatch(section, -1) {
-		documented = append(documented, found[1])
+	for _, line := range regexp.MustCompile(`(?m)^//\t([a-z_, ]+)$`).FindAllStringSubmatch(section, -1) {
+		documented = append(documented, strings.TrimSuffix(line[1], ","))
 	}
 	if got := strings.Join(documented, ", "); got != optionNames() {
 		t.Errorf("documented are\n%s, options are\n%s", got, optionNames())

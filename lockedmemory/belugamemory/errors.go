@@ -13,16 +13,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// ErrOutcomeUnknown is the code of a Save that may or may not be stored: the answer of the server
-// is lost. It is not retryable, because the exchange could be stored twice. A Save with a turn ID,
-// see lockedmemory.WithTurnID, can be repeated safely, and fails with core.ErrProviderDown, which
-// is retryable. So does a Clear.
+// ErrOutcomeUnknown is the code of a Save or a run's Update of unknown outcome. It is not retryable,
+// because the exchange could be stored twice. A Save with a turn ID, see lockedmemory.WithTurnID,
+// can be repeated safely, and fails with core.ErrProviderDown, which is retryable. So does a Clear.
 const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
 
-// errUnknown marks the error of such a Save.
+// errUnknown marks the error of a Save that must not be repeated.
 var errUnknown = errors.New("the exchange may be stored, or not")
 
-// afterSave marks the error of a Save that must not be repeated.
 func afterSave(ctx context.Context, err error) error {
 	if _, named := lockedmemory.TurnID(ctx); named || !errors.Is(err, distlock.ErrOutcomeUnknown) {
 		return err
@@ -30,7 +28,7 @@ func afterSave(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// codes say what the errors of this project are to an application of Beluga. The first that matches decides.
+// codes of the errors of this project. The first that matches decides.
 var codes = []struct {
 	sentinel error
 	code     core.ErrorCode
@@ -55,8 +53,8 @@ var codes = []struct {
 	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
 }
 
-// coded gives an error of this project a code of Beluga. Its sentinels, and the errors of contexts, are still found by errors.Is. Errors of
-// others, and of a caller that has left, stay as they are.
+// coded gives an error of this project a code of Beluga. errors.Is still finds its sentinels and the
+// errors of contexts. Errors of others, and of a cancelled caller, stay as they are.
 func coded(op string, err error) error {
 	if err == nil {
 		return nil
@@ -73,7 +71,7 @@ func coded(op string, err error) error {
 			continue
 		}
 		if (c.code == core.ErrTimeout || c.code == core.ErrProviderDown) && errors.Is(err, context.Canceled) {
-			return err // who has left is not to try again
+			return err // a cancelled caller must not retry
 		}
 		return core.NewError(op, c.code, c.message, err)
 	}

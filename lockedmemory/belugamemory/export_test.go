@@ -17,3 +17,5 @@ func Codes() map[string]core.ErrorCode {
 
 // OptionNames are those of a configuration.
 func OptionNames() []string { return strings.Split(optionNames(), ", ") }
+
+func optionNames() string { return names(new(configuration).options()) }

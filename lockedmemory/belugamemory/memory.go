@@ -38,7 +38,7 @@ type Memory struct {
 // The locker is the caller's to close. A missing option of these two, a nil inner or locker, and
 // options out of range are refused with distlock.ErrInvalidOption.
 func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
-	s, err := settingsOf(opts, forMemories)
+	s, err := settingsOf(locker, opts, forMemories)
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}
@@ -46,27 +46,24 @@ func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory
 }
 
 func wrap(inner memory.Memory, locker *distlock.Locker, s settings) (*Memory, error) {
-	locked, err := lockedmemory.New(inner, locker, s.key, &lockedmemory.Options{Wait: s.wait, Busy: s.busy, FailOpen: s.failOpen})
+	opts := lockedmemory.Options{Wait: s.wait, Busy: s.busy, FailOpen: s.failOpen}
+	locked, err := lockedmemory.New(inner, locker, s.key, &opts)
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}
 	return &Memory{locked: locked, locker: locker, key: s.key}, nil
 }
 
-// Middleware is [Wrap] for memory.ApplyMiddleware. What it cannot wrap, a nil memory, becomes one whose every operation fails with
-// the reason.
+// Middleware is [Wrap] for memory.ApplyMiddleware. A memory that it cannot wrap, such as nil, becomes
+// one whose every operation fails with the reason.
 //
-// The first middleware is the outermost. With memory.WithTracing before this one, the span memory.save shows the wait for the lock as a
-// part of it; after this one, it begins when the lock is held. Hooks that come after this one run under the lock. For whole turns with
-// [Turn], let this one come first, or use Wrap and keep what it returns.
+// The first middleware is the outermost. For whole turns with [Turn], let this one come first. Hooks
+// after this one run under the lock. With memory.WithTracing before this one, the span memory.save
+// includes the wait for the lock.
 func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, error) {
-	s, err := settingsOf(opts, forMemories)
+	s, err := settingsOf(locker, opts, forMemories)
 	if err != nil {
 		return nil, coded("belugamemory.middleware", err)
-	}
-	// What is wrong with any memory is said now; what is wrong with one of them, when it comes.
-	if _, err := wrap(failing{}, locker, s); err != nil {
-		return nil, err
 	}
 	return func(inner memory.Memory) memory.Memory {
 		m, err := wrap(inner, locker, s)
@@ -77,7 +74,7 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 	}, nil
 }
 
-// failing is a memory that could not be had.
+// failing is a memory that cannot be wrapped.
 type failing struct{ err error }
 
 func (f failing) Save(context.Context, schema.Message, schema.Message) error     { return f.err }
@@ -95,14 +92,16 @@ func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
 	return coded("belugamemory.save", err)
 }
 
-// Load returns the history, without a lock: load it inside a [Memory.Turn] to have it stay as it is until the Save.
+// Load returns the history, without a lock. Inside a [Memory.Turn], it stays as it is until the Save.
 func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, error) {
 	return unlocked(m, "belugamemory.load", func() ([]schema.Message, error) { return m.locked.Load(ctx, query) })
 }
 
 // Search asks the inner memory, as Load does.
 func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
-	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
+	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) {
+		return m.locked.Search(ctx, query, k)
+	})
 }
 
 func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error) {
@@ -125,10 +124,9 @@ func (m *Memory) Clear(ctx context.Context) error {
 	return coded("belugamemory.clear", err)
 }
 
-// Turn runs fn, one turn of the conversation, alone: no other instance works on the session until fn has returned. Load, answer and Save
-// inside fn, with the context that it is given. See lockedmemory.LockedMemory.Turn for all that it promises.
-//
-// The error of fn comes back as it is, unless the lease was lost.
+// Turn runs fn, one turn of the conversation, alone: no other instance works on the session until fn
+// has returned. Load, answer and Save inside fn, with fn's context. The error of fn comes back as it
+// is, unless the lease was lost. See lockedmemory.LockedMemory.Turn for all that it promises.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return under("belugamemory.turn", func(fn step) error {
 		if err := m.writes(ctx); err != nil {
@@ -164,9 +162,8 @@ func (m *Memory) writes(ctx context.Context) error {
 }
 
 // Close ends the memory: its calls fail with distlock.ErrClosed from then on. The Close of the last
-// memory that [New] or memory.New("locked", …) has made for a URL releases the leases and ends the
-// connections, or the sessions of mem://. Call it when the process ends, so that other instances do
-// not wait until leases expire. A Locker that was given to [Wrap] stays open.
+// memory that [New] has made for a URL releases the leases and ends the connections, or the sessions
+// of mem://. Call it when the process ends. A Locker that was given to [Wrap] stays open.
 //
 // If ctx ends first, Close returns its error, and the work goes on in the background. Leases that
 // are not released expire with their TTL. A second Close returns nil at once.
@@ -204,19 +201,19 @@ func (m *Memory) Health() core.HealthStatus {
 	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
 }
 
-// Locker is the one that the memory's locks come from: for [LockRun] and [WrapSessions], whose runs the memory's Saves are then part of.
+// Locker returns the memory's Locker. Saves are part of a run whose [LockRun] has the same one.
 func (m *Memory) Locker() *distlock.Locker { return m.locker }
 
-// Turn runs fn as one turn of mem's session, see [Memory.Turn]. It is for a mem that came from memory.New("locked", …), which is a
-// [*Memory], or from a [Middleware] that was the first. Middleware of others in front of that has no Turn, and hides it: then
-// Turn fails with distlock.ErrInvalidOption, and fn is not run.
+// Turn runs fn as one turn of mem's session, see [Memory.Turn]. It is for a mem from
+// memory.New("locked", …), or from a [Middleware] that was the first. Middleware of others before it
+// hides the turns: Turn then fails with distlock.ErrInvalidOption, and fn is not run.
 func Turn(ctx context.Context, mem memory.Memory, fn func(ctx context.Context) error) error {
 	turner, ok := mem.(interface {
-		Turn(ctx context.Context, fn func(ctx context.Context) error) error
+		Turn(context.Context, step) error
 	})
 	if !ok {
-		return coded("belugamemory.turn", invalid("a %T has no turns: give what memory.New(\"locked\", …) or Wrap has returned, and have "+
-			"the locking middleware be the first of those that are applied", mem))
+		return coded("belugamemory.turn", invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) or Wrap, "+
+			"or let the locking middleware be the first", mem))
 	}
 	return turner.Turn(ctx, fn)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -43,8 +44,12 @@ func newOption(name string, uses use, valid bool, wrong string, apply func(*sett
 	}
 }
 
-func settingsOf(opts []Option, at use) (settings, error) {
+// settingsOf also refuses a nil Locker, which all functions with options take.
+func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error) {
 	s := settings{key: SessionKey}
+	if locker == nil {
+		return s, invalid("the Locker is nil: make one with lockurl.Open, or take that of a Memory")
+	}
 	for _, opt := range opts {
 		if opt == nil {
 			return s, invalid("an Option is nil: leave it out")
@@ -63,8 +68,8 @@ func settingsOf(opts []Option, at use) (settings, error) {
 	return s, nil
 }
 
-// WithKey has key tell sessions apart, in place of [SessionKey]. For [LockRun] and [WrapSessions], key finds the run's session ID
-// with core.GetSessionID.
+// WithKey has key tell sessions apart, in place of [SessionKey]. For [LockRun] and [WrapSessions],
+// key finds the run's session ID with core.GetSessionID.
 func WithKey(key lockedmemory.KeyFunc) Option {
 	return newOption("WithKey", forMemories|forRuns|forSessions, key != nil,
 		"the KeyFunc of WithKey is nil: leave the option out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
@@ -84,8 +89,8 @@ func WithInnerSeparatesSessions() Option {
 	return newOption("WithInnerSeparatesSessions", forMemories, true, "", func(s *settings) { s.apart = true })
 }
 
-// WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at most.
-// Default: lockedmemory.DefaultWait. Negative: the context alone decides.
+// WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at
+// most. Default: lockedmemory.DefaultWait, which is 5 minutes. Negative: the context alone decides.
 func WithWait(wait time.Duration) Option {
 	return newOption("WithWait", forMemories|forRuns, wait != 0,
 		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse) not to wait", lockedmemory.DefaultWait),
@@ -99,13 +104,14 @@ func WithBusy(policy lockedmemory.BusyPolicy) Option {
 		func(s *settings) { s.busy = policy })
 }
 
-// WithFailOpen lets a memory go on without the lock when the lock service is unavailable; see lockedmemory.Options.FailOpen.
+// WithFailOpen lets a memory go on without the lock when the lock service is unavailable; see
+// lockedmemory.Options.FailOpen.
 func WithFailOpen() Option {
 	return newOption("WithFailOpen", forMemories, true, "", func(s *settings) { s.failOpen = true })
 }
 
-// WithMaxHold is the age at which the lease of a run that was cancelled is given back, if the run's end has not been seen by then.
-// Default: MaxHold of the Locker's Options, or 10 minutes if that is not set. See [LockRun].
+// WithMaxHold is the age at which the lease of a cancelled run is released, if the run's end has not
+// been seen by then. Default: MaxHold of the Locker's Options, or 10 minutes if that is not set.
 func WithMaxHold(age time.Duration) Option {
 	return newOption("WithMaxHold", forRuns, age > 0,
 		fmt.Sprintf("WithMaxHold has %s, but must be positive: leave it out for the Locker's, or 10m", age),

@@ -40,18 +40,17 @@ func init() {
 	})
 }
 
-// New makes the memory that memory.New("locked", cfg) does, see the package's documentation. The
-// server has cfg.Timeout to answer, by default 5 s. Memories of one URL share its connections, see
-// [Memory.Close]. Spans go to OpenTelemetry's global provider, see package tracing.
+// New makes the memory that memory.New("locked", cfg) does, see the package's documentation.
+// Memories of one URL share its connections, see [Memory.Close]. Spans go to OpenTelemetry's global
+// provider, see package tracing.
 //
 // Wrong fields and options have the code core.ErrInvalidInput. A server that refuses the connection
 // or does not answer has core.ErrProviderDown.
-func New(cfg config.ProviderConfig) (*Memory, error) {
+func New(cfg config.ProviderConfig) (m *Memory, err error) {
 	c, err := parse(cfg)
-	if err != nil {
-		return nil, coded("belugamemory.new", err)
+	if err == nil {
+		m, err = c.open()
 	}
-	m, err := c.open()
 	return m, coded("belugamemory.new", err)
 }
 
@@ -98,23 +97,18 @@ type service struct {
 	// Guarded by services:
 	memories int // that use it, or are being made
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]sessionsInMemory // of mem://, by namespace
+	stores   map[driver.Settings]driver.Driver // of mem://, each with its own namespace
 }
 
-type sessionsInMemory struct {
-	driver.Driver
-	settings driver.Settings
-}
-
-// enter returns the service for a URL. Each caller leaves it once. It does not wait for the server.
+// enter returns the service for a URL. Each caller leaves it once.
 func enter(url string) (*service, error) {
 	services.Lock()
 	defer services.Unlock()
 	s := services.byURL[url]
 	if s == nil {
-		s = &service{url: url, lockers: make(map[distlock.Options]*distlock.Locker), sessions: make(map[string]sessionsInMemory)}
+		s = &service{url: url, lockers: make(map[distlock.Options]*distlock.Locker)}
 		if url == "mem://" {
-			s.locks = memlock.NewDriver()
+			s.locks, s.stores = memlock.NewDriver(), make(map[driver.Settings]driver.Driver)
 		} else if strings.HasPrefix(url, "mem://") {
 			return nil, invalid("mem:// takes nothing after it")
 		} else {
@@ -139,19 +133,17 @@ func (s *service) leave() (ended <-chan error) {
 		return result
 	}
 	delete(services.byURL, s.url)
-	go func() { result <- s.end() }()
+	go func() {
+		var err error
+		for _, locker := range s.lockers {
+			err = errors.Join(err, locker.Close(context.Background()))
+		}
+		if s.client != nil { // through which the Lockers release their leases
+			err = errors.Join(err, s.client.Close())
+		}
+		result <- err
+	}()
 	return result
-}
-
-// end closes the client after the Lockers, which release their leases through it.
-func (s *service) end() (err error) {
-	for _, locker := range s.lockers {
-		err = errors.Join(err, locker.Close(context.Background()))
-	}
-	if s.client != nil {
-		err = errors.Join(err, s.client.Close())
-	}
-	return err
 }
 
 // answers connects and asks once.
@@ -208,37 +200,36 @@ var inProcess = []string{"composite", "core", "inmemory", "recall"}
 var warnOfProcess sync.Once
 
 func (s *service) inner(c *configuration) (memory.Memory, error) {
-	if c.inner != "" {
-		m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
-		if err != nil {
-			return nil, fmt.Errorf("option \"inner\": %w", err)
-		}
-		if s.client != nil && slices.Contains(inProcess, c.inner) {
-			warnOfProcess.Do(func() {
-				slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its messages, and a restart `+
-					`loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
-			})
-		}
-		return m, nil
-	}
-	if s.client != nil {
+	switch {
+	case c.inner == "" && s.client == nil:
+		return sessionstore.New[schema.Message, schema.Document](s.inMemory, c.key, Codec{}, &c.store)
+	case c.inner == "":
 		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.store)
+	case s.client != nil && slices.Contains(inProcess, c.inner):
+		warnOfProcess.Do(func() {
+			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its messages, `+
+				`and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
+		})
 	}
-	return sessionstore.New[schema.Message, schema.Document](s.inMemory, c.key, Codec{}, &c.store)
+	m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
+	if err != nil {
+		err = fmt.Errorf("option \"inner\": %w", err)
+	}
+	return m, err
 }
 
-// inMemory opens the sessions of a namespace in this process. The first memory decides how they are kept.
+// inMemory opens the store of a namespace in this process. The first memory decides its settings.
 func (s *service) inMemory(settings driver.Settings) (driver.Driver, error) {
 	services.Lock()
 	defer services.Unlock()
-	kept, ok := s.sessions[settings.Namespace]
-	if !ok {
-		kept = sessionsInMemory{memstore.NewDriver(settings), settings}
-		s.sessions[settings.Namespace] = kept
+	for kept := range s.stores {
+		if kept.Namespace == settings.Namespace && kept != settings {
+			return nil, invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
+				`use the same, or another "namespace"`)
+		}
 	}
-	if kept.settings != settings {
-		return nil, invalid(`options "max_exchanges" and "idle_ttl" are others than those of a memory before, and mem:// keeps all ` +
-			`sessions of a namespace alike: use the same, or another "namespace"`)
+	if s.stores[settings] == nil {
+		s.stores[settings] = memstore.NewDriver(settings)
 	}
-	return kept.Driver, nil
+	return s.stores[settings], nil
 }

@@ -10,61 +10,53 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-const defaultMaxHold = 10 * time.Minute
-
 // LockRun makes the runs of a session follow each other, on all instances. The function that it
-// returns waits for the session's lease and calls run under it. It fits the Run of Beluga's Runner:
+// returns waits for the session's lease and calls run under it. It is for the Run of a Runner with a
+// service of [WrapSessions] and an agent of [WrapAgent].
 //
-//	sessions, err := belugamemory.WrapSessions(service, locker)
-//	runner := runtime.NewRunner(belugamemory.WrapAgent(assistant), runtime.WithSessionService(sessions))
-//	run, err := belugamemory.LockRun(locker, runner.Run)
-//	…
-//	for event, err := range run(ctx, sessionID, input) {
-//
-// The lease ends when the Update of [WrapSessions] returns, so a slow reader of the events holds
-// nothing, or else when the run returns. If Update fails, the stream yields its error and no event,
-// so every answer that a reader sees is stored. An error of the service that is no core.Error has
-// the code [ErrOutcomeUnknown].
+// The lease ends when the Update of [WrapSessions] returns, or else when the run returns. If Update
+// fails, the stream yields its error and no event, so every answer that a reader sees is stored.
+// An error of the service that is no core.Error has the code [ErrOutcomeUnknown].
 //
 // The context of run names the session, also for memories over the same Locker: their Saves are
-// part of the run. It ends with the caller's, when the lease is lost, and when the Locker is
-// closed. In the last two cases the stream ends with distlock.ErrLost or distlock.ErrClosed. A run
-// inside a run or a [Memory.Turn] of the same session uses their lease. Every iteration is a run of
-// its own.
+// part of the run. If the lease is lost or the Locker closed, that context ends, and the stream with
+// distlock.ErrLost or distlock.ErrClosed. A run inside a run or a [Memory.Turn] of the same session
+// uses their lease. Every iteration is a run of its own.
 //
-// A Runner whose context has ended returns while its agent may still be at work. Such a run keeps
-// the lease until its Update returns, its agent ends if [WrapAgent] wraps that, or the lease is as
-// old as [WithMaxHold]. A later Update is refused. So put time limits on the context of the caller,
-// not on one inside run. All states are in docs/design/runs.md.
+// If the caller's context ends, the Runner returns, and its agent may still be at work. The lease
+// then ends with the Update, with an agent that [WrapAgent] wraps, or at the age of [WithMaxHold].
+// A later Update is refused. Put time limits on the context of the caller, not on one inside run.
+// All states are in docs/design/runs.md.
 //
 // A nil Locker or run, and options out of range, fail with distlock.ErrInvalidOption, an empty
 // session ID with distlock.ErrInvalidKey. Options are [WithKey], [WithWait], [WithBusy] and
 // [WithMaxHold]. Errors have the codes that those of a [Memory] have.
 func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
 	opts ...Option) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
-	s, err := settingsOf(opts, forRuns)
-	switch {
-	case err != nil:
-	case locker == nil:
-		err = fmt.Errorf("%w: the Locker is nil: make one with lockurl.Open, or take that of a Memory", distlock.ErrInvalidOption)
-	case run == nil:
-		err = fmt.Errorf("%w: the run is nil: give the Run of a Runner", distlock.ErrInvalidOption)
+	s, err := settingsOf(locker, opts, forRuns)
+	if err == nil && run == nil {
+		err = invalid("the run is nil: give the Run of a Runner")
 	}
 	if err != nil {
 		return nil, coded("belugamemory.lockrun", err)
 	}
-	s.maxHold = cmp.Or(s.maxHold, locker.Options().MaxHold, defaultMaxHold)
+	s.maxHold = cmp.Or(s.maxHold, locker.Options().MaxHold, 10*time.Minute)
+	s.wait = cmp.Or(s.wait, lockedmemory.DefaultWait)
+	if s.busy == lockedmemory.Refuse {
+		s.wait = 0
+	}
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			wanted := true
-			err := s.alone(ctx, locker, sessionID, func(ctx context.Context, r *lockedRun) {
-				for event, err := range run(ctx, sessionID, input) {
+			err := s.alone(ctx, locker, sessionID, func(r *lockedRun) {
+				for event, err := range run(r.ctx, sessionID, input) {
 					if err == nil && r.failure.Load() != nil {
 						return
 					}
@@ -81,10 +73,48 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	}, nil
 }
 
+// WrapAgent makes the agent of a Runner whose Run is locked, see [LockRun]. A cancelled run then
+// frees its session as soon as its agent has ended, and stores nothing after that. A panic of the
+// agent first releases the lease, and then goes on. Runs that are not cancelled, and calls outside
+// of a run, are as without it.
+//
+// Wrap the agent that the Runner is given, such as a runtime.Team, not its members. WrapAgent is an
+// agent.Middleware.
+func WrapAgent(inner agent.Agent) agent.Agent { return wrappedAgent{inner} }
+
+type wrappedAgent struct{ agent.Agent }
+
+func (a wrappedAgent) Invoke(ctx context.Context, input string, opts ...agent.Option) (answer string, err error) {
+	asAgent(ctx, func(ctx context.Context) { answer, err = a.Agent.Invoke(ctx, input, opts...) })
+	return answer, err
+}
+
+func (a wrappedAgent) Stream(ctx context.Context, input string, opts ...agent.Option) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		asAgent(ctx, func(ctx context.Context) { a.Agent.Stream(ctx, input, opts...)(yield) })
+	}
+}
+
+type agentKey struct{}
+
+// asAgent does the work of an agent as a part of its run, unless another wrapped agent does that
+// already. ⚑ It does not recover: the trace of a panic stays that of the agent.
+func asAgent(ctx context.Context, work func(ctx context.Context)) {
+	r := runOf(ctx)
+	if r == nil || ctx.Value(agentKey{}) == r {
+		work(ctx)
+		return
+	}
+	panics := true
+	r.busy.Store(true)
+	defer func() { r.rests(ctx, panics) }()
+	work(context.WithValue(ctx, agentKey{}, r))
+	panics = false
+}
+
 // alone has iterate go through a run under the session's lease, as one operation for the Observer.
 // It returns the error that the run did not yield itself.
-func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID string,
-	iterate func(ctx context.Context, r *lockedRun)) error {
+func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID string, iterate func(*lockedRun)) error {
 	ctx = core.WithSessionID(ctx, sessionID)
 	key, err := keyFor(ctx, s.key)
 	if err != nil {
@@ -108,16 +138,12 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID
 }
 
 // hold calls iterate under the lease on key, and fails without a lease.
-func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(ctx context.Context, r *lockedRun)) (err error) {
-	wait := cmp.Or(s.wait, lockedmemory.DefaultWait)
-	if s.busy == lockedmemory.Refuse {
-		wait = 0
-	}
+func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
 	within := ctx
 	lease, ok := r.locker.FromContext(ctx, key)
 	if ok {
 		err = lease.Check(ctx)
-	} else if lease, err = r.locker.Acquire(distlock.WithWait(ctx, wait), key); err == nil {
+	} else if lease, err = r.locker.Acquire(distlock.WithWait(ctx, s.wait), key); err == nil {
 		// ⚑ Not Join: the release after Update must not cancel the context of the Runner, which
 		// then yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
@@ -143,7 +169,7 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 			r.end(ctx)
 		}
 	}()
-	iterate(r.ctx, r)
+	iterate(r)
 	return nil
 }
 
@@ -203,8 +229,7 @@ func (r *lockedRun) end(ctx context.Context) {
 	if !r.owns || !r.over.CompareAndSwap(false, true) {
 		return
 	}
-	// The lock service may know of a loss before the deadline. The Observer and the Logger get all
-	// other errors.
+	// The lock service may report a loss before the deadline. Other errors are logged.
 	if err := r.lease.Release(ctx); errors.Is(err, distlock.ErrLost) {
 		r.fails(coded("belugamemory.run", err))
 	}

@@ -14,14 +14,12 @@ import (
 
 var errNoSession = errors.New("the context names no session: put its ID there with core.WithSessionID")
 
-// SessionKey is the lockedmemory.KeyFunc for contexts of Beluga: it tells sessions apart by core.GetTenant and core.GetSessionID. A context
-// without a session is refused, there is no lock that all share; one without a tenant belongs to none.
-//
-// The key is the session's ID, after the tenant's and a colon if there is a tenant. In both, a colon is written as %3A and a percent sign as
-// %25, so that no two sessions have one key.
-func SessionKey(ctx context.Context) (string, error) { return keyOf(ctx, core.GetSessionID(ctx)) }
-
-func keyOf(ctx context.Context, session string) (string, error) {
+// SessionKey is the lockedmemory.KeyFunc for contexts of Beluga: it tells sessions apart by
+// core.GetTenant and core.GetSessionID. A context without a session is refused. The key is the ID
+// of the session, after that of the tenant and a colon if there is a tenant. In both IDs, a colon
+// is written as %3A and a percent sign as %25, so that no two sessions have one key.
+func SessionKey(ctx context.Context) (string, error) {
+	session := core.GetSessionID(ctx)
 	if session == "" {
 		return "", errNoSession
 	}
@@ -46,12 +44,12 @@ func keyFor(ctx context.Context, key lockedmemory.KeyFunc) (string, error) {
 
 var escape = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// oneSession is the KeyFunc of a session store that serves one session, whatever session the context names. Tenants stay apart even so.
+// oneSession is the KeyFunc of a session store with one session for each tenant.
 func oneSession(id string) lockedmemory.KeyFunc {
-	return func(ctx context.Context) (string, error) { return keyOf(ctx, id) }
+	return func(ctx context.Context) (string, error) { return SessionKey(core.WithSessionID(ctx, id)) }
 }
 
-// oneConversation is the KeyFunc of a memory that keeps one conversation, and knows of no tenants: they have its one lock.
+// oneConversation is the KeyFunc of a memory that keeps one conversation for all tenants.
 func oneConversation(id string) lockedmemory.KeyFunc {
 	return lockedmemory.FixedKey(escape.Replace(id))
 }

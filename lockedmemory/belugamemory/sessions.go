@@ -12,29 +12,20 @@ import (
 )
 
 // WrapSessions makes the SessionService of a Runner whose Run is locked with the same Locker, see
-// [LockRun]. It refuses with distlock.ErrLost or distlock.ErrNotHeld:
+// [LockRun]. Get and Update without a lease of the session, and Create outside of a run, fail with
+// distlock.ErrLost or distlock.ErrNotHeld. So a Runner without LockRun fails before it asks its
+// agent, and no late Update takes back later turns.
 //
-//   - Get without a lease of the session, and Create outside of a run: a Runner without LockRun fails
-//     before it asks its agent;
-//   - Update without a lease of the session: it replaces the whole session, and so a late Update takes
-//     back later turns. Update ends the lease of its run, whatever the result is.
-//
-// Delete takes the session's lock if the context has no lease for it. A session created in a run
-// belongs to that until the run has ended.
-//
-// Outside of runs, use the inner service to create and show sessions. To change one there, hold the
-// lease of its [SessionKey] by Locker.Do.
+// Update ends the lease of its run, whatever the result is. Delete takes the session's lock if the
+// context has no lease for it. A session created in a run belongs to that run until its end.
+// Outside of runs, use the inner service, and Locker.Do with the [SessionKey] to change a session.
 //
 // Options are [WithKey]. A nil service or Locker fails with distlock.ErrInvalidOption. Errors of
 // the service come back as they are.
 func WrapSessions(inner runtime.SessionService, locker *distlock.Locker, opts ...Option) (runtime.SessionService, error) {
-	s, err := settingsOf(opts, forSessions)
-	switch {
-	case err != nil:
-	case inner == nil:
-		err = fmt.Errorf("%w: the SessionService is nil: give the one that the Runner is to use", distlock.ErrInvalidOption)
-	case locker == nil:
-		err = fmt.Errorf("%w: the Locker is nil: give the one that LockRun is given", distlock.ErrInvalidOption)
+	s, err := settingsOf(locker, opts, forSessions)
+	if err == nil && inner == nil {
+		err = invalid("the SessionService is nil: give the one that the Runner is to use")
 	}
 	if err != nil {
 		return nil, coded("belugamemory.wrapsessions", err)
@@ -53,10 +44,7 @@ func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session
 	if r != nil && r.locker == s.locker {
 		err = r.lease.Check(ctx)
 	}
-	if err != nil {
-		return nil, coded("belugamemory.create", err)
-	}
-	session, err := read(ctx, func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) })
+	session, err := read(ctx, "belugamemory.create", err, func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) })
 	if err == nil && session != nil {
 		r.created.Store(session.ID, true)
 	}
@@ -68,14 +56,14 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 	if err == nil {
 		err = lease.Check(ctx)
 	}
-	if err != nil {
-		return nil, coded("belugamemory.get", err)
-	}
-	return read(ctx, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
+	return read(ctx, "belugamemory.get", err, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
 }
 
-// read gets the session. A run's worker that gets none has ended.
-func read(ctx context.Context, get func() (*runtime.Session, error)) (*runtime.Session, error) {
+// read gets the session, unless there is a refusal. A run's worker that gets no session has ended.
+func read(ctx context.Context, op string, refusal error, get func() (*runtime.Session, error)) (*runtime.Session, error) {
+	if refusal != nil {
+		return nil, coded(op, refusal)
+	}
 	r := runOf(ctx)
 	if r == nil {
 		return get()
@@ -107,9 +95,11 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 	joined, leave := lease.Join(ctx)
 	defer leave()
 	return under("belugamemory.update", func(fn step) error {
-		// ⚑ The Update of a run that was cancelled comes with a context that has ended, and the
-		// service decides about it. Guard with such a context would leave the decision to chance.
-		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error { return fn(valued{joined, ctx}) })
+		// ⚑ The context of a cancelled run's Update has ended, and the service decides about the
+		// Update. Guard with such a context would leave the decision to chance.
+		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error {
+			return fn(valued{joined, ctx})
+		})
 	}, func(ctx context.Context) error { return s.inner.Update(ctx, session) })
 }
 
@@ -125,9 +115,9 @@ func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 	return under("belugamemory.delete", func(fn step) error { return s.locker.Do(ctx, key, fn) }, remove)
 }
 
-var errNoLease = fmt.Errorf("%w: the context has no lease of the session from this Locker, so a write could take back that of another run: "+
-	"call the Runner's Run through LockRun with the same Locker and WithKey; outside of runs use the service that is wrapped",
-	distlock.ErrNotHeld)
+var errNoLease = fmt.Errorf("%w: the context has no lease of the session from this Locker, so a write could take back "+
+	"that of another run: call the Runner's Run through LockRun with the same Locker and WithKey; "+
+	"outside of runs use the service that is wrapped", distlock.ErrNotHeld)
 
 // lease finds the lease of the session.
 func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease, error) {
