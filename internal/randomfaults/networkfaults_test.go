@@ -52,7 +52,8 @@ func dropReplies(c *campaign, h *hit) {
 	}
 }
 
-// holdSaves lets the requests of a few Saves arrive late: their callers may have left, and other workers cleared the session.
+// holdSaves lets the requests of a few Saves arrive late. Their callers may have left, and other workers
+// may have cleared the session.
 func holdSaves(c *campaign, h *hit) {
 	saves := faultnet.Containing(`"w":`) // of a message
 	held := c.proxied(h).network.HoldRequests(faultnet.First(1+h.rng.IntN(3), saves))

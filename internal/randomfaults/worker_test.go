@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -26,6 +25,7 @@ import (
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -223,8 +223,8 @@ func (p *process) options() *distlock.Options {
 	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
 }
 
-// openStore opens the store of the sessions in Redis. Into some sessions the parent puts entries of another program: their places go
-// to skipped.
+// openStore opens the store of the sessions in Redis. The parent adds entries of another program to some
+// sessions. The store writes their places to skipped.
 func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memory, error) {
 	switch c.Broken {
 	case noFence, noLock:

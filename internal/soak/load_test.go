@@ -227,7 +227,7 @@ func nothingLeft(t testing.TB, server *testservers.Redis) {
 }
 
 // stays are the kinds of keys that a lock or session may leave, each for a time.
-var stays = map[string]bool{"fence": true, "void": true, "log": true, "mark": true, "turn": true}
+var stays = map[string]bool{"fence": true, "void": true, "log": true, "mark": true, "ids": true}
 
 func leftovers(t testing.TB, server *testservers.Redis) (left []string) {
 	// One script, because this asks about a thousand keys.
