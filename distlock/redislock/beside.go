@@ -24,8 +24,8 @@ type Beside struct {
 //go:embed beside.lua
 var BesideLua string
 
-// BesideOf returns the keys of the lock on key, if locker keeps its locks on the Redis of this very client. Of another
-// client nothing is known, not even if it has the same address.
+// BesideOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.
+// It reports false for another client, also if that has the same address.
 func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Beside, bool) {
 	d := locker.Driver()
 	for {

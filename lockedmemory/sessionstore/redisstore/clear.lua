@@ -1,4 +1,4 @@
--- Forgets all exchanges. The mark keeps the place: what was written before and arrives late is refused.
+-- Removes all exchanges. The mark keeps the place, so Redis refuses earlier writes that arrive late.
 --
 -- KEYS, ARGV, Reply: see session.lua.
 -- ARGV  6 seq   7 op

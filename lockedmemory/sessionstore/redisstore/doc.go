@@ -18,9 +18,9 @@
 //
 // An entry of the log stands at <fencing token>-<n × 1,000,000>, the n-th write under that lease:
 //
-//	op <32 hexadecimal digits> m <message> m <message> … [id <turn ID> no <number>]   a Save
-//	mark ""                                                                           a marker, n is 0
-//	clear <op>                                                                        a Clear that a missing right ended
+//	op <32 hexadecimal digits> m <message> … [id <turn ID> no <number>]  a Save
+//	mark ""                                                              a marker, n is 0
+//	clear <op>                                                           an unfinished Clear
 //
 // Readers report any other entry as broken, and leave it as it is.
 //
@@ -72,5 +72,5 @@
 //
 // Tests of an application can use miniredis. It runs these scripts, and passes the tests of package
 // storetest once its clock is set to run, see Miniredis.ClockTTL. It knows no rights, no replicas and
-// no eviction, so it is no evidence about Redis.
+// no eviction: passing tests are no evidence about Redis.
 package redisstore

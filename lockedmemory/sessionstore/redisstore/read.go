@@ -111,7 +111,7 @@ func stored(record *redis.Cmd, clock *redis.TimeCmd) (int, error) {
 // digestSize is that of Content.Digest.
 const digestSize = 32
 
-// firstPlace is that of the first entry or mark in a reply of XRANGE, or beyond all if there is none.
+// firstPlace is that of the first entry or marker in a reply of XRANGE, or a place above all if there is none.
 func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {
@@ -129,7 +129,7 @@ func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	return driver.Place{}, errReply
 }
 
-// fill puts what was read into the page, without the marks. asked is how many entries Redis was asked for.
+// fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the request.
 func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
 	entries, n, last, err := parseEntries(cmd)
 	if err != nil {
@@ -146,7 +146,7 @@ func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
 	return nil
 }
 
-// parseEntries reads the reply of XRANGE. It leaves out the marks, which n counts and last may be.
+// parseEntries reads the reply of XRANGE. It leaves out the markers; n counts them, and last may be one.
 func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Place, err error) {
 	items, err := cmd.Slice()
 	if err != nil {
@@ -165,7 +165,7 @@ func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Pl
 		}
 		last = place
 		fields, _ := pair[1].([]any)
-		if e, isMark := parseEntry(place, fields); !isMark {
+		if e, isMarker := parseEntry(place, fields); !isMarker {
 			entries = append(entries, e)
 		}
 	}
@@ -177,7 +177,7 @@ var (
 	errMissing = errors.New("it has no message")
 )
 
-func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMark bool) {
+func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMarker bool) {
 	e.Place = place
 	text := func(i int) string { s, _ := fields[i].(string); return s }
 	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "clear" && len(text(1)) == 32) {

@@ -235,7 +235,7 @@ func (r *rightless) round(when string) {
 	r.did("Search", start, err)
 	start = time.Now()
 	for _, err := range r.store.Exchanges(ctx) {
-		r.did("Turns", start, err)
+		r.did("Exchanges", start, err)
 	}
 	r.rare(when)
 }
