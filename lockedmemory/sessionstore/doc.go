@@ -1,9 +1,11 @@
-// Package sessionstore is a conversation memory for agents that run as many instances: it keeps every session in the order of its
-// leases, stores a repeated Save once, and refuses a writer whose lease is over, by itself, without a clock.
+// Package sessionstore is a conversation memory for agents that run as many instances. It keeps every
+// session in the order of its leases, stores a repeated Save with a turn ID once, and refuses a writer
+// whose lease is over, without a clock.
 //
-// A lock keeps two turns apart as long as its holder notices that it has lost it. One that was paused does not: it wakes up, and
-// writes. Only the memory can refuse that write. So a [Store] is given the fencing token of the lease that each call runs under, and
-// the token is the place of what the call writes: tokens rise with every lease, places may only rise, and a late write has no place.
+// A lock keeps two turns apart as long as its holder notices a lost lease. A paused holder does not: it
+// wakes up and writes. Only the memory can refuse that write. So each call of a [Store] has the fencing
+// token of its lease, and the token begins the place of each exchange. Tokens rise with every lease and
+// places only rise, so a late write has no place.
 //
 // A Store writes under a lease alone. lockedmemory.New, put in front of it, brings the lease:
 //
@@ -11,7 +13,7 @@
 //	…
 //	memory, err := lockedmemory.New(store, locker, session, nil) // with the same KeyFunc
 //	…
-//	err = memory.Turn(lockedmemory.WithTurnID(ctx, question.ID), func(ctx context.Context) error {
+//	err = memory.Turn(ctx, func(ctx context.Context) error {
 //		history, err := memory.Load(ctx, "") // from here on, every older lease is refused
 //		if err != nil {
 //			return err
@@ -20,20 +22,21 @@
 //		if err != nil {
 //			return err
 //		}
-//		return memory.Save(ctx, question, answer)
+//		return memory.Save(lockedmemory.WithTurnID(ctx, question.ID), question, answer)
 //	})
 //
-// docs/turns.md goes through that loop, and through what can happen in it.
+// docs/turns.md explains that loop, and its failures.
 //
 // # What holds
 //
-//   - The Saves of a session stand in the order in which their leases were granted, and those under one lease in the order in which
-//     they were made.
+//   - The Saves of a session stand in the order in which their leases were granted. Saves under one
+//     lease stand in the order in which they were made.
 //   - All messages of an exchange are stored, next to each other, or none.
-//   - A store that was shown a token refuses every lower one from then on. The first access under a lease shows it, Load included.
-//   - What was written under a lease that was granted before that of a Clear does not stand there after the Clear.
-//   - Each Save of a turn with an ID is stored once, for Options.RememberTurns, also through Clear
-//     and trimming. A repeated turn goes on after its last stored Save.
+//   - After a store was shown a token, it refuses every lower one. The first access under a lease, also
+//     a Load, shows the token.
+//   - After a Clear, the session has no exchange of a lease that was granted before the Clear's lease.
+//   - Each Save of a turn with an ID is (ID, number), and is stored once, for Options.RememberTurns,
+//     also through Clear and trimming. A repeated turn goes on after its highest stored number.
 //   - Limits do not cut a turn: Load, Search and Exchanges show whole turns, and trimming keeps
 //     whole turns.
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
@@ -46,8 +49,8 @@
 //
 // # Errors
 //
-// The type of an error says what became of a Save or a Clear. Test it with errors.Is, and never
-// look for words in the text:
+// The type of an error names the outcome of a Save or a Clear. Test it with errors.Is, and never look
+// for words in the text:
 //
 //	distlock.ErrOutcomeUnknown   may have been written, or may be later: repeat the turn with the same turn ID;
 //	                             a Load in the next turn shows the outcome
@@ -66,7 +69,7 @@
 // [ErrBroken] and names the place. With Options.Broken set to [Skip], they leave the entry out and
 // log its place.
 //
-// No error names a session, a message or a turn ID, except what the codec or the KeyFunc says itself.
+// No error names a session, a message or a turn ID, unless the codec or the KeyFunc does.
 //
 // # Memory
 //
@@ -76,19 +79,19 @@
 // a message, RememberTurns how long turn IDs stay. A session without an exchange is removed after
 // 24 hours.
 //
-// Load holds in memory what it returns, as Window bounds it. [Store.Exchanges] holds a page: at
-// most 2,048 exchanges, and about 16 MiB or one exchange.
+// Load holds its result in memory; Window bounds that. [Store.Exchanges] holds one page: at most
+// 2,048 exchanges, and about 16 MiB or one exchange.
 //
 // # The codec
 //
-// A [Codec] turns messages into bytes and back. It is the application's, and what it must keep is this:
+// A [Codec] turns messages into bytes and back. The application brings it, and it must keep these rules:
 //
-//   - Decode gives back what Encode was given, as far as the application cares.
+//   - Decode returns the message that Encode was given, as far as the application cares.
 //   - Encode gives the same bytes for the same message each time, in every process and version: a
 //     repeated Save of a turn ID is the same if its bytes are. A map that is written in random
 //     order, or a time at which it was encoded, makes each retry an ErrTurnConflict.
-//   - Decode fails for what Encode cannot have given. What it lets pass is taken for a message.
-//   - Entries outlive versions of the program: a codec has to read what its predecessors have written.
+//   - Decode fails for bytes that Encode cannot have returned. The store takes all others for a message.
+//   - Entries outlive versions of the program: a codec must read the bytes of its predecessors.
 //
 // [JSON] is a codec for plain structs.
 package sessionstore

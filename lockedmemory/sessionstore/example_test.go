@@ -113,7 +113,7 @@ func ExampleStore_Load() {
 	// <nil>
 }
 
-// Exchanges goes through a history that is too long to be held at once, and tells the turn ID of each Save.
+// Exchanges reads a history that is too long to be held at once, and yields the turn ID of each Save.
 func ExampleStore_Exchanges() {
 	store, memory, closeAll := open()
 	defer closeAll()
@@ -124,12 +124,12 @@ func ExampleStore_Exchanges() {
 			fmt.Println(err)
 		}
 	}
-	for turn, err := range store.Exchanges(ctx) {
+	for exchange, err := range store.Exchanges(ctx) {
 		if err != nil {
 			fmt.Println(err)
-			continue // an entry that cannot be read; any other error is the last
+			return
 		}
-		fmt.Println(turn.ID, turn.Input().Text, turn.Output().Text)
+		fmt.Println(exchange.ID, exchange.Input().Text, exchange.Output().Text)
 	}
 	// Output:
 	// message-1 Hello? Hello!

@@ -14,10 +14,11 @@ import (
 type Options struct {
 	// Namespace begins every key of the store: at most 128 bytes of text without control characters and braces. Default: "session".
 	Namespace string
-	// IdleTTL is how long a session is kept that nobody writes to, or opens under a lease. Whole milliseconds, at least one
-	// second. Default: for ever.
+	// IdleTTL is how long a session with an exchange is kept after its last use: a Save, a Clear, or
+	// the first access of a lease. Whole milliseconds, at least one second. Default: for ever.
+	// A session without an exchange is kept for 24 hours.
 	IdleTTL time.Duration
-	// MaxExchanges is how many exchanges of a session are kept; older turns are removed. The
+	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
 	// newest turn is kept whole, also if it is longer. Default: all.
 	MaxExchanges int
 	// Window is how many exchanges Load returns at most: the last turns, whole. The newest turn is
@@ -25,11 +26,11 @@ type Options struct {
 	Window int
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most 256 MiB. Default: 8 MiB.
 	MaxMessage int
-	// RememberTurns is how long a turn ID is known, through Clear and trimming: a Save that is repeated within this time is
-	// stored once. Whole milliseconds, at least one second. Default: 24 hours.
+	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
+	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
+	// one second. Default: 24 hours.
 	RememberTurns time.Duration
-	// Broken says what Load, Search and Exchanges do with an entry that cannot be read. Default:
-	// Fail.
+	// Broken says what Load, Search and Exchanges do with an entry that cannot be read. Default: Fail.
 	Broken Broken
 	// Logger takes a line for each entry that Skip leaves out. Default: slog.Default().
 	Logger *slog.Logger

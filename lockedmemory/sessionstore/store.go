@@ -16,9 +16,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D that keeps the Saves of a
-// session in the order of their leases and refuses stale writers itself. It writes under a lease alone: put
-// lockedmemory.New in front of it. It is safe for concurrent use.
+// Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D.
+// It keeps the Saves of a session in the order of their leases, and refuses stale writers. It writes
+// under a lease alone: put lockedmemory.New in front of it. It is safe for concurrent use.
 type Store[M, D any] struct {
 	driver  driver.Driver
 	caller  caller
@@ -126,7 +126,8 @@ func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, 
 	return nil
 }
 
-// Clear forgets the history. Writers with an older lease cannot undo it. Turn IDs stay known. The errors are those of [Store.Save].
+// Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
+// errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	session, lease, err := s.underLease(ctx, opClear)
 	if err != nil {

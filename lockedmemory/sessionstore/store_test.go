@@ -91,13 +91,13 @@ func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
 	if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
 		t.Errorf("Load: %q, %v", got, err)
 	}
-	var turns []string
-	for turn, err := range store.Exchanges(t.Context()) {
+	var yielded []string
+	for exchange, err := range store.Exchanges(t.Context()) {
 		must(t, err)
-		turns = append(turns, turn.Input(), turn.Output())
+		yielded = append(yielded, exchange.Input(), exchange.Output())
 	}
-	if !slices.Equal(turns, want) {
-		t.Errorf("Turns: %q", turns)
+	if !slices.Equal(yielded, want) {
+		t.Errorf("Exchanges: %q", yielded)
 	}
 }
 

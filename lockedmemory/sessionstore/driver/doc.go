@@ -1,4 +1,5 @@
-// Package driver is the seam between a session store and the service that keeps the sessions. Users of a store need nothing of it.
+// Package driver is the seam between a session store and the service that keeps the sessions. Users of
+// a store do not need it.
 //
 // A backend implements [Driver] and runs storetest.Run against a real instance of its service. The
 // work is divided so that a driver stays small. A driver keeps entries in the order of their

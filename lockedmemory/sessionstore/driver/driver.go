@@ -40,7 +40,7 @@ type Entry struct {
 	Err error
 }
 
-// Settings are what a driver keeps sessions by; see Options of package sessionstore.
+// Settings say how a driver keeps sessions; see Options of package sessionstore.
 type Settings struct {
 	Namespace    string        // prefix of every key
 	IdleTTL      time.Duration // 0: sessions with an exchange are kept for ever
@@ -67,10 +67,11 @@ type Access struct {
 	Need Place
 }
 
-// Write is what Append and Clear have in common. A repeated one, by a client that replays requests, is answered as the first.
+// Write is what Append and Clear have in common. A copy of it, by a client that replays requests, is
+// answered as the first.
 type Write struct {
 	Access
-	N  int64  // the place under Fence
+	N  int64  // number of the write under Fence, from 1
 	Op string // identity of this one write, 32 hexadecimal digits; never used again
 }
 
@@ -91,7 +92,7 @@ type Content struct {
 	Digest string // 32 hexadecimal digits
 }
 
-// Verdict says what became of a call under a lease.
+// Verdict is the outcome of a call under a lease.
 type Verdict struct {
 	Outcome Outcome
 	// Mark is the highest place the session has seen, with Stale and Taken.
@@ -116,8 +117,8 @@ const (
 	Taken
 	// Stale: the session has seen a higher token, in Mark. Nothing was written.
 	Stale
-	// Unowned: the session is not there, so it may have forgotten a higher token, and the lock's present owner is another
-	// one, or nobody. Nothing was written.
+	// Unowned: the session has no exchange, so a higher token may have expired with it, and the lock
+	// has another owner now, or none. Nothing was written.
 	Unowned
 	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was
 	// deleted. Nothing was written. Only Append has this outcome.
@@ -132,7 +133,7 @@ type Read struct {
 	After, Before Place
 	Backward      bool
 	Limit         int // at least 1
-	// ID asks how many exchanges are stored under a turn ID. Empty: none is meant.
+	// ID asks for the highest number that is stored under a turn ID. Empty: no question.
 	ID string
 }
 
@@ -143,21 +144,23 @@ type Page struct {
 	Entries []Entry
 	// Last is where to go on, for After or Before. Zero: there is no more.
 	Last Place
-	// Oldest is the place of the first entry that the session has, or of what Clear left, or zero if that is not known. It is
-	// known for a Read with After or Before, at the same moment as the entries or later; what is older is history no more.
+	// Oldest is a place with no older exchange: that of the first entry or marker of the session, or,
+	// without one, a place above all exchanges. Zero: not known. It is known for a Read with After or
+	// Before, as of the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
 	// Stored is the highest number that is known under Read.ID, or 0.
 	Stored int
 }
 
 // Driver keeps sessions. It is safe for concurrent use. Methods block until the service has
-// answered; they need not notice that ctx ends. The kind of an error, of package driver of
-// distlock, says what became of the call: see MayHaveEffect there. An error of no kind is an
-// unknown outcome.
+// answered; they need not notice that ctx ends. The kind of an error, see MayHaveEffect in package
+// driver of distlock, names the outcome of the call. An error of no kind is an unknown outcome.
 type Driver interface {
-	// Append writes an entry if no higher token was shown and no other entry stands at its place or above.
+	// Append writes an entry if no higher token was shown, no other write has its place or a higher
+	// one, its number is not known under its ID, and the history is not gone.
 	Append(ctx context.Context, a Append) (Verdict, error)
-	// Clear forgets all entries, if Append were allowed. It leaves the place as taken; turn IDs stay known.
+	// Clear removes all entries if no higher token was shown and no other write has its place or a
+	// higher one. Its place stays taken, and turn IDs stay known.
 	Clear(ctx context.Context, w Write) (Verdict, error)
 	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)

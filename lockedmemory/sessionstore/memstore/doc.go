@@ -1,8 +1,8 @@
-// Package memstore keeps sessions in the memory of one process: for tests, and for services that run as one process and may
-// forget.
+// Package memstore keeps sessions in the memory of one process: for tests, and for services of one
+// process whose conversations may end with it.
 //
-// Its store keeps the promises of package sessionstore among those who share its driver, with any lock. What [New] returns shares it with
-// nobody; stores over one driver, see [NewDriver], see the same sessions, as processes over one Redis do:
+// Its store keeps the promises of package sessionstore, with any lock. Each store of [New] has sessions
+// of its own. Stores over one driver, see [NewDriver], share sessions, as processes over one Redis do:
 //
 //	sessions := memstore.NewDriver(driver.Settings{Remember: time.Hour})
 //	open := func(driver.Settings) (driver.Driver, error) { return sessions, nil }

@@ -60,7 +60,7 @@ type entry struct {
 
 func byPlace(e entry, p driver.Place) int { return e.Place.Compare(p) }
 
-// turn is what is known of a turn ID.
+// turn is the record of a turn ID.
 type turn struct {
 	digests []string // by number, from 1; unknown for those whose record has expired
 	until   time.Time
@@ -96,7 +96,7 @@ func (s *service) expire(each *session, now time.Time) {
 	}
 }
 
-// sweep forgets expired data. It comes after as many calls as there is to look at.
+// sweep removes expired data. It runs after as many calls as it has sessions and turn IDs to look at.
 func (s *service) sweep(now time.Time) {
 	s.calls = 0
 	for name, each := range s.sessions {

@@ -204,7 +204,7 @@ func storesShareALease(h *harness) {
 		}
 	})
 	a.has(7)
-	// No other lease was there. The store has forgotten how many places this one has used.
+	// No other lease was there, and the ended one has left no count of its places.
 	if err := a.store.Save(late, question(8), answer(8)); err != nil {
 		h.Error(err)
 	}
@@ -219,11 +219,11 @@ func refusesOlderLeases(h *harness) {
 	for name, show := range map[string]func(ctx context.Context) error{
 		"Load":   func(ctx context.Context) error { _, err := b.memory.Load(ctx, ""); return err },
 		"Search": func(ctx context.Context) error { _, err := b.memory.Search(ctx, "q", 1); return err },
-		"Turns": func(ctx context.Context) error {
+		"Exchanges": func(ctx context.Context) error {
 			for _, err := range b.store.Exchanges(ctx) {
 				return err
 			}
-			return errors.New("no turns")
+			return errors.New("no exchanges")
 		},
 		"Save": func(ctx context.Context) error {
 			want = append(want, "new")
@@ -280,7 +280,7 @@ func refusesAfterExpiry(h *harness) {
 	a.has(3)
 }
 
-// So it is with one whose lease was handed on within the process, under tokens of one grant.
+// A holder is refused too whose lease was handed on within the process, under tokens of one grant.
 func refusesAfterExpiryWithinATurn(h *harness) {
 	a := h.instance(&sessionstore.Options{IdleTTL: 3 * time.Second}, nil)
 	var (
@@ -318,8 +318,8 @@ func (i *instance) isGone(what string, err error) {
 	}
 }
 
-// The session expires under a turn that has read or stored an exchange. A Save that followed would
-// leave the end of a turn without its beginning, so it is refused, until a Clear.
+// The session expires under a turn that has read or stored an exchange. A later Save would leave the
+// end of a turn without its beginning, so the store refuses it, until a Clear.
 func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 	return func(h *harness) {
 		opts := &sessionstore.Options{IdleTTL: time.Second}

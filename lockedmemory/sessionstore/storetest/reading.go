@@ -223,7 +223,7 @@ func (s *small) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	return s.Driver.Read(ctx, r)
 }
 
-// What is read in pages is the same as at once, with marks of turns that only loaded in between.
+// What is read in pages is the same as at once, with markers of turns that only loaded in between.
 func pages(h *harness) {
 	a := h.instance(nil, nil)
 	var all []any
@@ -253,14 +253,14 @@ func pages(h *harness) {
 			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
 		}
 		n := 0
-		for turn, err := range b.store.Exchanges(h.Context()) {
-			if err != nil || turn.Input() != question(n) || turn.Output() != answer(n) || turn.First != (n == 0) {
-				h.Errorf("Turns in pages of %d: %d is %+v, %v", limit, n, turn, err)
+		for e, err := range b.store.Exchanges(h.Context()) {
+			if err != nil || e.Input() != question(n) || e.Output() != answer(n) || e.First != (n == 0) {
+				h.Errorf("Exchanges in pages of %d: %d is %+v, %v", limit, n, e, err)
 			}
 			n++
 		}
 		if n != 20 {
-			h.Errorf("Turns in pages of %d: %d turns", limit, n)
+			h.Errorf("Exchanges in pages of %d: %d exchanges", limit, n)
 		}
 		w := h.instance(&sessionstore.Options{Window: 7}, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
 		w.has(all[13:]...)
@@ -288,17 +288,17 @@ func clearedBetweenPages(h *harness) {
 			cleared(nil).has("new", "newer")
 			a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
 			var seen []string
-			for turn, err := range cleared(nil).store.Exchanges(h.Context()) {
+			for e, err := range cleared(nil).store.Exchanges(h.Context()) {
 				if err != nil {
 					h.Fatal(err)
 				}
-				if turn.First {
+				if e.First {
 					seen = append(seen, "first")
 				}
-				seen = append(seen, turn.Input().Text)
+				seen = append(seen, e.Input().Text)
 			}
 			if want := "first qnew qnewer q1 q2 first qnew qnewer"; strings.Join(seen, " ") != want {
-				h.Errorf("Turns yields %q, want %q", seen, want)
+				h.Errorf("Exchanges yields %q, want %q", seen, want)
 			}
 		} else {
 			// Read from the end, it is empty, as it was for a moment.

@@ -7,11 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"github.com/belugalock/belugalock/distlock"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -61,9 +61,9 @@ func turnIDs(h *harness) {
 	again("after others")
 	b.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
 	b.has(1, 2, 3)
-	for turn := range b.store.Exchanges(h.Context()) {
-		if want := []string{"one", "two", strings.Repeat("é", 256)}[turn.Input().Text[1]-'1']; turn.ID != want {
-			h.Errorf("the turn ID of %s is %q, want %q", turn.Input().Text, turn.ID, want)
+	for e := range b.store.Exchanges(h.Context()) {
+		if want := []string{"one", "two", strings.Repeat("é", 256)}[e.Input().Text[1]-'1']; e.ID != want {
+			h.Errorf("the turn ID of %s is %q, want %q", e.Input().Text, e.ID, want)
 		}
 	}
 	a.mustSave(h.Context(), 4, 5, 6, 7, 8, 9)
