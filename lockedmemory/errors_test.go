@@ -58,7 +58,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 					err = memory.Save(t.Context(), "q", "a")
 					if _, fenced := inner.(lockedmemory.Fenced); fenced && c.wrote == nil {
 						if err != nil {
-							t.Errorf("Save of what is stored: %v", err)
+							t.Errorf("Save that was stored: %v", err)
 						}
 						return
 					}

@@ -35,9 +35,9 @@ func FixedKey(key string) KeyFunc {
 
 // Options configure a [LockedMemory]. Nil means the defaults.
 type Options struct {
-	// Wait is how long a Turn, and a Save or Clear outside a turn, waits for its session at most.
-	// Default [DefaultWait], because the turn in front may take minutes. Negative: ctx alone decides.
-	// distlock.Options.Wait and distlock.WithWait have no effect.
+	// Wait is how long a Turn, and a Save or Clear outside a turn, waits for its session at most,
+	// besides ctx. Default: [DefaultWait], because the turn in front may take minutes. Negative: ctx
+	// alone decides. distlock.Options.Wait and distlock.WithWait have no effect.
 	Wait time.Duration
 	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and
 	// Clear outside a turn always wait.
@@ -141,12 +141,12 @@ func isNil(v any) bool {
 // one of its own. The inner call gets a context that carries the lease, see [Lease], and is cancelled when the
 // lease is lost.
 //
-// Save fails as distlock.Locker.Acquire does, and then nothing was written; with the error of the
-// inner Save; or with distlock.ErrLost if the lease was lost while the inner Save ran, and
-// distlock.ErrClosed if the Locker was closed. These two come with distlock.ErrOutcomeUnknown
-// unless the inner Save says what became of the write. A [Fenced] memory always does: if its Save returns
-// nil, Save returns nil, even if the lease was lost meanwhile. A lock that could not be released after a
-// successful Save is no failure of Save.
+// After an error of distlock.Locker.Acquire and after [ErrTurnID], nothing was written. Otherwise Save
+// fails with the error of the inner Save, with distlock.ErrLost if the lease was lost while the inner
+// Save ran, or with distlock.ErrClosed if the Locker was closed. The last two come with
+// distlock.ErrOutcomeUnknown, unless the inner Save names the outcome of the write. A [Fenced] memory
+// always does: if its Save returns nil, Save returns nil, even if the lease was lost during the write.
+// A lock that could not be released after a successful Save is no failure of Save.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }

@@ -9,30 +9,32 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// The names of the operations that a Locker's Observer is told of by this package.
+// The names of the operations that this package reports to a Locker's Observer.
 const (
 	OpSave  = "lockedmemory.save"
 	OpClear = "lockedmemory.clear"
 	OpTurn  = "lockedmemory.turn"
 )
 
-// Turn runs fn, one turn of the conversation, alone: it waits until no other instance works on the session, and keeps
-// the session's lease, renewed, until fn has returned. Load, Save and Clear of this memory with fn's
-// context belong to the turn. It waits as long as ctx and Options.Wait allow.
+// Turn runs fn, one turn of the conversation, under the session's lease. It waits until no other
+// instance has the lease, for as long as ctx and Options.Wait allow, and renews the lease until fn
+// returns. Load, Save and Clear of this memory with fn's context belong to the turn.
 //
-// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, Turn fails at once with a
-// *distlock.BusyError that tells who has it, for how long, and how many wait.
+// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, Turn fails at once
+// with a *distlock.BusyError that names the holder, the time it has held, and the number of waiters.
 //
-// Load the history inside fn: what was loaded before may be old by the time the turn begins. Use fn's context for
-// everything inside. A Save, Clear or Turn of the session inside fn with another context, as the outer one, would wait for the turn it is
-// part of: it fails at once with a *distlock.BusyError whose Self is true, also when the turn's lease has been lost or the turn runs without the lock.
-// That is known of calls from fn's own goroutine. A goroutine that fn has started waits in line with the outer context, as
-// any other: if fn waits for it, for as long as both contexts allow.
+// Load the history inside fn: an earlier Load may be outdated when the turn begins. Use fn's context
+// for everything inside. A Save, Clear or Turn of the session with the outer context would wait for
+// its own turn. In fn's goroutine such a call fails at once with a *distlock.BusyError whose Self is
+// true, also after the lease was lost, and in a turn without the lock. In another goroutine the call
+// waits in the queue: if fn waits for that goroutine, until ctx or Options.Wait ends the wait.
 //
-// A Turn inside a Turn of the same session joins it; one of another session has a lock of its own. The errors are those
-// of distlock.Locker.Do: of Acquire, or [ErrTurnID], and fn was not run then; of fn; or distlock.ErrLost, if the lease was lost while fn
-// ran. With fn's context, Save, Clear and Load fail when fn has returned, with distlock.ErrNotHeld, and when the lease
-// was lost, with distlock.ErrLost: a goroutine that outlives its turn writes nothing.
+// A Turn inside a Turn of the same session joins it. A Turn of another session has its own lock.
+//
+// Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire and
+// after [ErrTurnID], fn was not run. distlock.ErrLost means that the lease was lost while fn ran.
+// After fn has returned, Save, Clear and Load with its context fail with distlock.ErrNotHeld; after a
+// lost lease, with distlock.ErrLost. A goroutine that outlives its turn writes nothing.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
 		named, err := m.named(ctx, op)

@@ -9,8 +9,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// ErrTurnID: a turn ID is empty or longer than 512 bytes, or a Save has another ID than the turn around
-// it. Nothing was written, and the function of a Turn was not run.
+// ErrTurnID: a turn ID is empty or longer than 512 bytes, or a Save or Turn has another ID than the
+// turn around it. Nothing was written, and the function of a Turn was not run.
 var ErrTurnID = errors.New("lockedmemory: invalid turn ID")
 
 // maxTurnID is the longest turn ID, in bytes.
@@ -70,8 +70,8 @@ func (t *NamedTurn) Stored(n int) {
 	t.stored, t.known = max(t.stored, n), true
 }
 
-// TurnID returns the turn that a Save of an inner store belongs to, if that turn has an ID. With the context
-// of a caller of [LockedMemory.Save], it is the turn that the Save would belong to.
+// TurnID returns the named turn of a context: in an inner store, the turn of the call. With the context
+// of a caller, it returns the turn to which a Save would belong. False: the turn has no ID.
 func TurnID(ctx context.Context) (*NamedTurn, bool) {
 	if call, _ := ctx.Value(callKey{}).(call); call.turn != nil {
 		return call.turn, true
