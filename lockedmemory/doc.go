@@ -7,8 +7,8 @@
 //   - Save and Clear run under the session's lock, which is renewed as long as they take.
 //   - Turn runs a whole turn, from loading the history to saving the answer, under one lease. A lock around Save
 //     alone keeps writes apart, but two instances may still have loaded the same history: use Turn where a turn is
-//     more than a Save. A Turn of a busy session waits in the queue, or, with the policy [Refuse], fails at once. Everything
-//     inside uses the context that its function is given.
+//     more than a Save. A Turn of a busy session waits in the queue, or, with the policy [Refuse], fails at
+//     once. Everything inside uses the context that its function is given.
 //   - Load and Search take no lock. Inside a Turn they need none; outside they may see a history that is about to grow.
 //
 // A turn can be given an ID with [WithTurnID], which numbers its Saves. A store that knows of IDs stores

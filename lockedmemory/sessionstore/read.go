@@ -282,7 +282,7 @@ func (k *kept) over() bool { return k.most > 0 && k.seen > k.most && k.turns > 1
 // certain reports whether the entries so far are kept, however long their turns are.
 func (k *kept) certain() bool { return k.most == 0 || k.turns == 1 }
 
-// ask returns the number of further entries that decide what is kept; 0: unknown.
+// ask returns the number of further entries that decide which turns are kept; 0: unknown.
 func (k *kept) ask() int {
 	if k.most == 0 {
 		return 0

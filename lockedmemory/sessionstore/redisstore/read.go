@@ -111,7 +111,8 @@ func stored(record *redis.Cmd, clock *redis.TimeCmd) (int, error) {
 // digestSize is that of Content.Digest.
 const digestSize = 32
 
-// firstPlace is that of the first entry or marker in a reply of XRANGE, or a place above all if there is none.
+// firstPlace is that of the first entry or marker in a reply of XRANGE. Without one, it is a place
+// above all exchanges.
 func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {

@@ -223,7 +223,7 @@ func (s *small) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	return s.Driver.Read(ctx, r)
 }
 
-// What is read in pages is the same as at once, with markers of turns that only loaded in between.
+// Pages of any size give the same history, with markers of turns that only loaded in between.
 func pages(h *harness) {
 	a := h.instance(nil, nil)
 	var all []any
