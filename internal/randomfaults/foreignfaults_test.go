@@ -144,8 +144,8 @@ var brokenEntries = [][]string{
 	{"mark", "", "more", "x"}, {"op", "x", "m", ".q", "id", "x"},
 }
 
-// breakEntry puts an entry of another program behind the last one of a session that is in use. Each Load from then on names it, and shows
-// all the others.
+// breakEntry adds an entry of another program to the end of a session in use. Each later Load skips the
+// entry, logs its place, and returns all others.
 func breakEntry(c *campaign, h *hit) {
 	session := talkOf(epoch(now(), c.start, c.plan.rotate), h.victim%talks)
 	client := c.client()
