@@ -406,22 +406,19 @@ func badInput(h *harness) {
 	big := Message{"user", strings.Repeat("x", 1001)}
 	for name, c := range map[string]struct {
 		memory *Memory
-		ctx    context.Context
 		input  Message
 		want   []error
 		says   string
 	}{
-		"a message that is too large": {a.memory, ctx, big, []error{sessionstore.ErrTooLarge}, "1000"},
-		"a codec that fails":          {store(own, picky{encode: "bad"}), ctx, Message{"user", "bad"}, []error{sessionstore.ErrCodec, errPicky}, "input"},
-		"an empty turn ID":            {a.memory, lockedmemory.WithTurnID(ctx, ""), question(0), []error{lockedmemory.ErrTurnID}, "empty"},
-		"a turn ID that is too long":  {a.memory, lockedmemory.WithTurnID(ctx, strings.Repeat("x", 513)), question(0), []error{lockedmemory.ErrTurnID}, "513"},
-		"no session":                  {store(lockedmemory.FixedKey(""), codec), ctx, question(0), []error{distlock.ErrInvalidKey}, "empty"},
-		"a KeyFunc that fails":        {store(failing, codec), ctx, question(0), []error{distlock.ErrInvalidKey, errPicky}, "KeyFunc"},
-		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), ctx, question(0),
+		"a message that is too large": {a.memory, big, []error{sessionstore.ErrTooLarge}, "1000"},
+		"a codec that fails":          {store(own, picky{encode: "bad"}), Message{"user", "bad"}, []error{sessionstore.ErrCodec, errPicky}, "input"},
+		"no session":                  {store(lockedmemory.FixedKey(""), codec), question(0), []error{distlock.ErrInvalidKey}, "empty"},
+		"a KeyFunc that fails":        {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errPicky}, "KeyFunc"},
+		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), question(0),
 			[]error{distlock.ErrNotHeld}, "another session"},
 	} {
 		in := func(ctx context.Context) error { return c.memory.Save(ctx, c.input, answer(0)) }
-		for where, err := range map[string]error{"outside a turn": in(c.ctx), "in a turn": c.memory.Turn(c.ctx, in)} {
+		for where, err := range map[string]error{"outside a turn": in(ctx), "in a turn": c.memory.Turn(ctx, in)} {
 			for _, want := range c.want {
 				if !errors.Is(err, want) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), h.session) {
 					h.Errorf("%s, %s: %v; want %v, which says %q and not the session", name, where, err, want, c.says)
