@@ -24,7 +24,7 @@ type Exchange[M any] struct {
 	First bool
 }
 
-// Input returns the first message of a pair.
+// Input returns the first message. Without messages, it returns the zero value.
 func (e Exchange[M]) Input() (m M) {
 	if len(e.Messages) > 0 {
 		m = e.Messages[0]
@@ -32,7 +32,7 @@ func (e Exchange[M]) Input() (m M) {
 	return m
 }
 
-// Output returns the last message of a pair.
+// Output returns the last message. Without messages, it returns the zero value.
 func (e Exchange[M]) Output() (m M) {
 	if len(e.Messages) > 0 {
 		m = e.Messages[len(e.Messages)-1]

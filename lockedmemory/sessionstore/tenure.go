@@ -37,7 +37,7 @@ var placesByLease sync.Map // of *places, by *distlock.Lease
 // of returns the tenure of a lease, which is removed when the lease ends. ⚑ A lease that has
 // ended counts as one that has read everything: its turn may have.
 func (ts *tenures) of(lease *distlock.Lease) *tenure {
-	if lease.Context().Err() != nil { // as a goroutine left behind may have it: let the service decide
+	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
 		return &tenure{places: &places{}, need: driver.Place{Fence: lease.Fence()}}
 	}
 	ts.mu.Lock()
