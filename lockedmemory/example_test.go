@@ -97,8 +97,8 @@ func ExampleLockedMemory_Turn_refuse() {
 	// It arrives tomorrow.
 }
 
-// The ID of the message belongs to the turn that answers it. A store that knows of IDs stores each Save
-// of the turn once, however often the message is delivered.
+// An ID around one Save names (ID, 1). A store that knows of IDs stores that Save once, however often the
+// message is delivered.
 func ExampleWithTurnID() {
 	ctx := lockedmemory.WithTurnID(context.Background(), "message-7")
 

@@ -53,8 +53,8 @@ func (t *NamedTurn) Next() (n int, known bool) {
 	return t.stored + 1, t.known
 }
 
-// Resume says that the exchanges up to number stored are stored under the ID; 0: none. It changes nothing
-// after another Resume or Stored.
+// Resume sets the highest number that is stored under the ID; 0: none. It has no effect after another
+// Resume or Stored.
 func (t *NamedTurn) Resume(stored int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *NamedTurn) Resume(stored int) {
 	}
 }
 
-// Stored says that exchange n is stored. The next one is n + 1.
+// Stored notes that exchange n is stored. The next number is n + 1.
 func (t *NamedTurn) Stored(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func (m *LockedMemory[M, D]) within(ctx context.Context, key string, turn *Named
 
 type callKey struct{}
 
-// call is what the context of a call of the inner memory says.
+// call is the lease and the named turn of a call of the inner memory.
 type call struct {
 	lease *distlock.Lease // nil also hides the lease of another session's turn around the call
 	turn  *NamedTurn

@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Exchange is what one Save has stored.
+// Exchange is the stored form of one Save.
 type Exchange[M any] struct {
 	Messages []M
 	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
@@ -61,12 +61,13 @@ func (p Place) String() string { return driver.Place(p).String() }
 //
 // Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit.
 //
-// Under a lease, as in a lockedmemory Turn, the store refuses all older leases from then on; a Load itself may be refused
-// so, with a [StaleError]. Without a lease it shows what was there at some moment of the call.
+// After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. It refuses
+// the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
+// moment of the call.
 //
 // An entry that cannot be read is treated as Options.Broken says. With an error, Load returns no
-// messages: [EntryError], distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, or
-// the error of ctx.
+// messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
+// distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	r, err := s.reader(ctx, opLoad)
 	if err != nil {
@@ -90,8 +91,9 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return messages, nil
 }
 
-// Search returns up to k results, the last messages of the history first, whose text contains all
-// words of query. Entries that cannot be read, and errors, are those of [Store.Load].
+// Search returns up to k results: the messages whose text contains all words of query, the newest
+// first. Entries that cannot be read, and errors, are those of [Store.Load]. A negative k is refused with
+// distlock.ErrInvalidOption.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -116,12 +118,13 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	return found, nil
 }
 
-// Exchanges yields the history from its beginning, a page at a time, also if it is too long to be
-// held at once. It begins with the oldest turn that Options.MaxExchanges keeps. If the session is
-// cleared in between, it begins anew with the new history, see [Exchange.First]. An error ends the
-// sequence; errors are those of [Store.Load].
+// Exchanges yields the history from its beginning, a page at a time, so the history may be too long
+// to be held at once. The first turn is the oldest one that Options.MaxExchanges keeps. If the session
+// is cleared between two pages, the sequence goes on with the new history, see [Exchange.First]. An
+// error ends the sequence; errors are those of [Store.Load].
 //
-// It begins each time it is ranged over. It takes no lock; ctx, with a lease or without, is that of [Store.Load].
+// Each range over the sequence begins a new read. Exchanges takes no lock. A lease in ctx has the
+// effect that [Store.Load] states.
 func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
 		r, err := s.reader(ctx, opExchanges)

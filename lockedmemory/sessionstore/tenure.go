@@ -14,7 +14,7 @@ type tenures struct {
 	byLease map[*distlock.Lease]*tenure
 }
 
-// tenure is what a store has done under a lease.
+// tenure is the state of a store under a lease.
 type tenure struct {
 	places *places
 
@@ -68,15 +68,15 @@ func (p *places) next() int64 {
 	return p.n
 }
 
-// skip says that places up to n are taken.
+// skip notes that places up to n are taken.
 func (p *places) skip(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n = max(p.n, n)
 }
 
-// access is what a call says of its lease to the driver, and whether the service has accepted the
-// lease before.
+// access adds the token of the lease, and the state under it, to the access of a call. accepted
+// reports whether the service has accepted a token of the lease before.
 func (t *tenure) access(a driver.Access) (_ driver.Access, accepted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,14 +88,14 @@ func (t *tenure) access(a driver.Access) (_ driver.Access, accepted bool) {
 	return a, t.accepted
 }
 
-// shown says that the service has accepted a token.
+// shown notes that the service has accepted a token.
 func (t *tenure) shown(fence int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known, t.accepted = t.known || t.fence == fence, true
 }
 
-// has says that the lease has read or stored an exchange at a place.
+// has notes that the lease has read or stored an exchange at a place.
 func (t *tenure) has(p driver.Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

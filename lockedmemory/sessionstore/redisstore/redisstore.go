@@ -85,7 +85,7 @@ func field(id string) string {
 	return string(sum[:16])
 }
 
-// access returns what all scripts are given first; see session.lua.
+// access returns the first keys and arguments of each script; see session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0

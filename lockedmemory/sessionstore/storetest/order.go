@@ -393,8 +393,8 @@ var (
 	})
 )
 
-// Late copies of calls under a lease neither bring back what a Clear has removed, nor hide that the
-// session is gone.
+// Late copies of calls under a lease do not restore a cleared history, and do not hide that the session
+// is gone.
 func lateCopies(h *harness) {
 	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
 	a.turn(func(ctx context.Context) {

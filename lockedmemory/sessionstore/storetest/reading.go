@@ -68,7 +68,7 @@ func (i *instance) over(opts *sessionstore.Options, wrap func(driver.Driver) dri
 	})
 }
 
-// exchanges is what the iterator yields.
+// exchanges returns the names of the exchanges that the iterator yields.
 func (i *instance) exchanges() (names []any) {
 	i.Helper()
 	for e, err := range i.store.Exchanges(i.Context()) {

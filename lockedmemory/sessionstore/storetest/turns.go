@@ -139,7 +139,7 @@ func (d slow) Append(ctx context.Context, a driver.Append) (driver.Verdict, erro
 	return d.Driver.Append(ctx, a)
 }
 
-// lost is a driver that loses answers of Append, when it is told so.
+// lost is a driver that loses the answer of the next Append, if next is set.
 type lost struct {
 	driver.Driver
 	next bool
