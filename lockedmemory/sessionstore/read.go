@@ -1,13 +1,11 @@
 package sessionstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -331,7 +329,7 @@ type reader struct {
 	tenure *tenure // nil: without a lease
 	driver driver.Driver
 	caller *caller
-	size   *atomic.Int64 // of an exchange, as estimated by all reads of the store; see page
+	size   int // of an exchange, as estimated; see page
 }
 
 const (
@@ -341,7 +339,7 @@ const (
 )
 
 func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: &s.size}
+	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: firstSize}
 	var err error
 	if _, ok := lockedmemory.Lease(ctx); !ok {
 		r.access.Session, err = s.session(ctx, op)
@@ -355,30 +353,25 @@ func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error)
 }
 
 // page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges
-// double the size of each page. Another read starts from the last estimate.
+// double the size of each page.
 func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
-	estimate := int(cmp.Or(r.size.Load(), firstSize))
-	req.Limit = max(maxReply/estimate, 1)
+	req.Limit = max(maxReply/r.size, 1)
 	if ask > 0 {
 		req.Limit = min(req.Limit, ask)
 	}
 	page, err := r.read(req)
-	if err != nil {
-		return page, err
-	}
-	estimate = max(estimate/2, maxReply/maxPage)
+	r.size = max(r.size/2, maxReply/maxPage)
 	for _, entry := range page.Entries {
 		size := len(entry.ID)
 		for _, text := range entry.Messages {
 			size += len(text)
 		}
-		estimate = max(estimate, size)
+		r.size = max(r.size, size)
 	}
-	r.size.Store(int64(estimate))
 	if page.Oldest != (driver.Place{}) {
 		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Place.Compare(page.Oldest) < 0 })
 	}
-	return page, nil
+	return page, err
 }
 
 func (r *reader) read(req driver.Read) (driver.Page, error) {

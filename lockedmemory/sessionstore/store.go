@@ -27,7 +27,6 @@ type Store[M, D any] struct {
 	opts    Options
 	ops     ops
 	tenures tenures
-	size    atomic.Int64 // of an exchange, see reader.page
 }
 
 // New makes a Store over the driver that open returns. Backends have a New of their own that calls
