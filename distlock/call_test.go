@@ -440,9 +440,10 @@ func TestExtend_L_behindAnother_endsWithLease(t *testing.T) {
 		start := time.Now()
 		go func() { _ = lease.Extend(context.Background(), time.Hour) }()
 		synctest.Wait()
+		time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
 		err := lease.Extend(context.Background(), time.Hour)
-		if took := time.Since(start); !errors.Is(err, distlock.ErrLost) || took > ttl {
-			t.Errorf("%v after %s, want ErrLost within %s", err, took, ttl)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrNotHeld) || took != time.Second {
+			t.Errorf("%v after %s, want ErrNotHeld at the release, after 1s", err, took)
 		}
 	})
 }
