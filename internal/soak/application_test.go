@@ -25,10 +25,10 @@ const (
 	ttl        = 10 * time.Second
 	renewEvery = ttl / 100
 	// forget is after how long turn IDs and idle sessions go.
-	forget   = 3 * time.Second
-	maxTurns = 20
-	window   = 10
-	pool     = 12 // connections
+	forget       = 3 * time.Second
+	maxExchanges = 20
+	window       = 10
+	pool         = 12 // connections
 )
 
 type message struct{ Role, Text string }
@@ -66,7 +66,7 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	in.talks = in.newMemory(t, sessionstore.Options{MaxExchanges: maxTurns, Window: window, RememberTurns: forget})
+	in.talks = in.newMemory(t, sessionstore.Options{MaxExchanges: maxExchanges, Window: window, RememberTurns: forget})
 	in.visits = in.newMemory(t, sessionstore.Options{IdleTTL: forget})
 	return in
 }

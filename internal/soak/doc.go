@@ -21,13 +21,9 @@
 //
 // The counter of a name stays in Redis for a day, and so does the mark of a session that has expired. So the names rotate through
 // a fixed population: each is used again and again, within seconds, and a run has seen all of them long before it is measured.
-// Sessions that go on keep 20 turns. Turn IDs and idle sessions stay for 3 s.
-// Marks of cancelled acquisitions stay for 2 minutes, but each sample makes these marks expire within
+// Sessions that go on keep 20 exchanges. Turn IDs and idle sessions stay for 3 s.
+// Tombstones of cancelled acquisitions stay for 2 minutes, but each sample makes them expire within
 // seconds.
-//
-// There is one exception. A Save outside a turn whose answer does not come in time leaves a mark, which refuses its late copies
-// for an hour. Nothing balances these within half an hour: they are counted, no more than one in twenty operations may leave one,
-// and with each sample they are made to expire within seconds, as if the hour were over.
 //
 // # What is measured, and when
 //

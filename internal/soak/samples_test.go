@@ -39,18 +39,14 @@ const (
 var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_lasting_bytes", "redis_keys",
 	"redis_lasting_keys", "redis_clients"}
 
-// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. As if an hour were over, it has
-// the marks of Saves whose answer did not come go within that time, too, and counts these. The marks of
-// cancelled acquisitions, which stay for 2 minutes, also go within that time.
+// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It makes
+// the tombstones of cancelled acquisitions, which stay for 2 minutes, expire within that time.
 const passTime = `
-local lasting, bytes, marks = 0, 0, 0
+local lasting, bytes = 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', key)
   if string.find(key, '}:void:', 1, true) and left > tonumber(ARGV[1]) then
     redis.call('PEXPIRE', key, ARGV[1])
-    if left > 120000 then -- not that of a cancelled acquisition
-      marks = marks + 1
-    end
     left = tonumber(ARGV[1])
   end
   if left >= 0 and left <= tonumber(ARGV[1]) then
@@ -59,7 +55,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     lasting = lasting + 1
   end
 end
-return {lasting, bytes, marks}`
+return {lasting, bytes}`
 
 // seconds is longer than anything stays that is for seconds, as a lease that takeFree has extended.
 const seconds = 2 * ttl
@@ -71,7 +67,6 @@ type recorder struct {
 	plan    plan
 	began   time.Time
 	samples []sample
-	marks   int64 // of Saves whose answer was lost
 	file    *os.File
 	csv     *csv.Writer
 }
@@ -105,13 +100,12 @@ func (r *recorder) sample(operations int64) {
 	passing, err1 := r.server.Do("EVAL", passTime, "0", fmt.Sprint(seconds.Milliseconds()))
 	clients, err2 := r.server.Do("CLIENT", "LIST")
 	info, err3 := r.server.Do("INFO")
-	var lasting, bytes, marks int64
-	_, err4 := fmt.Sscan(passing, &lasting, &bytes, &marks)
+	var lasting, bytes int64
+	_, err4 := fmt.Sscan(passing, &lasting, &bytes)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		r.t.Errorf("the server: %v", err)
 		return
 	}
-	r.marks += marks
 	buffers := 0.0
 	for client := range strings.Lines(clients) {
 		buffers += r.number(client, " tot-mem=")
@@ -171,12 +165,7 @@ func (r *recorder) write(row []string) {
 	}
 }
 
-// close tells how many marks went before their time. They are as many as Saves got no answer in time, which is a few.
-func (r *recorder) close(operations int64) {
-	r.t.Logf("%d marks that stay for an hour were taken away", r.marks)
-	if r.marks*20 > operations {
-		r.t.Error("that is more than one in twenty operations")
-	}
+func (r *recorder) close() {
 	if r.file == nil {
 		return
 	}

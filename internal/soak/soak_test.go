@@ -94,7 +94,7 @@ func (p plan) run(t *testing.T) []sample {
 	cancel()
 	l.end()
 	leaks.end()
-	r.close(l.operations.Load())
+	r.close()
 	if !t.Failed() {
 		nothingLeft(t, server)
 	}
