@@ -26,6 +26,8 @@ type turnIDKey struct{}
 // The ID belongs to that turn alone. A Turn of another session inside it needs an ID of its own. A Save
 // or Turn of the same session inside it, with another ID, fails with [ErrTurnID].
 //
+// Use one store in a turn with an ID: its numbers are counted for all memories of the session.
+//
 // A Save outside a turn, or inside a turn without an ID, uses the ID for a turn of that one Save: (id, 1).
 //
 // The caller chooses the ID, of 1 to 512 bytes, and keeps it for every retry. Two sessions may have the

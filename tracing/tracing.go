@@ -192,8 +192,9 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-// longKey is the size in bytes from which a key is part of no figure or word by accident.
-const longKey = 8
+// A key may be part of another word by accident up to the size shortWord, and a number up to shortNumber,
+// in bytes.
+const shortWord, shortNumber = 3, 7
 
 // redacted is the text of op.Err without the key. Errors of this module never name the key, but an
 // error of an inner memory may. A short key is replaced where it is no part of a longer word or figure:
@@ -206,7 +207,7 @@ func (t *Tracing) redacted(op *distlock.Operation) string {
 	switch {
 	case op.Key == "": // of a call without a session
 		return text
-	case len(op.Key) >= longKey:
+	case len(op.Key) > shortNumber, len(op.Key) > shortWord && strings.Trim(op.Key, "0123456789") != "":
 		return strings.ReplaceAll(text, op.Key, shown)
 	}
 	var b strings.Builder

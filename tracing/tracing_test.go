@@ -253,6 +253,7 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 	for _, c := range []struct{ key, text, want string }{
 		{"1", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m"},
 		{"1", `session 1, "1", chat1.json, k=1, (1).`, `session (key), "(key)", chat(key).json, k=(key), ((key)).`},
+		{"alice", "useralice.json, alices", "user(key).json, (key)s"},
 		{"42", "42 in 421 and 142 and 4.42, not 42. 42", "(key) in 421 and 142 and 4.42, not (key). (key)"},
 		{"a", "a table has a row, ä a", "(key) table has (key) row, ä (key)"},
 		{"aa", "aaa aa", "aaa (key)"},

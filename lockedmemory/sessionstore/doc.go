@@ -52,8 +52,8 @@
 // The type of an error names the outcome of a Save or a Clear. Test it with errors.Is, and never look
 // for words in the text:
 //
-//	distlock.ErrOutcomeUnknown   may have been written, or may be later: repeat the turn with the same turn ID;
-//	                             a Load in the next turn shows the outcome
+//	distlock.ErrOutcomeUnknown   may have been written, or may be later: repeat the Save with the same ID, or
+//	                             begin a new turn: its Load shows the outcome, so do not store that again
 //	distlock.ErrUnavailable      nothing was written: the service does not answer, or rejects calls
 //	                             for now; try again later
 //	distlock.ErrRefused          nothing was written: a right is missing, memory is used up, or data of another

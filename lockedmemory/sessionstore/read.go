@@ -362,7 +362,7 @@ func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
 	page, err := r.read(req)
 	r.size = max(r.size/2, maxReply/maxPage)
 	for _, entry := range page.Entries {
-		size := len(entry.ID)
+		size := len(entry.ID) + entry.Size
 		for _, text := range entry.Messages {
 			size += len(text)
 		}

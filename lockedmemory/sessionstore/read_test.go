@@ -3,7 +3,9 @@ package sessionstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -12,18 +14,22 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-// counting is a driver that counts its Reads, and knows the largest answer.
+// counting is a driver that counts its Reads, and knows the largest answer. Its entries may be broken.
 type counting struct {
 	driver.Driver
 	reads, largest int
+	broken         bool
 }
 
 func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	page, err := d.Driver.Read(ctx, r)
 	size := 0
-	for _, e := range page.Entries {
+	for i, e := range page.Entries {
 		for _, m := range e.Messages {
 			size += len(m)
+		}
+		if d.broken {
+			page.Entries[i] = driver.Entry{Place: e.Place, Err: errors.New("broken"), Size: 2 * len(e.Messages[0])}
 		}
 	}
 	d.reads++
@@ -84,11 +90,14 @@ func TestStore_longHistory_atMost16RoundTrips(t *testing.T) {
 
 // Also with large exchanges, an answer has at most 16 MiB.
 func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
-	store, d := filled(t, 40, 1<<20, nil)
-	for name, call := range calls(t, store) {
-		d.largest = 0
-		if must(t, call()); d.largest > 16<<20 {
-			t.Errorf("%s: an answer has %d bytes", name, d.largest)
+	quiet := slog.New(slog.DiscardHandler)
+	store, d := filled(t, 40, 1<<20, &sessionstore.Options{Broken: sessionstore.Skip, Logger: quiet})
+	for _, d.broken = range []bool{false, true} {
+		for name, call := range calls(t, store) {
+			d.largest = 0
+			if must(t, call()); d.largest > 16<<20 {
+				t.Errorf("%s, broken %t: an answer has %d bytes", name, d.broken, d.largest)
+			}
 		}
 	}
 }

@@ -35,9 +35,10 @@ type Entry struct {
 	ID       string // the turn's; empty if there was none
 	Number   int    // of the exchange under ID, from 1; 0 without an ID
 	Messages [][]byte
-	// Err says that the entry is broken, or that another program has written it. Then only Place is
-	// set.
-	Err error
+	// Err says that the entry is broken, or that another program has written it. Then only Place and
+	// Size are set. Size is in bytes.
+	Err  error
+	Size int
 }
 
 // Settings say how a driver keeps sessions; see Options of package sessionstore.

@@ -84,7 +84,7 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		t.Errorf("%q: its place is %s, not %s", texts, entry.Place, place)
 	}
 	if entry.Err != nil {
-		if entry.Messages != nil || entry.ID != "" {
+		if entry.Messages != nil || entry.ID != "" || entry.Size != len(strings.Join(texts, "")) {
 			t.Errorf("%q: %+v with an error", texts, entry)
 		}
 		return

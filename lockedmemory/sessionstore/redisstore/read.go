@@ -185,25 +185,33 @@ func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMarker bool
 		return e, true
 	}
 	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > lockdriver.MaxFence {
-		e.Err = errFields
-		return e, false
+		return broken(place, fields, errFields), false
 	}
 	n := len(fields)
 	if n >= 6 && text(n-4) == "id" && text(n-2) == "no" {
 		e.ID = text(n - 3)
 		if e.Number, _ = strconv.Atoi(text(n - 1)); e.ID == "" || e.Number < 1 {
-			return driver.Entry{Place: place, Err: errFields}, false
+			return broken(place, fields, errFields), false
 		}
 		n -= 4
 	}
 	for i := 2; i < n; i += 2 {
 		if text(i) != "m" {
-			return driver.Entry{Place: place, Err: errFields}, false
+			return broken(place, fields, errFields), false
 		}
 		e.Messages = append(e.Messages, []byte(text(i+1)))
 	}
 	if len(e.Messages) == 0 {
-		return driver.Entry{Place: place, Err: errMissing}, false
+		return broken(place, fields, errMissing), false
 	}
 	return e, false
+}
+
+func broken(place driver.Place, fields []any, err error) driver.Entry {
+	e := driver.Entry{Place: place, Err: err}
+	for _, field := range fields {
+		text, _ := field.(string)
+		e.Size += len(text)
+	}
+	return e
 }
