@@ -24,13 +24,9 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 // A decoded message is deeply equal to the encoded one: nil stays nil, and empty stays empty.
 // Metadata has the only exceptions. Values of these Go types keep type and value, also in each other:
 //
-//   - nil, bool, string
-//   - int, int8, int16, int32, int64
-//   - uint, uint8, uint16, uint32, uint64
-//   - float32, float64
-//   - []byte, []string, []any
-//   - map[string]string, map[string]any
-//   - time.Time, time.Duration, json.Number
+//   - nil, bool, string, json.Number, time.Time, time.Duration
+//   - int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64
+//   - []byte, []string, []any, map[string]string, map[string]any
 //
 // Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps its
 // instant and offset, and loses the name of its zone: compare times with Equal. Values of all other
@@ -38,9 +34,8 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
-// such as a channel, a function, a cycle, a NaN in a struct, or a MarshalJSON that fails or panics.
-// Lists, maps, structs and pointers in metadata nest at most 100 levels deep. Years of times are 0 to
-// 9999. Its errors name keys and Go types, never a text or a value.
+// such as a channel, a cycle, a NaN in a struct, a year above 9999, or a MarshalJSON that fails or
+// panics, and more than 100 nested levels. Its errors name keys and Go types, never a text or a value.
 //
 // This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
 // version 2, so instances of both versions can share sessions during an update. Decode refuses all
@@ -77,9 +72,9 @@ func (Codec) Encode(message schema.Message) ([]byte, error) {
 func (Codec) Decode(text []byte) (schema.Message, error) {
 	message, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("belugamemory: cannot decode a message: %w", err)
+		err = fmt.Errorf("belugamemory: cannot decode a message: %w", err)
 	}
-	return message, nil
+	return message, err
 }
 
 func decode(text []byte) (schema.Message, error) {
@@ -108,8 +103,8 @@ func decode(text []byte) (schema.Message, error) {
 	return stored.message()
 }
 
-// Text implements [sessionstore.Codec]: the text parts, one a line, as the message's own Text gives
-// them. A message that Encode refuses for its type, or for being nil, has no text.
+// Text implements [sessionstore.Codec] with the message's own Text: the text parts, one a line. It is
+// empty for nil and other types of messages.
 func (Codec) Text(message schema.Message) string {
 	if !known(message) {
 		return ""
@@ -117,10 +112,9 @@ func (Codec) Text(message schema.Message) string {
 	return message.(interface{ Text() string }).Text()
 }
 
-// Document implements [sessionstore.Codec]. Content is the text. Metadata is a copy of the message's
-// own, with the role added as a string under "role" unless the message uses that key; lists and maps
-// inside it are not copied. A message that Encode refuses for its type, or for being nil, gives an
-// empty document.
+// Document implements [sessionstore.Codec]. Content is the text. Metadata is a flat copy of the
+// message's own, with the role as a string under "role" unless the message uses that key. The
+// document of nil and other types of messages is empty.
 func (c Codec) Document(message schema.Message) schema.Document {
 	if !known(message) {
 		return schema.Document{}
@@ -139,8 +133,7 @@ func known(message schema.Message) bool {
 	return false
 }
 
-// mirror is a message as encoding/json writes and reads it. Zero values are left out; empty lists,
-// maps and bytes are not.
+// mirror is a message as JSON. Zero values are left out; empty lists, maps and bytes are not.
 type mirror struct {
 	Version    int          `json:"v"`
 	Role       schema.Role  `json:"role"`
@@ -222,8 +215,8 @@ func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
 			return m, checkUTF8(m)
 		}
 	}
-	return m, fmt.Errorf("is a %T; it must be a schema.TextPart, ThinkingPart, ImagePart, VideoPart, AudioPart or FilePart, "+
-		"and no pointer to one", part)
+	return m, fmt.Errorf("is a %T; it must be a schema.TextPart, ThinkingPart, ImagePart, VideoPart, AudioPart or "+
+		"FilePart, and no pointer to one", part)
 }
 
 // copyFields copies the fields that both structs have.
@@ -265,7 +258,8 @@ func (m mirror) message() (schema.Message, error) {
 	case schema.RoleHuman:
 		return &schema.HumanMessage{Parts: parts, Metadata: metadata}, nil
 	case schema.RoleAI:
-		return &schema.AIMessage{Parts: parts, ToolCalls: calls, Usage: schema.Usage(m.Usage), ModelID: m.ModelID, Metadata: metadata}, nil
+		usage := schema.Usage(m.Usage)
+		return &schema.AIMessage{Parts: parts, ToolCalls: calls, Usage: usage, ModelID: m.ModelID, Metadata: metadata}, nil
 	case schema.RoleTool:
 		return &schema.ToolMessage{ToolCallID: m.ToolCallID, Parts: parts, Metadata: metadata}, nil
 	}

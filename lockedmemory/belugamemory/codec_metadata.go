@@ -200,8 +200,7 @@ func parseText(text string, to any) (err error) {
 	return err
 }
 
-// deep reports whether lists, maps, structs and pointers nest deeper than depth in v. Recursion into
-// v could overflow the stack then.
+// deep reports whether v nests deeper than depth. Recursion into v could then overflow the stack.
 func deep(v reflect.Value, depth int) bool {
 	if depth < 0 {
 		return true

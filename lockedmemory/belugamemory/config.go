@@ -55,16 +55,16 @@ func (c *configuration) options() map[string]option {
 			return value == "wait" || value == "refuse"
 		}},
 		"idle_ttl": {
-			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out to keep sessions for ever`,
+			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out for no limit`,
 			set: func(value any) bool {
 				return duration(&c.store.IdleTTL, time.Second, 87600*time.Hour)(value) && c.store.IdleTTL%time.Millisecond == 0
 			}},
 		"inner": {
-			allowed: "the name of another registered memory (" + strings.Join(memory.List(), ", ") + "): leave it out for the session store",
+			allowed: "another registered memory (" + strings.Join(memory.List(), ", ") + "): leave it out for the session store",
 			set: func(value any) bool {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
-		"inner_options":            {allowed: "an object: the options of the inner memory", private: true, set: as(&c.innerOptions)},
+		"inner_options":            {allowed: "an object, for the inner memory", private: true, set: as(&c.innerOptions)},
 		"inner_separates_sessions": {allowed: "true or false", set: as(&c.separates)},
 		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 			set: number(&c.store.MaxExchanges, 1_000_000_000)},
@@ -75,7 +75,7 @@ func (c *configuration) options() map[string]option {
 			set: text(&c.lock.Namespace, 100, "{}")},
 		"retry_delay": {allowed: `a duration as text, such as "100ms", of 1ms to 1h`,
 			set: duration(&c.lock.Retry.Max, time.Millisecond, time.Hour)},
-		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out to use the session of the context",
+		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out for that of the context",
 			private: true, set: text(&c.sessionID, 512, "")},
 		"ttl": {allowed: `a duration as text, such as "30s", of 100ms or more`,
 			set: duration(&c.lock.TTL, distlock.MinTTL, math.MaxInt64)},
@@ -83,7 +83,8 @@ func (c *configuration) options() map[string]option {
 			set: func(value any) bool {
 				return duration(&c.lock.Wait, time.Millisecond, math.MaxInt64)(value) || c.lock.Wait < 0
 			}},
-		"window": {allowed: "a whole number of 1 or more: leave it out to load all", set: number(&c.store.Window, math.MaxInt32)},
+		"window": {allowed: "a whole number of 1 or more: leave it out to load all",
+			set: number(&c.store.Window, math.MaxInt32)},
 	}
 }
 
@@ -141,7 +142,8 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // so that the same mistakes give the same error
 		o, known := options[name]
 		if !known {
-			return c, invalid("option %q is not known: the options are %s", name, names(options))
+			names := slices.Sorted(maps.Keys(options))
+			return c, invalid("option %q is not known: the options are %s", name, strings.Join(names, ", "))
 		}
 		if value := cfg.Options[name]; value != nil && !o.set(value) {
 			return c, invalid("option %q is %s, but must be %s", name, shown(o, value), o.allowed)
@@ -187,10 +189,6 @@ func (c *configuration) settle() error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
-}
-
-func names(options map[string]option) string {
-	return strings.Join(slices.Sorted(maps.Keys(options)), ", ")
 }
 
 // shown is a wrong value in an error's text.

@@ -13,9 +13,8 @@
 // # The configuration of "locked"
 //
 // BaseURL names the server of the locks and the sessions, see package lockurl. Timeout is how long
-// memory.New waits for its answer, by default 5 s. An APIKey is refused: user and password are parts
-// of the URL. Provider and Model have no meaning. docs/beluga.md has the values and the defaults of
-// the Options, which may come from JSON:
+// memory.New waits for its answer, by default 5 s. An APIKey is refused; Provider and Model have no
+// meaning. docs/beluga.md has the values and the defaults of the Options, which may come from JSON:
 //
 //	busy, idle_ttl, inner, inner_options, inner_separates_sessions, max_exchanges, max_hold,
 //	max_retries, namespace, retry_delay, session_id, ttl, wait, window

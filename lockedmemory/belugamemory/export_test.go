@@ -1,6 +1,8 @@
 package belugamemory
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
@@ -16,6 +18,6 @@ func Codes() map[string]core.ErrorCode {
 }
 
 // OptionNames are those of a configuration.
-func OptionNames() []string { return strings.Split(optionNames(), ", ") }
+func OptionNames() []string { return slices.Sorted(maps.Keys(new(configuration).options())) }
 
-func optionNames() string { return names(new(configuration).options()) }
+func optionNames() string { return strings.Join(OptionNames(), ", ") }

@@ -31,12 +31,10 @@ type Memory struct {
 	service *service // of New; nil if the Locker is the caller's
 }
 
-// Wrap puts locker in front of inner, any memory of Beluga. No call of a memory names a session, so
-// all sessions would share inner. Wrap one memory for each conversation, with [WithSessionID], or
-// give [WithInnerSeparatesSessions].
-//
-// The locker is the caller's to close. A missing option of these two, a nil inner or locker, and
-// options out of range are refused with distlock.ErrInvalidOption.
+// Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap one
+// memory for each conversation, with [WithSessionID], or give [WithInnerSeparatesSessions]. The
+// caller closes the locker. A missing option of these two, a nil inner or locker, and options out of
+// range are refused with distlock.ErrInvalidOption.
 func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
 	s, err := settingsOf(locker, opts, forMemories)
 	if err != nil {
@@ -99,9 +97,7 @@ func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, erro
 
 // Search asks the inner memory, as Load does.
 func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
-	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) {
-		return m.locked.Search(ctx, query, k)
-	})
+	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
 }
 
 func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error) {

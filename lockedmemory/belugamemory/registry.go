@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -92,7 +91,7 @@ var services = struct {
 type service struct {
 	url    string
 	client redis.UniversalClient // nil for mem://
-	locks  lockdriver.Driver     // of mem://
+	lock   func(*distlock.Options) (*distlock.Locker, error)
 
 	// Guarded by services:
 	memories int // that use it, or are being made
@@ -108,7 +107,9 @@ func enter(url string) (*service, error) {
 	if s == nil {
 		s = &service{url: url, lockers: make(map[distlock.Options]*distlock.Locker)}
 		if url == "mem://" {
-			s.locks, s.stores = memlock.NewDriver(), make(map[driver.Settings]driver.Driver)
+			locks := memlock.NewDriver()
+			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return distlock.New(locks, opts) }
+			s.stores = make(map[driver.Settings]driver.Driver)
 		} else if strings.HasPrefix(url, "mem://") {
 			return nil, invalid("mem:// takes nothing after it")
 		} else {
@@ -116,6 +117,7 @@ func enter(url string) (*service, error) {
 			if s.client, err = lockurl.NewRedisClient(url); err != nil {
 				return nil, err
 			}
+			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return redislock.New(s.client, opts) }
 		}
 		services.byURL[url] = s
 	}
@@ -153,8 +155,7 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error 
 	var err error
 	// go-redis dials up to 20 times before it returns the refusal. Of a Cluster, single nodes may refuse.
 	if client, ok := s.client.(*redis.Client); ok {
-		conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
-		if refused == nil {
+		if conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr); refused == nil {
 			err = conn.Close()
 		} else {
 			err = fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, refused)
@@ -180,14 +181,9 @@ func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := opts
-	own.Observer = spans
-	var locker *distlock.Locker
-	if s.client == nil {
-		locker, err = distlock.New(s.locks, &own)
-	} else {
-		locker, err = redislock.New(s.client, &own)
-	}
+	observed := opts
+	observed.Observer = spans
+	locker, err := s.lock(&observed)
 	if err == nil {
 		s.lockers[opts] = locker
 	}
@@ -195,9 +191,10 @@ func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
 }
 
 // inProcess are the memories that Beluga 2.13.2 registers and that keep their messages in the process.
-var inProcess = []string{"composite", "core", "inmemory", "recall"}
-
-var warnOfProcess sync.Once
+var (
+	inProcess     = []string{"composite", "core", "inmemory", "recall"}
+	warnOfProcess sync.Once
+)
 
 func (s *service) inner(c *configuration) (memory.Memory, error) {
 	switch {

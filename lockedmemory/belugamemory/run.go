@@ -32,12 +32,10 @@ import (
 //
 // If the caller's context ends, the Runner returns, and its agent may still be at work. The lease
 // then ends with the Update, with an agent that [WrapAgent] wraps, or at the age of [WithMaxHold].
-// A later Update is refused. Put time limits on the context of the caller, not on one inside run.
-// All states are in docs/design/runs.md.
+// Put time limits on the caller's context, not inside run. docs/design/runs.md has all states.
 //
-// A nil Locker or run, and options out of range, fail with distlock.ErrInvalidOption, an empty
-// session ID with distlock.ErrInvalidKey. Options are [WithKey], [WithWait], [WithBusy] and
-// [WithMaxHold]. Errors have the codes that those of a [Memory] have.
+// Options are [WithKey], [WithWait], [WithBusy] and [WithMaxHold]. A nil Locker or run fails with
+// distlock.ErrInvalidOption, an empty session ID with distlock.ErrInvalidKey.
 func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
 	opts ...Option) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
 	s, err := settingsOf(locker, opts, forRuns)
@@ -66,8 +64,7 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 				}
 			})
 			if err != nil && wanted {
-				var none E
-				yield(none, coded("belugamemory.run", err))
+				yield(*new(E), coded("belugamemory.run", err))
 			}
 		}
 	}, nil
@@ -75,11 +72,8 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 
 // WrapAgent makes the agent of a Runner whose Run is locked, see [LockRun]. A cancelled run then
 // frees its session as soon as its agent has ended, and stores nothing after that. A panic of the
-// agent first releases the lease, and then goes on. Runs that are not cancelled, and calls outside
-// of a run, are as without it.
-//
-// Wrap the agent that the Runner is given, such as a runtime.Team, not its members. WrapAgent is an
-// agent.Middleware.
+// agent first releases the lease, and then goes on. All else is as without it. Wrap the agent that
+// the Runner is given, such as a runtime.Team, not its members. WrapAgent is an agent.Middleware.
 func WrapAgent(inner agent.Agent) agent.Agent { return wrappedAgent{inner} }
 
 type wrappedAgent struct{ agent.Agent }
@@ -114,9 +108,9 @@ func asAgent(ctx context.Context, work func(ctx context.Context)) {
 
 // alone has iterate go through a run under the session's lease, as one operation for the Observer.
 // It returns the error that the run did not yield itself.
-func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID string, iterate func(*lockedRun)) error {
-	ctx = core.WithSessionID(ctx, sessionID)
-	key, err := keyFor(ctx, s.key)
+func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string, iterate func(*lockedRun)) error {
+	ctx = core.WithSessionID(ctx, id)
+	key, err := keyFor(ctx, id, s.key)
 	if err != nil {
 		return err
 	}
@@ -125,7 +119,7 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, sessionID
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // unless it returns
-	r := &lockedRun{locker: locker, session: sessionID}
+	r := &lockedRun{locker: locker, session: id}
 	if err = s.hold(ctx, key, r, iterate); err == nil {
 		err = r.rest()
 	}
@@ -207,13 +201,13 @@ func (r *lockedRun) yields(err error) error {
 
 // rest returns the error that the run did not yield itself.
 func (r *lockedRun) rest() error {
-	failure := r.failure.Load()
 	if gone := r.gone(); gone != nil && !errors.Is(r.yielded, gone) {
 		return gone
-	} else if r.yielded != nil || failure == nil {
-		return nil
 	}
-	return *failure
+	if failure := r.failure.Load(); failure != nil && r.yielded == nil {
+		return *failure
+	}
+	return nil
 }
 
 // gone returns ErrLost or ErrClosed if the lease ended so, and nil after the run's own release.
@@ -256,8 +250,7 @@ func (r *lockedRun) rests(ctx context.Context, panics bool) {
 // fails notes the error that the stream is to yield. The first one counts.
 func (r *lockedRun) fails(err error) {
 	if known := new(core.Error); !errors.As(err, &known) {
-		err = core.NewError("belugamemory.run", ErrOutcomeUnknown,
-			"the Update of the session failed; the turn is stored or not", err)
+		err = core.NewError("belugamemory.run", ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
 	}
 	r.failure.CompareAndSwap(nil, &err)
 }

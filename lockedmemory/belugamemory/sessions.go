@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -44,7 +43,8 @@ func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session
 	if r != nil && r.locker == s.locker {
 		err = r.lease.Check(ctx)
 	}
-	session, err := read(ctx, "belugamemory.create", err, func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) })
+	create := func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) }
+	session, err := read(ctx, "belugamemory.create", err, create)
 	if err == nil && session != nil {
 		r.created.Store(session.ID, true)
 	}
@@ -59,10 +59,10 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 	return read(ctx, "belugamemory.get", err, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
 }
 
-// read gets the session, unless there is a refusal. A run's worker that gets no session has ended.
-func read(ctx context.Context, op string, refusal error, get func() (*runtime.Session, error)) (*runtime.Session, error) {
-	if refusal != nil {
-		return nil, coded(op, refusal)
+// read gets the session, unless why says why not. A run's worker that gets no session has ended.
+func read(ctx context.Context, op string, why error, get func() (*runtime.Session, error)) (*runtime.Session, error) {
+	if why != nil {
+		return nil, coded(op, why)
 	}
 	r := runOf(ctx)
 	if r == nil {
@@ -104,15 +104,15 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 }
 
 func (s *sessions) Delete(ctx context.Context, sessionID string) error {
-	key, err := s.keyOf(ctx, sessionID)
+	key, err := keyFor(ctx, sessionID, s.key)
 	if err != nil {
 		return coded("belugamemory.delete", err)
 	}
-	remove := func(ctx context.Context) error { return s.inner.Delete(ctx, sessionID) }
+	lock := func(fn step) error { return s.locker.Do(ctx, key, fn) }
 	if lease, err := s.lease(ctx, sessionID); err == nil {
-		return under("belugamemory.delete", func(fn step) error { return lease.Guard(ctx, fn) }, remove)
+		lock = func(fn step) error { return lease.Guard(ctx, fn) }
 	}
-	return under("belugamemory.delete", func(fn step) error { return s.locker.Do(ctx, key, fn) }, remove)
+	return under("belugamemory.delete", lock, func(ctx context.Context) error { return s.inner.Delete(ctx, sessionID) })
 }
 
 var errNoLease = fmt.Errorf("%w: the context has no lease of the session from this Locker, so a write could take back "+
@@ -121,7 +121,7 @@ var errNoLease = fmt.Errorf("%w: the context has no lease of the session from th
 
 // lease finds the lease of the session.
 func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease, error) {
-	key, err := s.keyOf(ctx, sessionID)
+	key, err := keyFor(ctx, sessionID, s.key)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,4 @@ func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease
 		}
 	}
 	return nil, errNoLease
-}
-
-func (s *sessions) keyOf(ctx context.Context, sessionID string) (string, error) {
-	return keyFor(core.WithSessionID(ctx, sessionID), s.key)
 }
