@@ -17,15 +17,11 @@ import (
 // Tagged numbers are strings, because JSON readers can round numbers beyond 2^53 (RFC 8259,
 // section 6). A key that begins with $ or is not UTF-8 is stored as $ and the key as a Go string.
 
-const (
-	maxDepth  = 100
-	localTime = "2006-01-02T15:04:05.999999999"
-)
+const maxDepth = 100
+const localTime = "2006-01-02T15:04:05.999999999"
 
-var (
-	errTag = errors.New("no tag that Encode writes")
-	tags   = make(map[string]reflect.Type)
-)
+var errTag = errors.New("no tag that Encode writes")
+var tags = make(map[string]reflect.Type)
 
 func init() {
 	for _, v := range []any{"", 0, int8(0), int16(0), int32(0), int64(0), uint(0), uint8(0), uint16(0), uint32(0), uint64(0),

@@ -14,10 +14,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-var (
-	_ memory.Memory  = (*Memory)(nil)
-	_ core.Lifecycle = (*Memory)(nil)
-)
+var _ memory.Memory = (*Memory)(nil)
+var _ core.Lifecycle = (*Memory)(nil)
 
 // Memory is a memory of Beluga that works under its session's lock: Save and Clear run alone, whole
 // turns do in [Memory.Turn]. The errors of the lock have codes of package core. It is safe for

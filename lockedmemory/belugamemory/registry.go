@@ -191,10 +191,8 @@ func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
 }
 
 // inProcess are the memories that Beluga 2.13.2 registers and that keep their messages in the process.
-var (
-	inProcess     = []string{"composite", "core", "inmemory", "recall"}
-	warnOfProcess sync.Once
-)
+var inProcess = []string{"composite", "core", "inmemory", "recall"}
+var warnOfProcess sync.Once
 
 func (s *service) inner(c *configuration) (memory.Memory, error) {
 	switch {

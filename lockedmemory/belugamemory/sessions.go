@@ -59,7 +59,7 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 	return read(ctx, "belugamemory.get", err, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
 }
 
-// read gets the session, unless why says why not. A run's worker that gets no session has ended.
+// read gets the session, or refuses with why. A run's worker that gets no session has ended.
 func read(ctx context.Context, op string, why error, get func() (*runtime.Session, error)) (*runtime.Session, error) {
 	if why != nil {
 		return nil, coded(op, why)
