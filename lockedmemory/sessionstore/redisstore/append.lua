@@ -58,7 +58,8 @@ end
 refusal = record and note()
 refusal = refusal or add(n, ARGV[7], unpack(ARGV, 14))
 if refusal then
-  if record then
+  -- HDEL leaves no key without a TTL if the right to PEXPIRE is missing.
+  if record and (before or type(try('HDEL', ids, id)) == 'table') then
     try('HSET', ids, id, before or '0:')
   end
   return refusal

@@ -11,9 +11,9 @@ end
 if refusal then
   return refusal[1] == TAKEN and not there and cleared == ARGV[7] and {DONE} or refusal
 end
--- ⚑ In this order: wherever a missing right ends it, the log or the mark refuses older writers.
+-- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
 set_mark(fence .. '-' .. ARGV[6], 'e', ARGV[7])
-if there then
+if there and not failed then
   after('UNLINK', log)
 end
 return done()

@@ -241,6 +241,7 @@ func (r *rightless) round(when string) {
 }
 
 // rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused one.
+// Without a right, turn IDs still expire, and a Clear that has written refuses older leases.
 func (r *rightless) rare(when string) {
 	r.Helper()
 	lease, err := r.locker.Acquire(r.Context(), r.key+when)
@@ -255,15 +256,38 @@ func (r *rightless) rare(when string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	for _, token := range []int64{2, 1, 3} {
+	write := func(token int64) driver.Append {
 		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
 		op := fmt.Sprintf("%032x", a.Fence)
-		c := driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: op}
-		if _, err := d.Append(r.Context(), driver.Append{Write: driver.Write{Access: a, N: 1, Op: op}, Content: c}); err != nil {
-			if r.failed++; !errors.Is(err, lockdriver.ErrRights) {
-				r.Error(err)
-			}
+		return driver.Append{Write: driver.Write{Access: a, N: 1, Op: op},
+			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: op}}
+	}
+	did := func(err error) {
+		if err == nil {
+			return
 		}
+		if r.failed++; !errors.Is(err, lockdriver.ErrRights) {
+			r.Error(err)
+		}
+	}
+	for _, token := range []int64{2, 1, 3} {
+		_, err := d.Append(r.Context(), write(token))
+		did(err)
+	}
+	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {
+		r.Error("the turn IDs have no TTL")
+	}
+	_, err = d.Clear(r.Context(), write(5).Write)
+	did(err)
+	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // it has written nothing
+		return
+	}
+	all, err := redisstore.NewDriver(r.admin, driver.Settings{Namespace: "session", Remember: time.Hour})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if v, err := all.Append(r.Context(), write(4)); err != nil || v.Outcome != driver.Stale {
+		r.Errorf("a Save under a lower token than that of a Clear: %v, %v; want it refused as stale", v, err)
 	}
 }
 
