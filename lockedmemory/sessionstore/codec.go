@@ -27,21 +27,22 @@ type Codec[M, D any] interface {
 
 // JSON is a Codec for plain structs: what encoding/json writes and reads of the exported fields of M. A type that implements
 // json.Marshaler or has json tags is encoded accordingly. Numbers in fields of type any come back as float64.
-// A Store refuses a JSON, or a codec that embeds one, if M is a struct without an exported field.
+// A Store refuses a JSON if M is a struct without an exported field. It refuses a codec that embeds
+// a JSON as well, if Encode writes {} for a zero struct.
 type JSON[M any] struct {
 	// TextOf is what queries search in. Nil: the JSON.
 	TextOf func(M) string
 }
 
 // Encode implements [Codec]. It refuses a message that is null in JSON, and texts that are not valid
-// UTF-8. It knows these by the escape \ufffd in the JSON, so it refuses that escape in the JSON of a
-// json.Marshaler as well. Neither error shows anything of the message.
+// UTF-8. An escape \ufffd in the JSON of a json.Marshaler is valid if Decode and Encode keep that
+// escape, as they do in a json.RawMessage. Neither error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
 	case err != nil:
 		return nil, err
-	case isReplaced(text):
+	case isReplaced[M](text):
 		return nil, errUTF8
 	}
 	return text, refusal(text)
@@ -71,28 +72,41 @@ func refusal(text []byte) error {
 	return nil
 }
 
-// isReplaced reports whether encoding/json has replaced invalid UTF-8. It writes the escape only then:
-// a valid U+FFFD stays a character, and a text with a backslash has that escaped.
-func isReplaced(text []byte) bool {
+// isReplaced reports whether encoding/json has replaced invalid UTF-8 by the escape of U+FFFD. Decoded
+// and encoded again, that escape becomes a character. An escape of the message itself stays.
+func isReplaced[M any](text []byte) bool {
 	escape := []byte(`\ufffd`)
-	return bytes.Contains(text, escape) && bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), escape)
+	n := bytes.Count(text, escape)
+	if n == 0 {
+		return false
+	}
+	var message M
+	_ = json.Unmarshal(text, &message) // after an error, missing escapes count as replaced
+	again, _ := json.Marshal(message)
+	return bytes.Count(again, escape) < n
 }
 
 func (JSON[M]) writesExportedFields() {}
 
-// storesNothing reports whether a codec is a JSON for structs of which encoding/json writes nothing,
-// because none of their fields is exported.
+// storesNothing reports whether a codec is or embeds a JSON, and writes nothing of structs because
+// none of their fields is exported.
 func storesNothing[M, D any](codec Codec[M, D]) bool {
 	t := reflect.TypeFor[M]()
 	_, plain := codec.(interface{ writesExportedFields() })
 	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return false
 	}
+	zero := reflect.Zero(t)
 	if t.Kind() == reflect.Pointer {
+		zero = reflect.New(t.Elem()).Convert(t)
 		t = t.Elem()
 	}
-	return t.Kind() == reflect.Struct && t.NumField() > 0 &&
-		!slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.IsExported() })
+	if t.Kind() != reflect.Struct || t.NumField() == 0 ||
+		slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.IsExported() }) {
+		return false
+	}
+	text, _ := codec.Encode(zero.Interface().(M)) // a codec that embeds JSON may have its own Encode
+	return string(text) == "{}"
 }
 
 // decodeError is an error of encoding/json whose text does not quote the message, as that of a number or time does.

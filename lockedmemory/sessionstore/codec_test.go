@@ -35,6 +35,8 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 		"in a map":                {&letter{Notes: map[string]any{"n": []string{"secret\xff"}}}, true},
 		"in the key of a map":     {&letter{Notes: map[string]any{"secret\xff": 1}}, true},
 		"in the JSON of the type": {&letter{Raw: json.RawMessage("\"secret\xff\"")}, true},
+		"the escape in it":        {&letter{Raw: json.RawMessage(`"\ufffd"`)}, false},
+		"beside invalid UTF-8":    {&letter{Text: "secret\xff", Raw: json.RawMessage(`"\ufffd"`)}, true},
 		"nil":                     {nil, true},
 	} {
 		text, err := codec.Encode(c.message)
@@ -71,6 +73,11 @@ type (
 
 func (m marshaler) MarshalJSON() ([]byte, error) { return json.Marshal(m.text) }
 
+// textual is a codec that embeds JSON, but encodes by itself.
+type textual struct{ sessionstore.JSON[*hidden] }
+
+func (textual) Encode(m *hidden) ([]byte, error) { return json.Marshal(m.text) }
+
 // made is the error of a store with a JSON of messages.
 func made[M any]() error {
 	_, err := memstore.New(lockedmemory.FixedKey("s"), sessionstore.JSON[M]{}, nil)
@@ -89,11 +96,12 @@ func TestNew_refusesTypesJSONStoresNothingOf(t *testing.T) {
 			t.Errorf("%s without exported fields: %v, want ErrInvalidOption", name, err)
 		}
 	}
+	_, own := memstore.New[*hidden, *hidden](lockedmemory.FixedKey("s"), textual{}, nil)
 	for name, err := range map[string]error{
 		"no fields": made[struct{}](), "omitempty": made[struct {
 			Text string `json:",omitempty"`
 		}](), "an embedded field": made[struct{ inner }](), "a Marshaler": made[marshaler](), "a TextMarshaler": made[time.Time](),
-		"a string": made[string](), "any": made[any](), "a map": made[map[string]string](),
+		"a codec with its own Encode": own, "a string": made[string](), "any": made[any](), "a map": made[map[string]string](),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
