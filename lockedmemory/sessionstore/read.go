@@ -198,8 +198,9 @@ func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool)
 	kept := kept{most: s.opts.MaxExchanges}
 	for before := (driver.Place{}); ; {
 		ask := kept.ask()
-		if rest := limit + 1 - len(found); limit > 0 && len(words) == 0 && rest > 0 && (ask == 0 || rest < ask) {
-			ask = rest
+		// On the first page alone: entries that cannot be read would make all further pages small.
+		if before == (driver.Place{}) && limit > 0 && len(words) == 0 && (ask == 0 || limit < ask) {
+			ask = limit + 1
 		}
 		page, err := r.page(driver.Read{Before: before, Backward: true}, ask)
 		if err != nil {
