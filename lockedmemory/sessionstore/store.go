@@ -73,8 +73,9 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 // its ID goes on after the highest number stored. Without an ID, a Save whose outcome is unknown
 // may be stored twice if it is repeated.
 //
-// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with a
-// [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrGone],
+// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with
+// distlock.ErrNotHeld or distlock.ErrLost if the lease has ended and the session has no exchange, with
+// a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrGone],
 // [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
 // distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
@@ -186,6 +187,10 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller,
 		case driver.Conflict:
 			return reply, ErrTurnConflict
 		case driver.Gone:
+			if ended := context.Cause(a.Lease.Context()); ended != nil { // it counts as one that has read everything
+				return reply, fmt.Errorf("sessionstore: %s: %w: the session has no exchange; nothing was written: "+
+					"begin a new turn and load the history again", op, ended)
+			}
 			return reply, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
 				"begin a new turn and load the history again", ErrGone)
 		case driver.Taken: // by another Store, under the same lease

@@ -204,8 +204,8 @@ func TestStaleError_lossSaidOnce(t *testing.T) {
 }
 
 // A turn that has ended may have read everything. A Save that it has left behind does not begin a
-// new history.
-func TestSave_O_endedLease_gone(t *testing.T) {
+// new history, and fails with the error of the lease, also if the session never had an exchange.
+func TestSave_O_endedLease_notHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
 			s.IdleTTL = time.Minute
@@ -213,15 +213,20 @@ func TestSave_O_endedLease_gone(t *testing.T) {
 		})
 		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 		must(t, err)
+		var late context.Context
+		refused := func(when string) {
+			err := store.Save(late, "q", "a")
+			if !errors.Is(err, distlock.ErrNotHeld) || errors.Is(err, sessionstore.ErrGone) {
+				t.Errorf("Save %s: %v; want ErrNotHeld alone", when, err)
+			}
+		}
 		must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
-			late := context.WithoutCancel(ctx)
-			time.AfterFunc(48*time.Hour, func() {
-				if err := store.Save(late, "q", "a"); !errors.Is(err, sessionstore.ErrGone) {
-					t.Errorf("Save: %v", err)
-				}
-			})
-			return memory.Save(ctx, "q", "a")
+			late = context.WithoutCancel(ctx)
+			return nil
 		}))
-		time.Sleep(49 * time.Hour)
+		refused("in an empty session")
+		must(t, memory.Save(t.Context(), "q", "a"))
+		time.Sleep(48 * time.Hour)
+		refused("in an expired session")
 	})
 }
