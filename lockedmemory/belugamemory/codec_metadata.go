@@ -1,6 +1,7 @@
 package belugamemory
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -79,8 +80,8 @@ func pack(v any) (any, error) {
 	}
 	plain, ok := plainJSON(v)
 	if !ok || deep(reflect.ValueOf(plain), maxDepth) {
-		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, NaN, failing or deep MarshalJSON): "+
-			"remove it, or store it as a string", v)
+		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, NaN, text that is no UTF-8, "+
+			"failing or deep MarshalJSON): remove it, or store it as a string", v)
 	}
 	return pack(plain)
 }
@@ -101,11 +102,35 @@ func packMap[V any](m map[string]V) (packed map[string]any, err error) {
 	return packed, nil
 }
 
-// plainJSON returns v after a round trip through encoding/json.
+// plainJSON returns v after a round trip through encoding/json that changes no number and no text.
 func plainJSON(v any) (plain any, ok bool) {
 	defer func() { _ = recover() }() // of a MarshalJSON
-	text, err := json.Marshal(v)
-	return plain, err == nil && json.Unmarshal(text, &plain) == nil
+	text, err := json.Marshal(v)     // which writes \ufffd for bytes that are not UTF-8
+	changed := !utf8.Valid(text) || bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), []byte(`\ufffd`))
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	ok = err == nil && !changed && decoder.Decode(&plain) == nil
+	return floats(plain), ok
+}
+
+// floats returns v with a float64 for each number that encoding/json writes alike for that float64.
+func floats(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		f, _ := v.Float64()
+		if text, _ := json.Marshal(f); string(text) == string(v) {
+			return f
+		}
+	case []any:
+		for i := range v {
+			v[i] = floats(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = floats(v[key])
+		}
+	}
+	return v
 }
 
 // unpack is the inverse of pack.

@@ -106,6 +106,10 @@ func chain(length int) (head *node) {
 func TestCodec_otherTypes_comeBackAsJSON(t *testing.T) {
 	for _, c := range []struct{ stored, want any }{
 		{[]int{1, 2}, []any{1.0, 2.0}},
+		{[]int64{1, 9007199254740993}, []any{1.0, json.Number("9007199254740993")}},
+		{struct{ ID uint64 }{math.MaxUint64}, map[string]any{"ID": json.Number("18446744073709551615")}},
+		{json.RawMessage("[1.50,1e999]"), []any{json.Number("1.50"), json.Number("1e999")}},
+		{[]schema.Role{`\ufffd`, "\ufffd"}, []any{`\ufffd`, "\ufffd"}},
 		{[]int(nil), nil},
 		{map[string]int{"$int": 1}, map[string]any{"$int": 1.0}},
 		{[]map[string]any{{"a": 1, "$b": "c"}}, []any{map[string]any{"a": 1.0, "$b": "c"}}},
@@ -139,7 +143,8 @@ func TestCodec_refusesMetadataBeyondJSON(t *testing.T) {
 	for want, values := range map[string][]any{
 		`metadata "a" "$b" 1 "\xff" is a %T that encoding/json cannot store`: {
 			func() {}, make(chan int), map[string]chan int{secret: nil}, complex(1, 1),
-			struct{ X any }{math.NaN()}, []float64{math.Inf(1)}, json.RawMessage(secret), json.RawMessage("1e999"),
+			struct{ X any }{math.NaN()}, []float64{math.Inf(1)}, json.RawMessage(secret), json.RawMessage("\"\xff\""),
+			schema.Role("a\xffb"), schema.ToolCall{Arguments: `\` + "\xff"}, map[string]int{"\xff": 1, "\xfe": 2},
 			struct{ N json.Number }{secret}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
 			marshaler(func() ([]byte, error) { return nil, errors.New(secret) }),
 			marshaler(func() ([]byte, error) { return []byte(secret), nil }),
