@@ -36,8 +36,8 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
 // such as a channel, a cycle, a NaN or text that is not UTF-8 in a struct, a year above 9999, or a
-// MarshalJSON that fails or panics, and more than 100 nested levels. Its errors name keys and Go types,
-// never a text or a value.
+// MarshalJSON that fails or panics. Lists and maps nest at most 100 levels deep, in metadata and in the
+// JSON of each other type. Its errors name keys and Go types, never a text or a value.
 //
 // This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
 // version 2, so instances of both versions can share sessions during an update. Decode refuses all
@@ -194,7 +194,7 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 		return m, fmt.Errorf("part %w", err)
 	}
 	if metadata := message.GetMetadata(); metadata != nil {
-		if deep(reflect.ValueOf(metadata), maxDepth) {
+		if deep(metadata, maxDepth) {
 			return m, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", maxDepth)
 		}
 		if m.Metadata, err = pack(metadata); err != nil {

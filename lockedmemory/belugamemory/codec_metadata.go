@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +81,9 @@ func pack(v any) (any, error) {
 		return packMap(v)
 	}
 	plain, ok := plainJSON(v)
-	if !ok || deep(reflect.ValueOf(plain), maxDepth) {
-		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, NaN, text that is no UTF-8, "+
-			"failing or deep MarshalJSON): remove it, or store it as a string", v)
+	if !ok || deep(plain, maxDepth) {
+		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, cycle, NaN, text that is "+
+			"no UTF-8, failing MarshalJSON, more than %d levels): remove it, or store it as a string", v, maxDepth)
 	}
 	return pack(plain)
 }
@@ -221,31 +223,14 @@ func parseText(text string, to any) (err error) {
 	return err
 }
 
-// deep reports whether v nests deeper than depth. Recursion into v could then overflow the stack.
-func deep(v reflect.Value, depth int) bool {
-	if depth < 0 {
-		return true
+// deep reports whether lists and maps, as pack enters them, nest deeper than depth in v.
+func deep(v any, depth int) bool {
+	var inside []any
+	switch v := v.(type) {
+	case []any:
+		inside = v
+	case map[string]any:
+		inside = slices.Collect(maps.Values(v))
 	}
-	switch v.Kind() {
-	case reflect.Interface:
-		return deep(v.Elem(), depth)
-	case reflect.Pointer:
-		return deep(v.Elem(), depth-1)
-	case reflect.Slice, reflect.Array, reflect.Map:
-		for _, element := range v.Seq2() {
-			if element.Kind() == reflect.Uint8 {
-				return false // of many bytes
-			}
-			if deep(element, depth-1) {
-				return true
-			}
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if field := v.Type().Field(i); (field.IsExported() || field.Anonymous) && deep(v.Field(i), depth-1) {
-				return true
-			}
-		}
-	}
-	return false
+	return depth < 0 || slices.ContainsFunc(inside, func(v any) bool { return deep(v, depth-1) })
 }

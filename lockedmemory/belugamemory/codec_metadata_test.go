@@ -96,6 +96,10 @@ type (
 
 func (m marshaler) MarshalJSON() ([]byte, error) { return m() }
 
+type marshalsText struct{ Itself *marshalsText }
+
+func (marshalsText) MarshalText() ([]byte, error) { return []byte("text"), nil }
+
 func chain(length int) (head *node) {
 	for range length {
 		head = &node{head}
@@ -104,6 +108,13 @@ func chain(length int) (head *node) {
 }
 
 func TestCodec_otherTypes_comeBackAsJSON(t *testing.T) {
+	var text marshalsText
+	text.Itself = &text
+	parent := struct {
+		Name  string
+		Child any `json:"-"`
+	}{Name: "a"}
+	parent.Child = &parent
 	for _, c := range []struct{ stored, want any }{
 		{[]int{1, 2}, []any{1.0, 2.0}},
 		{[]int64{1, 9007199254740993}, []any{1.0, json.Number("9007199254740993")}},
@@ -121,6 +132,8 @@ func TestCodec_otherTypes_comeBackAsJSON(t *testing.T) {
 		{schema.RoleAI, "ai"},
 		{[]schema.ToolCall{{ID: "c"}}, []any{map[string]any{"ID": "c", "Name": "", "Arguments": ""}}},
 		{(*node)(nil), nil},
+		{&parent, map[string]any{"Name": "a"}},
+		{&text, "text"},
 		{chain(2), map[string]any{"Next": map[string]any{"Next": nil}}},
 		{marshaler(func() ([]byte, error) { return []byte("[true]"), nil }), []any{true}},
 	} {
@@ -150,8 +163,8 @@ func TestCodec_refusesMetadataBeyondJSON(t *testing.T) {
 			marshaler(func() ([]byte, error) { return []byte(secret), nil }),
 			marshaler(func() ([]byte, error) { panic(secret) }),
 			marshaler(func() ([]byte, error) { return []byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), nil }),
+			cycle, chain(101), chain(20000),
 		},
-		"its metadata nests more than 100 levels deep, or contains itself": {cycle, chain(100), chain(20000)},
 	} {
 		for _, v := range values {
 			text, err := codec.Encode(&schema.AIMessage{Metadata: map[string]any{"a": map[string]any{"$b": []any{secret, map[string]any{"\xff": v}}}}})
