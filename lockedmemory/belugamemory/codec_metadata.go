@@ -93,15 +93,18 @@ func packMap[V any](m map[string]V) (packed map[string]any, err error) {
 		packed = make(map[string]any, len(m))
 	}
 	for key, v := range m {
-		name := key
-		if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
-			name = "$" + strconv.QuoteToASCII(key)
-		}
-		if packed[name], err = pack(v); err != nil {
+		if packed[packedKey(key)], err = pack(v); err != nil {
 			return nil, fmt.Errorf("%q %w", key, err)
 		}
 	}
 	return packed, nil
+}
+
+func packedKey(key string) string {
+	if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
+		return "$" + strconv.QuoteToASCII(key)
+	}
+	return key
 }
 
 // plainJSON returns v after a round trip through encoding/json that changes no number and no text.
@@ -144,14 +147,24 @@ func unpack(v any) (any, error) {
 		m := make(map[string]any, len(v))
 		for key, packed := range v {
 			if t := tags[key]; t != nil && len(v) == 1 {
-				return untag(t, packed)
+				value, err := untag(t, packed)
+				if err != nil {
+					return nil, err
+				}
+				again, _ := pack(value)
+				want, _ := json.Marshal(again)
+				if text, _ := json.Marshal(v); !bytes.Equal(text, want) {
+					return nil, errTag
+				}
+				return value, nil
 			}
-			value, err := unpack(packed)
-			if quoted, special := strings.CutPrefix(key, "$"); special && err == nil {
-				key, err = strconv.Unquote(quoted)
+			name := key
+			if quoted, special := strings.CutPrefix(key, "$"); special {
+				name, _ = strconv.Unquote(quoted)
 			}
-			if m[key] = value; err != nil {
-				return nil, err
+			var err error
+			if m[name], err = unpack(packed); err != nil || packedKey(name) != key {
+				return nil, errTag
 			}
 		}
 		return m, nil
@@ -159,68 +172,46 @@ func unpack(v any) (any, error) {
 	return v, nil
 }
 
+// untag returns the value of type t that pack stored as stored. Of anything else it returns some value
+// that pack stores differently.
 func untag(t reflect.Type, stored any) (any, error) {
 	stored, err := unpack(stored)
-	if err != nil {
-		return nil, err
-	}
-	switch stored := stored.(type) {
-	case nil:
-		return reflect.Zero(t).Interface(), nil
-	case string:
-		to := reflect.New(t)
-		err := parseText(stored, to.Interface())
-		return to.Elem().Interface(), err
-	case []any:
-		if t == reflect.TypeFor[[]string]() {
-			return convert(stored, asString)
-		}
-	case map[string]any:
-		m := make(map[string]string, len(stored))
-		for key, v := range stored {
-			if m[key], err = asString(v); err != nil {
-				return nil, err
-			}
-		}
-		if t == reflect.TypeOf(m) {
-			return m, nil
-		}
-	}
-	return nil, errTag
-}
-
-func asString(v any) (string, error) {
-	if s, isString := v.(string); isString {
-		return s, nil
-	}
-	return "", errTag
-}
-
-func parseText(text string, to any) (err error) {
-	switch to := to.(type) {
+	text, isText := stored.(string)
+	value := reflect.New(t)
+	switch to := value.Interface().(type) {
 	case *string:
-		*to, err = strconv.Unquote(text)
+		*to, _ = strconv.Unquote(text)
 	case *json.Number:
 		*to = json.Number(text)
 	case *[]byte:
-		*to, err = base64.StdEncoding.DecodeString(text)
+		if isText {
+			*to, _ = base64.StdEncoding.DecodeString(text)
+		}
+	case *[]string:
+		list, _ := stored.([]any)
+		*to, _ = convert(list, func(v any) (string, error) { s, _ := v.(string); return s, nil })
+	case *map[string]string:
+		if m, isMap := stored.(map[string]any); isMap {
+			*to = make(map[string]string, len(m))
+			for key, v := range m {
+				(*to)[key], _ = v.(string)
+			}
+		}
 	case *time.Duration:
-		*to, err = time.ParseDuration(text)
+		*to, _ = time.ParseDuration(text)
 	case *time.Time:
 		var local string
 		var offset int
-		_, err = fmt.Sscan(text, &local, &offset)
+		_, _ = fmt.Sscan(text, &local, &offset)
 		zone := time.UTC
 		if offset != 0 {
 			zone = time.FixedZone("", offset)
 		}
-		if err == nil {
-			*to, err = time.ParseInLocation(localTime, local, zone)
-		}
-	default: // a number
-		_, err = fmt.Sscan(text, to)
+		*to, _ = time.ParseInLocation(localTime, local, zone)
+	default: // a number, or a nil []any or map[string]any
+		_, _ = fmt.Sscan(text, to)
 	}
-	return err
+	return value.Elem().Interface(), err
 }
 
 // deep reports whether lists and maps, as pack enters them, nest deeper than depth in v.

@@ -104,10 +104,13 @@ func TestCodec_Decode_refusesOtherTexts(t *testing.T) {
 			`,"tool_calls":[{"secret":""}]`, ",\"model_id\":\"\xff\"", ",\"model_id\":\"\n\""},
 		part: {`null`, `{}`, `5`, `{"type":"secret"}`, `{"type":"text","secret":""}`, `{"type":"image","data":"secret!"}`,
 			`{"type":"audio","sample_rate":99999999999999999999}`, `{"type":"text"},`},
-		metadata: {`[]`, `"secret"`, `5`, `{"$int":"5"}`, `{"a":1,"$b":1}`, `{"a":1,"$int":"5"}`, `{1:1}`},
+		metadata: {`[]`, `"secret"`, `5`, `{"$int":"5"}`, `{"a":1,"$b":1}`, `{"a":1,"$int":"5"}`, `{1:1}`, `{"$\"a\"":1}`},
 		value: {``, `01`, `1e999`, `NaN`, `{"$secret":"1"}`, `{"$":1}`, `{"$int":"x"}`, `{"$int8":"128"}`, `{"$uint":"-1"}`, `{"$int":5}`,
 			`{"$[]string":[1]}`, `{"$[]string":"secret"}`, `{"$map[string]string":{"a":1}}`, `{"$time.Duration":"secret"}`,
-			`{"$time.Time":"secret"}`, `{"$time.Time":"secret 0"}`, `{"$[]uint8":"secret!"}`, `{"$string":"secret"}`},
+			`{"$time.Time":"secret"}`, `{"$time.Time":"secret 0"}`, `{"$[]uint8":"secret!"}`, `{"$string":"secret"}`,
+			`{"$int":"5 secrets"}`, `{"$int":"0x10"}`, `{"$uint":" 5"}`, `{"$int":null}`, `{"$float32":"1e5secret"}`, `{"$float64":"1.5"}`,
+			`{"$time.Time":"2020-01-01T00:00:00 0 secret"}`, `{"$time.Duration":"60s"}`, `{"$[]uint8":"QQ=\n="}`, `{"$string":"\"a\""}`,
+			`{"$[]string":""}`, `{"$map[string]string":"secret"}`, `{"$[]interface {}":[]}`},
 	} {
 		for _, each := range texts {
 			text := strings.Replace(in, "%", each, 1)
