@@ -183,6 +183,7 @@ func TestNew_aServerThatDoesNotAnswerIsDown(t *testing.T) {
 		hung.URL(): "no answer within the timeout",
 		"redis+sentinel://" + dead.Addr() + "?master_name=m": "connection refused",
 		"redis+cluster://" + hung.Addr():                     "no answer within the timeout",
+		"rediss://" + hung.Addr():                            "no answer within the timeout",
 	} {
 		name, _, _ := strings.Cut(url, ":")
 		t.Run(name+" "+says, func(t *testing.T) {

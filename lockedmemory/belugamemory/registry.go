@@ -154,7 +154,8 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error 
 	defer cancel()
 	var err error
 	// go-redis dials up to 20 times before it returns the refusal. Of a Cluster, single nodes may refuse.
-	if client, ok := s.client.(*redis.Client); ok {
+	// Its dialer ignores ctx with TLS.
+	if client, ok := s.client.(*redis.Client); ok && client.Options().TLSConfig == nil {
 		if conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr); refused == nil {
 			err = conn.Close()
 		} else {
