@@ -71,6 +71,8 @@ type (
 	inner     struct{ Text string }
 )
 
+func (h hidden) String() string { return h.text }
+
 func (m marshaler) MarshalJSON() ([]byte, error) { return json.Marshal(m.text) }
 
 // textual is a codec that embeds JSON, but encodes by itself.
