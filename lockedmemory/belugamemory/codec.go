@@ -30,8 +30,8 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 //
 // Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps its
 // instant and offset, and loses the name of its zone: compare times with Equal. Values of all other
-// types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}. A number that
-// float64 would change, such as 1<<53+1 in an []int64, comes back as json.Number.
+// types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}. Numbers that
+// float64 would write otherwise, such as 2^53+1 in an []int64, come back as json.Number.
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
@@ -44,9 +44,8 @@ var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 // other unknown fields, parts, roles, tags and versions, and every text that is not one whole message.
 //
 // The same message always becomes the same bytes, which a session store compares when a turn ID is
-// used again, if the MarshalJSON methods in its metadata and the release of Go stay the same. Map
-// keys whose MarshalText returns equal texts break this. A Save that is repeated with other bytes fails
-// with sessionstore.ErrTurnConflict and is not stored twice.
+// used again, if MarshalJSON methods in metadata and the release of Go stay the same, and MarshalText
+// differs for the keys of a map. Repeated with other bytes, Save returns sessionstore.ErrTurnConflict.
 type Codec struct{}
 
 // formatVersion is the version that Encode writes. Every version begins with {"v": and its number.

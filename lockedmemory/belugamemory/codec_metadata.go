@@ -152,8 +152,8 @@ func unpack(v any) (any, error) {
 					return nil, err
 				}
 				again, _ := pack(value)
-				want, _ := json.Marshal(again)
-				if text, _ := json.Marshal(v); !bytes.Equal(text, want) {
+				written, _ := json.Marshal(again)
+				if text, _ := json.Marshal(v); string(text) != string(written) {
 					return nil, errTag
 				}
 				return value, nil
@@ -172,8 +172,7 @@ func unpack(v any) (any, error) {
 	return v, nil
 }
 
-// untag returns the value of type t that pack stored as stored. Of anything else it returns some value
-// that pack stores differently.
+// untag returns the value that pack stored. If pack did not write stored, the value is another one.
 func untag(t reflect.Type, stored any) (any, error) {
 	stored, err := unpack(stored)
 	text, isText := stored.(string)
