@@ -100,11 +100,10 @@ type workError struct{ error }
 
 func (e *workError) Unwrap() error { return e.error }
 
-// otherLocker is a BusyError with its own advice.
-type otherLocker struct{ busy distlock.BusyError }
-
-func (e *otherLocker) Error() string {
-	return "the run or turn around this call holds the session's lock through another Locker: give both the same one, see Memory.Locker"
+// selfError is a BusyError with its own advice.
+type selfError struct {
+	error
+	busy distlock.BusyError
 }
 
-func (e *otherLocker) Unwrap() error { return &e.busy }
+func (e *selfError) Unwrap() error { return &e.busy }

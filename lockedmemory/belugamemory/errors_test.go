@@ -218,26 +218,46 @@ func TestErrors_waitingForOneselfIsNotRetryable(t *testing.T) {
 // A memory in a run or turn that has the session's lock through another Locker fails at once.
 func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	locks := memlock.NewDriver()
-	newMemory := func(locks driver.Driver) *Memory {
-		locker, err := distlock.New(locks, &distlock.Options{Wait: 2 * time.Second})
+	newMemory := func(locks driver.Driver, namespace string) *Memory {
+		locker, err := distlock.New(locks, &distlock.Options{Wait: 2 * time.Second, Namespace: namespace})
 		must(t, err)
 		m, err := Wrap(recall(), locker, WithInnerSeparatesSessions(), WithWait(2*time.Second))
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
 		return m
 	}
-	outer, inner, elsewhere := newMemory(locks), newMemory(locks), newMemory(memlock.NewDriver())
+	outer, inner := newMemory(locks, ""), newMemory(locks, "")
+	elsewhere, apart := newMemory(memlock.NewDriver(), ""), newMemory(locks, "another")
+	other := memlock.NewDriver()
+	foreign := newMemory(renamed{other, other.(driver.Queue)}, "")
+	held := func() map[*Memory]func() { // before the run or turn, by this process
+		return map[*Memory]func(){elsewhere: func() {}, apart: hold(t, inSession(t, "s"), apart), foreign: hold(t, inSession(t, "s"), foreign)}
+	}
+	others := held()
 	run, err := LockRun(outer.Locker(), func(ctx context.Context, id, _ string) iter.Seq2[string, error] {
-		return func(yield func(string, error) bool) { yield("", inside(t, ctx, inner, elsewhere)) }
+		return func(yield func(string, error) bool) { yield("", inside(t, ctx, inner, others)) }
 	})
 	must(t, err)
 	for _, err := range run(t.Context(), "s", "") {
 		must(t, err)
 	}
-	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, elsewhere) }))
+	others = held()
+	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, others) }))
 }
 
-func inside(t *testing.T, ctx context.Context, inner, elsewhere *Memory) error {
+// renamed gives a backend a second name.
+type renamed struct {
+	driver.Driver
+	driver.Queue
+}
+
+func (r renamed) Capabilities() driver.Capabilities {
+	c := r.Driver.Capabilities()
+	c.Backend = "another"
+	return c
+}
+
+func inside(t *testing.T, ctx context.Context, inner *Memory, others map[*Memory]func()) error {
 	for operation, err := range everyOperation(ctx, inner) {
 		var busy *distlock.BusyError
 		if reads := operation == "Load" || operation == "Search"; reads && err == nil {
@@ -248,7 +268,10 @@ func inside(t *testing.T, ctx context.Context, inner, elsewhere *Memory) error {
 			t.Errorf("%s: %v", operation, err)
 		}
 	}
-	save(t, ctx, elsewhere, "on another server")
+	for m, release := range others {
+		time.AfterFunc(20*time.Millisecond, release)
+		save(t, ctx, m, "elsewhere")
+	}
 	save(t, core.WithSessionID(ctx, "another session"), inner, "1")
 	return nil
 }

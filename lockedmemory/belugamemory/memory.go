@@ -140,19 +140,19 @@ func (m *Memory) writes(ctx context.Context) error {
 	if r := runOf(ctx); r != nil {
 		lease = r.lease
 	}
-	if lease == nil || lease.Locker() == m.locker {
+	if lease == nil || lease.Locker() == m.locker || lease.Locker().Backend() != m.locker.Backend() {
 		return nil
 	}
-	if key, err := m.key(ctx); err != nil || key != lease.Key() {
+	outer := lease.Locker().Options()
+	if key, err := m.key(ctx); err != nil || key != lease.Key() || outer.Namespace != m.locker.Options().Namespace {
 		return nil
 	}
-	// The two Lockers may belong to two servers.
-	holder := lease.Locker().Options().Holder
-	info, err := m.locker.Inspect(ctx, lease.Key())
-	if err != nil || !info.Held || info.Holder != holder || info.Fence > lease.Fence() {
+	info, err := m.locker.Inspect(ctx, lease.Key()) // which may be on another server
+	if err != nil || !info.Held || info.Holder != outer.Holder || info.Fence > lease.Fence() {
 		return nil
 	}
-	return &otherLocker{distlock.BusyError{Self: true, Holder: holder, Held: info.Age}}
+	return &selfError{fmt.Errorf("the run or turn around this call holds the session's lock through another Locker: " +
+		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age}}
 }
 
 // Close ends the memory: its calls fail with distlock.ErrClosed from then on. The Close of the last
