@@ -3,9 +3,13 @@ package belugamemory_test
 import (
 	"context"
 	"iter"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -92,6 +96,67 @@ func TestWrapAgent_S1_childEndsNothing(t *testing.T) {
 		p.say(ctx, a, "q")
 		a.workers.Wait()
 	})
+}
+
+// The first of two wrapped agents that work side by side ends nothing.
+func TestWrapAgent_S1_lastAgentEndsTheRun(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			cancel()
+			var all sync.WaitGroup
+			for n := range 2 {
+				all.Go(func() {
+					streamed(ctx, belugamemory.WrapAgent(answers(func(context.Context, string) (string, error) {
+						time.Sleep(time.Duration(2*n+1) * time.Second)
+						return "", nil
+					})), input)
+				})
+			}
+			all.Wait()
+			return "", errAgent
+		}
+		p.say(ctx, a, "q")
+		for after, want := range []bool{false, false, true} {
+			if time.Sleep(5*time.Millisecond + time.Duration(after)*time.Second*4/3); p.free(t, a) != want {
+				t.Errorf("look %d: the session is free: %t, want %t", after+1, !want, want)
+			}
+		}
+	})
+}
+
+// What ends a cancelled run waits for the Save of a tool that its agent has left behind.
+func TestLockRun_S1_endWaitsForASave(t *testing.T) {
+	for name, wrapped := range map[string]bool{"the end of the agent": true, "an Update that is refused": false} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				a, b := p.with(t, nil), p.with(t, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				a.agent = func(ctx context.Context, _ string) (string, error) {
+					lease, _ := a.locker.FromContext(ctx, p.session)
+					begun := make(chan struct{})
+					go lease.Guard(ctx, func(context.Context) error { close(begun); time.Sleep(time.Second); return nil })
+					<-begun
+					cancel()
+					if !wrapped {
+						refusedWith(t, p.change(ctx, t, b.sessions), core.ErrInvalidInput, distlock.ErrNotHeld)
+					}
+					return "", errAgent
+				}
+				if wrapped {
+					a.wrap = belugamemory.WrapAgent
+				}
+				p.say(ctx, a, "q")
+				if time.Sleep(5 * time.Millisecond); p.free(t, a) {
+					t.Error("the session is free while a Save of the cancelled run is under way")
+				}
+				if time.Sleep(time.Second); !p.free(t, a) {
+					t.Error("the session is held after the Save")
+				}
+			})
+		})
+	}
 }
 
 // A worker of Beluga does not recover, so the release comes before the end of the process.

@@ -38,19 +38,26 @@ func TestLockRun_joins(t *testing.T) {
 				mem.Turn(ctx, func(ctx context.Context) error { return mem.Save(ctx, in, out) }),
 				a.locker.Do(ctx, p.session, func(context.Context) error { nested++; return nil }),
 			)
-			again, e := belugamemory.LockRun(a.locker, (&scripted{sessions: a.scripted.sessions, agent: echo}).Run)
-			if e != nil {
-				t.Fatal(e)
+			var again func(ctx context.Context, sessionID, input string) iter.Seq2[string, error]
+			refused := func(ctx context.Context) { // the outer Update would take back its turn
+				for _, e := range again(ctx, p.session, "nested") {
+					nested++
+					refusedWith(t, e, core.ErrInvalidInput, distlock.ErrNotAcquired)
+				}
 			}
-			for _, e := range again(ctx, p.session, "nested") {
-				err = errors.Join(err, e)
-				nested++
-			}
+			other := &scripted{sessions: a.scripted.sessions, agent: func(ctx context.Context, input string) (string, error) {
+				if input != "nested" {
+					refused(ctx)
+				}
+				return echo(ctx, input)
+			}}
+			again = must2(belugamemory.LockRun(a.locker, other.Run))
+			refused(ctx)
 			for _, e := range again(ctx, "another", "of another session") {
 				err = errors.Join(err, e)
 				nested++
 			}
-			if nested != 9 {
+			if nested != 8 {
 				t.Errorf("%d steps were done", nested)
 			}
 			if p.free(t, a) {

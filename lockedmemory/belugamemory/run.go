@@ -27,8 +27,8 @@ import (
 //
 // The context of run names the session, also for memories over the same Locker: their Saves are
 // part of the run. If the lease is lost or the Locker closed, that context ends, and the stream with
-// distlock.ErrLost or distlock.ErrClosed. A run inside a run or a [Memory.Turn] of the same session
-// uses their lease. Every iteration is a run of its own.
+// distlock.ErrLost or distlock.ErrClosed. A run inside a [Memory.Turn] of its session uses the lease
+// of that. One inside another run of its session is refused. Every iteration is a run of its own.
 //
 // If the caller's context ends, the Runner returns, and its agent may still be at work. The lease
 // then ends with the Update, with an agent that [WrapAgent] wraps, or at the age of [WithMaxHold].
@@ -52,18 +52,21 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	}
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
+			var event E
+			var failed error // ⚑ waits for the next pair, or the release: its reader holds no session
 			wanted := true
+			show := func() bool { wanted = wanted && yield(event, failed); return wanted }
 			err := s.alone(ctx, locker, sessionID, func(r *lockedRun) {
-				for event, err := range run(r.ctx, sessionID, input) {
-					if err == nil && r.failure.Load() != nil {
+				for next, err := range run(r.ctx, sessionID, input) {
+					if failed != nil && !show() {
 						return
 					}
-					if wanted = yield(event, r.yields(err)); !wanted {
+					if event, failed = next, r.yields(err); failed == nil && (r.failure.Load() != nil || !show()) {
 						return
 					}
 				}
 			})
-			if err != nil && wanted {
+			if (failed == nil || show()) && err != nil && wanted {
 				yield(*new(E), coded("belugamemory.run", err))
 			}
 		}
@@ -100,8 +103,8 @@ func asAgent(ctx context.Context, work func(ctx context.Context)) {
 		return
 	}
 	panics := true
-	r.busy.Store(true)
-	defer func() { r.rests(ctx, panics) }()
+	r.busy.Add(2)
+	defer func() { r.rests(ctx, 2, panics) }()
 	work(context.WithValue(ctx, agentKey{}, r))
 	panics = false
 }
@@ -119,8 +122,8 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // unless it returns
-	r := &lockedRun{locker: locker, session: id}
-	if err = s.hold(ctx, key, r, iterate); err == nil {
+	r := &lockedRun{session: id}
+	if err = s.hold(ctx, locker, key, r, iterate); err == nil {
 		err = r.rest()
 	}
 	op.Err = cmp.Or(err, r.yielded)
@@ -132,12 +135,15 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string
 }
 
 // hold calls iterate under the lease on key, and fails without a lease.
-func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
+func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
 	within := ctx
-	lease, ok := r.locker.FromContext(ctx, key)
+	lease, ok := locker.FromContext(ctx, key)
 	if ok {
-		err = lease.Check(ctx)
-	} else if lease, err = r.locker.Acquire(distlock.WithWait(ctx, s.wait), key); err == nil {
+		if err = lease.Check(ctx); err == nil && ctx.Value(runKey{lease}) != nil {
+			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the inner turn: " +
+				"ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
+		}
+	} else if lease, err = locker.Acquire(distlock.WithWait(ctx, s.wait), key); err == nil {
 		// ⚑ Not Join: the release after Update must not cancel the context of the Runner, which
 		// then yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
@@ -152,7 +158,7 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 			cancel(context.Cause(lease.Context()))
 		}
 	})
-	r.lease, r.owns, r.ctx = lease, !ok, context.WithValue(work, runKey{}, r)
+	r.lease, r.owns, r.ctx = lease, !ok, context.WithValue(context.WithValue(work, runKey{}, r), runKey{lease}, r)
 	defer func() { // also of a panic
 		cancelled := work.Err() != nil
 		stop()
@@ -169,20 +175,19 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 
 // lockedRun is a run under a lease.
 type lockedRun struct {
-	locker  *distlock.Locker
 	session string
 	lease   *distlock.Lease
-	owns    bool            // the lease, which is otherwise that of a Turn or a run around this one
+	owns    bool            // the lease, which is otherwise that of a Turn or a Do around it
 	ctx     context.Context // its end is that of the caller's context, a loss, or Close
 
 	yielded error                 // the last one
 	created sync.Map              // the IDs of sessions that only this run knows
-	busy    atomic.Bool           // its worker may have read the session, and its agent has not ended
+	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
 	over    atomic.Bool           // the run has released its lease
 	failure atomic.Pointer[error] // of its Update
 }
 
-type runKey struct{}
+type runKey struct{ lease *distlock.Lease } // nil for the innermost run
 
 // runOf returns the run that ctx is part of, or nil.
 func runOf(ctx context.Context) *lockedRun {
@@ -231,19 +236,20 @@ func (r *lockedRun) end(ctx context.Context) {
 
 // linger leaves the lease for some time to the end of a worker that is at work.
 func (r *lockedRun) linger(atMost time.Duration) {
-	if !r.busy.Load() {
+	if r.busy.Load() == 0 {
 		atMost = 0
 	}
 	// ⚑ Not with the context of the run, which has ended: the release waits for an Update under way.
-	timer := time.AfterFunc(atMost, func() { r.locker.Background(r.end) })
+	timer := time.AfterFunc(atMost, func() { r.lease.Locker().Background(r.end) })
 	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
 }
 
 // rests ends a run that was cancelled, or panics, when its worker has no more to do than an Update.
-func (r *lockedRun) rests(ctx context.Context, panics bool) {
-	r.busy.Store(false) // ⚑ before the look at the context: a cancellation after that finds it
-	if panics || r.ctx.Err() != nil {
-		r.end(ctx)
+func (r *lockedRun) rests(ctx context.Context, share int32, panics bool) {
+	r.busy.Add(-share)
+	r.busy.CompareAndSwap(1, 0) // ⚑ before the look at the context: a cancellation after that finds it
+	if panics || r.busy.Load() == 0 && r.ctx.Err() != nil {
+		r.end(context.WithoutCancel(ctx)) // ⚑ so it waits for a Save under way
 	}
 }
 

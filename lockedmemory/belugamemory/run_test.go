@@ -123,7 +123,7 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 func TestLockRun_N_lossIsSaidAtTheEnd(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL})
-		for name, events := range map[string][]error{"without an error": {nil, nil}, "with an error": {nil, errAgent}} {
+		for name, events := range map[string][]error{"without an error": {nil, nil}, "with an error": {nil, errAgent}, "an event after it": {errAgent, nil}} {
 			run := func(ctx context.Context, _ string, _ int) iter.Seq2[int, error] {
 				return func(yield func(int, error) bool) {
 					for n, err := range events {
@@ -275,15 +275,34 @@ func TestLockRun_L_slowReaderHoldsNothing(t *testing.T) {
 // A run without an Update holds its lease until it returns.
 func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
-		for _, err := range a.locked(t.Context(), p.session, "q") {
-			if err != errAgent || p.free(t, a) {
-				t.Errorf("error %v; the lock is free: %t", err, p.free(t, a))
+		a := p.with(t, nil)
+		run := func(context.Context, string, int) iter.Seq2[int, error] { return slices.All([]error{nil, nil}) }
+		for range must2(belugamemory.LockRun(a.locker, run))(t.Context(), p.session, 0) {
+			if p.free(t, a) {
+				t.Error("the lock is free inside the run")
 			}
 			break
 		}
 		if !p.free(t, a) {
 			t.Error("the lock stands after the loop")
+		}
+	})
+}
+
+// The reader of an error can stall, and can cancel: the lease has ended.
+func TestLockRun_L_errorComesAfterTheRelease(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, err := range a.locked(ctx, p.session, "q") {
+			if err != errAgent || !p.free(t, a) {
+				t.Errorf("error %v; the session is free: %t, want it free", err, p.free(t, a))
+			}
+			cancel()
+		}
+		cancel()
+		if !p.free(t, a) {
+			t.Error("the session of a run that has ended is held, as the reader of its error has cancelled")
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // WrapSessions makes the SessionService of a Runner whose Run is locked with the same Locker, see
-// [LockRun]. Get and Update without a lease of the session, and Create outside of a run, fail with
-// distlock.ErrLost or distlock.ErrNotHeld. So a Runner without LockRun fails before it asks its
-// agent, and no late Update takes back later turns.
+// [LockRun]. Get outside of the session's run, Create outside of a run, and Update without a lease of
+// the session fail with distlock.ErrLost or distlock.ErrNotHeld. So a Runner without LockRun fails
+// before it asks its agent, and no late Update takes back later turns.
 //
 // Update ends the lease of its run, whatever the result is. Delete takes the session's lock if the
 // context has no lease for it. A session created in a run belongs to that run until its end.
@@ -39,39 +39,40 @@ type sessions struct {
 }
 
 func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
-	r, err := runOf(ctx), errNoLease
-	if r != nil && r.locker == s.locker {
-		err = r.lease.Check(ctx)
-	}
-	create := func() (*runtime.Session, error) { return s.inner.Create(ctx, agentID) }
-	session, err := read(ctx, "belugamemory.create", err, create)
-	if err == nil && session != nil {
-		r.created.Store(session.ID, true)
-	}
-	return session, err
+	return s.read(ctx, "belugamemory.create", nil, nil, func(r *lockedRun) (session *runtime.Session, err error) {
+		if session, err = s.inner.Create(ctx, agentID); err == nil && session != nil {
+			r.created.Store(session.ID, true)
+		}
+		return session, err
+	})
 }
 
 func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	lease, err := s.lease(ctx, sessionID)
-	if err == nil {
-		err = lease.Check(ctx)
-	}
-	return read(ctx, "belugamemory.get", err, func() (*runtime.Session, error) { return s.inner.Get(ctx, sessionID) })
+	return s.read(ctx, "belugamemory.get", lease, err, func(*lockedRun) (session *runtime.Session, err error) {
+		if session, err = s.inner.Get(ctx, sessionID); err == nil && session != nil && session.ID != sessionID {
+			err = coded("belugamemory.get", invalid("the service found a session with another ID: give the run the ID that the session has"))
+		}
+		return session, err
+	})
 }
 
-// read gets the session, or refuses with why. A run's worker that gets no session has ended.
-func read(ctx context.Context, op string, why error, get func() (*runtime.Session, error)) (*runtime.Session, error) {
+// read gets a session for the run with lease, nil for any, unless why refuses. A worker without one ends.
+func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, why error,
+	get func(*lockedRun) (*runtime.Session, error)) (*runtime.Session, error) {
+	r := runOf(ctx)
+	if why == nil && (r == nil || r.lease.Locker() != s.locker || lease != nil && lease != r.lease) {
+		why = errNoLease
+	} else if why == nil {
+		why = r.lease.Check(ctx)
+	}
 	if why != nil {
 		return nil, coded(op, why)
 	}
-	r := runOf(ctx)
-	if r == nil {
-		return get()
-	}
-	before := r.busy.Swap(true)
-	session, err := get()
-	if err != nil && !before {
-		r.rests(ctx, false)
+	before := r.busy.Or(1)
+	session, err := get(r)
+	if err != nil && before == 0 {
+		r.rests(ctx, 0, false)
 	}
 	return session, err
 }
@@ -86,7 +87,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 			if err != nil {
 				r.fails(err)
 			}
-			r.end(ctx)
+			r.end(context.WithoutCancel(ctx)) // ⚑ as in rests
 		}()
 	}
 	if err != nil {
@@ -97,9 +98,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 	return under("belugamemory.update", func(fn step) error {
 		// ⚑ The context of a cancelled run's Update has ended, and the service decides about the
 		// Update. Guard with such a context would leave the decision to chance.
-		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error {
-			return fn(valued{joined, ctx})
-		})
+		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error { return fn(valued{joined, ctx}) })
 	}, func(ctx context.Context) error { return s.inner.Update(ctx, session) })
 }
 
@@ -115,9 +114,8 @@ func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 	return under("belugamemory.delete", lock, func(ctx context.Context) error { return s.inner.Delete(ctx, sessionID) })
 }
 
-var errNoLease = fmt.Errorf("%w: the context has no lease of the session from this Locker, so a write could take back "+
-	"that of another run: call the Runner's Run through LockRun with the same Locker and WithKey; "+
-	"outside of runs use the service that is wrapped", distlock.ErrNotHeld)
+var errNoLease = fmt.Errorf("%w: the context has no run or lease of the session from this Locker: "+
+	"call the Runner's Run through LockRun with the same Locker and WithKey; outside of runs use the service that is wrapped", distlock.ErrNotHeld)
 
 // lease finds the lease of the session.
 func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease, error) {

@@ -97,7 +97,12 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 			return "", nil
 		}
 		for name, run := range map[string]func(ctx context.Context, sessionID, input string) iter.Seq2[string, error]{
-			"no LockRun":     a.Run,
+			"no LockRun": a.Run,
+			"Do for LockRun": func(ctx context.Context, sessionID, input string) iter.Seq2[string, error] {
+				return func(yield func(string, error) bool) {
+					must(t, a.locker.Do(ctx, sessionID, func(ctx context.Context) error { a.Run(ctx, sessionID, input)(yield); return nil }))
+				}
+			},
 			"another Locker": must2(belugamemory.LockRun(b.locker, a.Run)),
 			"another key": must2(belugamemory.LockRun(a.locker, a.Run, belugamemory.WithKey(func(context.Context) (string, error) {
 				return "another", nil
@@ -115,6 +120,11 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 			ctx = context.WithoutCancel(run)
 			_, err := a.sessions.Get(run, "another")
 			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+			must(t, a.locker.Do(run, "another", func(ctx context.Context) error {
+				_, err := a.sessions.Get(ctx, "another")
+				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+				return nil
+			}))
 			_, err = b.sessions.Create(run, "agent")
 			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
 			return "done", nil
@@ -123,6 +133,30 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 			t.Errorf("%q, %v", answer, errs)
 		}
 		refused(ctx, p.session)
+	})
+}
+
+// alias finds one session under all IDs.
+type alias struct {
+	runtime.SessionService
+	id string
+}
+
+func (a alias) Get(ctx context.Context, _ string) (*runtime.Session, error) {
+	return a.SessionService.Get(ctx, a.id)
+}
+
+// The lease is that of the ID which the run was given, so the Update would be refused after the answer.
+func TestWrapSessions_S1_getRefusesAnotherID(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, echo)
+		a.sessions = must2(belugamemory.WrapSessions(alias{p.sessions, p.session}, a.locker))
+		p.session = "another ID"
+		answer, err := p.oneError(t.Context(), a, "q")
+		if answer != "" {
+			t.Errorf("the client got the answer %q, which is not stored", answer)
+		}
+		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 	})
 }
 
@@ -215,13 +249,13 @@ func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
 		p.sessions.SessionService = broken{errors.Join(errors.New("the disk is full"), distlock.ErrUnavailable)}
 		want := p.sessions.SessionService.(broken).err
 		a := p.with(t, echo)
+		_, got := p.say(t.Context(), a, "q")
 		lease, err := a.locker.Acquire(t.Context(), p.session)
 		must(t, err)
 		ctx, leave := lease.Join(t.Context())
 		defer leave()
-		_, got := a.sessions.Get(ctx, p.session)
 		for name, err := range map[string]error{
-			"Get":           got,
+			"Get":           got[0],
 			"Update":        a.sessions.Update(ctx, &runtime.Session{ID: p.session}),
 			"Update of nil": a.sessions.Update(ctx, nil),
 			"Delete":        a.sessions.Delete(ctx, p.session),
