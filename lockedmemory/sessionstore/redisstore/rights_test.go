@@ -241,7 +241,8 @@ func (r *rightless) round(when string) {
 }
 
 // rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused one.
-// Without a right, turn IDs still expire, and a Clear that has written refuses older leases.
+// Without a right, turn IDs still expire, those of refused Saves are not known, and a Clear that has
+// written refuses older leases.
 func (r *rightless) rare(when string) {
 	r.Helper()
 	lease, err := r.locker.Acquire(r.Context(), r.key+when)
@@ -286,8 +287,12 @@ func (r *rightless) rare(when string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if v, err := all.Append(r.Context(), write(4)); err != nil || v.Outcome != driver.Stale {
-		r.Errorf("a Save under a lower token than that of a Clear: %v, %v; want it refused as stale", v, err)
+	again := write(6)
+	again.Content = write(1).Content // which was refused
+	for want, a := range map[driver.Outcome]driver.Append{driver.Stale: write(4), driver.Done: again} {
+		if v, err := all.Append(r.Context(), a); err != nil || v.Outcome != want {
+			r.Errorf("a Save under %d after a Clear under %d: %v, %v; want %v", a.Fence, lease.Fence()+5, v, err, want)
+		}
 	}
 }
 
