@@ -60,7 +60,8 @@ func (ts *tenures) of(lease *distlock.Lease) *tenure {
 	return t
 }
 
-// next gives out a place. It is used up whatever becomes of the write: a late copy of that must not meet another one there.
+// next returns a new place. The place is used up whatever the outcome of the write: a late copy of the
+// write must not meet another write there.
 func (p *places) next() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
