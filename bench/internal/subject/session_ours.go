@@ -42,6 +42,7 @@ func Extend(ctx context.Context, s Setup, name string, n int, question, answer M
 	if err != nil {
 		return err
 	}
+	fields[2], fields[4] = "m", "m"
 	now, err := client.Time(ctx).Result()
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func Extend(ctx context.Context, s Setup, name string, n int, question, answer M
 		for range min(together, n-done) {
 			token := first + int64(done)*second
 			done++
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: "session:" + redislock.HashTag(name) + "log", ID: fmt.Sprintf("%d-1", token), Values: fields})
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: "session:" + redislock.HashTag(name) + "log", ID: fmt.Sprintf("%d-1000000", token), Values: fields})
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("filling a session: %w", err)

@@ -12,7 +12,8 @@ import (
 // op stands for the identity that this library gives a write: whoever writes without a lock has none, but here as many bytes.
 const op = "0123456789abcdef0123456789abcdef"
 
-// entry is what this library stores of an exchange.
+// entry is an exchange as the fields of a stream. This library stores as many bytes, under the field
+// "m" for both messages.
 func entry(question, answer Message) ([]any, error) {
 	in, err := json.Marshal(question)
 	if err != nil {
