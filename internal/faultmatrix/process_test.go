@@ -78,7 +78,7 @@ func holderStopped(t *testing.T, s *service, key string, opts *sessionstore.Opti
 	in.store = opts
 	nexts := make([]*turn, len(orders))
 	var all sync.WaitGroup
-	for _, o := range orders { // connects, which is not what is measured
+	for _, o := range orders { // opens the connections before the measurement begins
 		all.Go(func() { _ = in.session(o.Key, o.Apart).history(t, t.Context()) })
 	}
 	all.Wait()

@@ -172,7 +172,7 @@ func unpack(v any) (any, error) {
 	return v, nil
 }
 
-// untag returns the value that pack stored. If pack did not write stored, the value is another one.
+// untag returns the value of a tag. Its caller packs the value again, and so finds damaged tags.
 func untag(t reflect.Type, stored any) (any, error) {
 	stored, err := unpack(stored)
 	text, isText := stored.(string)

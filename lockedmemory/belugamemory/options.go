@@ -73,8 +73,8 @@ func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error
 	return s, nil
 }
 
-// WithKey has key tell sessions apart, in place of [SessionKey]. For [LockRun] and [WrapSessions],
-// key finds the run's session ID with core.GetSessionID.
+// WithKey sets the function that finds the session of a context. Default: [SessionKey]. For
+// [LockRun] and [WrapSessions], key finds the run's session ID with core.GetSessionID.
 func WithKey(key lockedmemory.KeyFunc) Option {
 	return newOption("WithKey", forMemories|forRuns|forSessions, key != nil,
 		"the KeyFunc of WithKey is nil: leave the option out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
