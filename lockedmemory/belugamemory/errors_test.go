@@ -353,14 +353,14 @@ func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
 
 func TestErrors_aBusySessionIsATimeout(t *testing.T) {
 	url := sharedURL(t)
-	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "200ms"})
+	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "1s"})
 	ctx := inSession(t, "s")
 	hold(t, ctx, holder)
 	if _, err := m.Load(ctx, ""); err != nil { // and so it is connected, which the wait need not cover
 		t.Fatal(err)
 	}
 	limited := func(fn func(ctx context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		return fn(ctx)
 	}

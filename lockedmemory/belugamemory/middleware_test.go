@@ -244,7 +244,7 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 	})
 	t.Run("WithWait", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithWait(30*time.Millisecond), WithSessionID("s"))
+		m, err := Wrap(recall(), localLocker(t, nil), WithWait(300*time.Millisecond), WithSessionID("s"))
 		must(t, err)
 		hold(t, ctx, m)
 		began := time.Now()

@@ -98,7 +98,7 @@ func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
 func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
-			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "50ms"})
+			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "1s"})
 			ctx := inSession(t, "s")
 			save(t, ctx, a, "1")
 			release := hold(t, ctx, a)

@@ -131,9 +131,9 @@ func TestSessionKey_ofASessionThatCannotBe(t *testing.T) {
 // A memory that keeps one conversation has one lock, whoever calls.
 func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 	locker := localLocker(t, nil)
-	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"), WithWait(time.Millisecond))
+	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"), WithWait(time.Second))
 	must(t, err)
-	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1ms"})
+	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1s"})
 	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
 		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
 		ctx := core.WithTenant(inSession(t, "2"), "b")
