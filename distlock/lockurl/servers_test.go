@@ -10,6 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -101,7 +102,7 @@ func leaseOutlivesTheMaster(t *testing.T, topology string) {
 	if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
 		t.Fatal(err)
 	}
-	data, err := lockurl.NewRedisClient(servers.URL())
+	data, err := redislock.ParseURL(servers.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

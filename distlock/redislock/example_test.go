@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"context"
+	"fmt"
 	"log"
 
 	"github.com/redis/go-redis/v9"
@@ -25,4 +26,23 @@ func ExampleNew() {
 	if err != nil {
 		log.Print(err)
 	}
+}
+
+// The conversations are kept where the locks are, over one client.
+func ExampleParseURL() {
+	ctx := context.Background()
+	client, err := redislock.ParseURL("redis+cluster://localhost:7000,localhost:7001,localhost:7002")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	locker, err := redislock.New(client, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close(ctx)
+	fmt.Printf("%s, %T\n", locker.Backend(), client)
+	// Output: redis, *redis.ClusterClient
 }

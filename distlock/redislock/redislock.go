@@ -43,18 +43,24 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
 			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
+	return newService(client), nil
+}
+
+func newService(client redis.UniversalClient) *service {
 	s := &service{client: client, shared: newSharing(client), wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		s.single = c
 	}
-	return s, nil
+	return s
 }
 
 // service is a driver.Driver.
 type service struct {
 	client redis.UniversalClient
-	shared redis.UniversalClient // the client, for script calls
-	own    redis.UniversalClient // see renewalClient; may be nil
+	// ownsClient says that Close also closes the client.
+	ownsClient bool
+	shared     redis.UniversalClient // the client, for script calls
+	own        redis.UniversalClient // see renewalClient; may be nil
 	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
 	// lease that is being released is not renewed any more, so it must not wait for a connection.
 	room chan struct{}
@@ -227,11 +233,15 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 	return parseState(reply)
 }
 
-// Close closes the service's own client and its subscription; the client of the caller stays open.
+// Close closes the service's own client and its subscription. The client of the caller stays open.
 func (s *service) Close() error {
 	s.wakes.close()
-	if s.own == nil {
-		return nil
+	var err error
+	if s.own != nil {
+		err = s.own.Close()
 	}
-	return s.own.Close()
+	if s.ownsClient {
+		err = errors.Join(err, s.client.Close())
+	}
+	return err
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
@@ -95,7 +95,7 @@ func parse(args []string) (cfg config, err error) {
 	case strings.HasPrefix(cfg.Redis, "mem:"):
 		return cfg, errors.New("-lock mem:// cannot work: its locks live in one process, and this program starts several")
 	case cfg.Redis != "":
-		client, err := lockurl.NewRedisClient(cfg.Redis) // checks the URL, but does not connect yet
+		client, err := redislock.ParseURL(cfg.Redis) // checks the URL, but does not connect yet
 		if err != nil {
 			return cfg, fmt.Errorf("-lock: %w", err)
 		}

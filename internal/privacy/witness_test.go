@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -175,7 +174,7 @@ func (w *witness) open(server *testservers.Redis, user string, with ...func(*red
 }
 
 func redisOptions(t *testing.T, url string) *redis.Options {
-	client, err := lockurl.NewRedisClient(url)
+	client, err := redislock.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
 // counted is a memory.MessageStore that orders as the Redis store of Beluga v2.13.2 does: a sorted set, by a counter of the process.
@@ -53,7 +54,7 @@ func countedInstances(t testing.TB, url string) (a, b *Memory) {
 	instance := func() *Memory {
 		locker, err := lockurl.Open(t.Context(), url, nil)
 		must(t, err)
-		client, err := lockurl.NewRedisClient(url)
+		client, err := redislock.ParseURL(url)
 		must(t, err)
 		t.Cleanup(func() {
 			_ = locker.Close(context.Background())

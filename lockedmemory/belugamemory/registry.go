@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -114,7 +113,7 @@ func enter(url string) (*service, error) {
 			return nil, invalid("mem:// takes nothing after it")
 		} else {
 			var err error
-			if s.client, err = lockurl.NewRedisClient(url); err != nil {
+			if s.client, err = redislock.ParseURL(url); err != nil {
 				return nil, err
 			}
 			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return redislock.New(s.client, opts) }

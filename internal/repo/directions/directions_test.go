@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
-	"distlock/lockurl":                     {"distlock/...", "github.com/redis/go-redis/v9/..."},
+	"distlock/lockurl":                     {"distlock/..."},
 	"internal/hurry":                       {},
 	"lockedmemory":                         {"distlock", "distlock/driver"},
 	"lockedmemory/sessionstore/driver":     {"distlock"},

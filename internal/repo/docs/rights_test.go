@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -55,7 +55,7 @@ func TestGuide_rightsInACluster(t *testing.T) {
 			}
 		}
 	}
-	client, err := lockurl.NewRedisClient(strings.Replace(c.URL(), "://", "://agent:password@", 1))
+	client, err := redislock.ParseURL(strings.Replace(c.URL(), "://", "://agent:password@", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

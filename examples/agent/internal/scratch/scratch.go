@@ -9,12 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
 // Connect returns a client of the Redis at a lock URL, which has answered.
 func Connect(ctx context.Context, url string) (redis.UniversalClient, error) {
-	client, err := lockurl.NewRedisClient(url)
+	client, err := redislock.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package lockurl
+package redislock
 
 import (
 	"crypto/tls"
@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestNewRedisClient_optionsAreThoseOfTheURL(t *testing.T) {
+func TestParseURL_options(t *testing.T) {
 	for rawURL, want := range map[string]any{
 		"redis://": &redis.Options{Network: "tcp", Addr: "localhost:6379", ContextTimeoutEnabled: true},
 		"redis://:7000/?db=3": &redis.Options{
@@ -53,7 +53,7 @@ func TestNewRedisClient_optionsAreThoseOfTheURL(t *testing.T) {
 			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 	} {
-		got, err := parse(rawURL)
+		got, err := parseOptions(rawURL)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%+v, %v, want\n%+v", rawURL, got, err, want)
 		}
