@@ -183,6 +183,13 @@ func (e *endless) Acquire(ctx context.Context, req driver.AcquireRequest) (reply
 	return e.Driver.Acquire(ctx, req)
 }
 
+func (e *endless) Raise(ctx context.Context, req driver.RaiseRequest) (reply driver.RaiseReply, err error) {
+	if err := e.wait(ctx); err != nil {
+		return reply, err
+	}
+	return e.Driver.Raise(ctx, req)
+}
+
 func (e *endless) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	if err := e.wait(ctx); err != nil {
 		return []driver.ExtendReply{{Err: err}}
@@ -278,6 +285,11 @@ func (p *panics) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	reply, err := p.spy.Acquire(ctx, req)
 	p.call()
 	return reply, err
+}
+
+func (p *panics) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	p.call()
+	return p.spy.Raise(ctx, req)
 }
 
 func (p *panics) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -407,7 +419,7 @@ func TestLocker_C_driverIgnoresCtx_callerLeaves(t *testing.T) {
 	}{
 		"Inspect":              {drivertest.Inspect, "Inspect", distlock.ErrUnavailable, 0, 5*time.Second + grace},
 		"Extend":               {drivertest.Extend, "Extend", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
-		"Refence":              {drivertest.Acquire, "Refence", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
+		"Refence":              {drivertest.Raise, "Refence", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
 		"Release":              {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, 10 * time.Second, 5*time.Second + grace},
 		"Release near the end": {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Second, time.Second + grace},
 		"Release at the end":   {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Millisecond, 100*time.Millisecond + grace},

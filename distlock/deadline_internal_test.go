@@ -19,6 +19,9 @@ func (granter) Close() error                      { return nil }
 func (granter) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: 1, FenceEnd: 1}, nil
 }
+func (granter) Raise(context.Context, driver.RaiseRequest) (driver.RaiseReply, error) {
+	return driver.RaiseReply{Held: true, Fence: 1, FenceEnd: 1}, nil
+}
 func (granter) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	return driver.ReleaseReply{Released: true}, nil
 }

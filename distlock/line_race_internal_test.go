@@ -21,17 +21,23 @@ type minter struct {
 }
 
 func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	if req.Refence && m.hold != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fence := max(m.last+1, req.FenceFloor)
+	m.last = fence + driver.FenceBlock
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last}, nil
+}
+
+func (m *minter) Raise(_ context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	if m.hold != nil {
 		defer func() { <-m.hold }()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if req.Refence {
-		m.refences++
-	}
-	fence := max(m.last+1, req.FenceFloor)
+	m.refences++
+	fence := max(m.last+1, req.Floor)
 	m.last = fence + driver.FenceBlock
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last}, nil
+	return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: m.last}, nil
 }
 
 func (m *minter) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {

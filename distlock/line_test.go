@@ -381,7 +381,7 @@ func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
 			underWay(t, s, drivertest.Extend, func(ctx context.Context) { _ = le.Extend(ctx, ttl) })
 		},
 		"a Refence under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
-			underWay(t, s, drivertest.Acquire, func(ctx context.Context) { _ = le.Refence(ctx, le.Fence()+100_000) })
+			underWay(t, s, drivertest.Raise, func(ctx context.Context) { _ = le.Refence(ctx, le.Fence()+100_000) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,6 +57,10 @@ func (s *scripted) Acquire(_ context.Context, req driver.AcquireRequest) (driver
 	return reply, nil
 }
 
+func (s *scripted) Raise(context.Context, driver.RaiseRequest) (driver.RaiseReply, error) {
+	return driver.RaiseReply{}, errSilence
+}
+
 func (s *scripted) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,9 +44,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	}
 	op.Attempts++
 	l := le.locker
-	request := driver.AcquireRequest{
-		Name: le.name, Owner: le.owner, TTL: le.ttl, FenceFloor: above + 1, Refence: true, Holder: l.opts.Holder, Metadata: le.metadata,
-	}
+	request := driver.RaiseRequest{Name: le.name, Owner: le.owner, Floor: above + 1}
 	le.mu.Lock()
 	if err := le.goneLocked(); err != nil { // released in the meantime, and perhaps handed on
 		le.mu.Unlock()
@@ -55,14 +53,14 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 	le.unsettled++
 	limit := min(le.ttl, until(le.deadline))
 	le.mu.Unlock()
-	settle := func(reply driver.AcquireReply, err error) error {
+	settle := func(reply driver.RaiseReply, err error) error {
 		defer le.settle()
 		switch {
 		case errors.Is(err, driver.ErrFloor):
 			return badFloor(above)
 		case err != nil:
 			return failedRead("refence", err) // a higher token in the backend alone does no harm
-		case reply.Outcome != driver.Granted:
+		case !reply.Held:
 			return le.lose(errNotMine)
 		}
 		le.mu.Lock()
@@ -74,8 +72,8 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return nil
 	}
 	reply, err := detached(ctx, l, limit,
-		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, request) },
-		func(reply driver.AcquireReply, err error) { _ = settle(reply, err) })
+		func(ctx context.Context) (driver.RaiseReply, error) { return l.driver.Raise(ctx, request) },
+		func(reply driver.RaiseReply, err error) { _ = settle(reply, err) })
 	switch {
 	case err == ErrClosed: // of this Locker, so nothing was sent
 		le.settle()

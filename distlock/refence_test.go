@@ -26,14 +26,14 @@ func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
 		if n := s.Calls(drivertest.Acquire); n != 1 {
 			t.Errorf("%d requests, want that of the acquisition", n)
 		}
-		granted := s.granted()
+		granted := s.state(t)
 		if err := lease.Refence(t.Context(), mark); err != nil || lease.Fence() <= mark {
 			t.Errorf("fence %d, %v; want more than %d", lease.Fence(), err, mark)
 		}
 		if state := s.state(t); state.Fence != lease.Fence() {
 			t.Errorf("the service says %d, the lease %d", state.Fence, lease.Fence())
 		}
-		if again := s.granted(); again.Holder != granted.Holder || !maps.Equal(again.Metadata, granted.Metadata) || again.Metadata == nil {
+		if again := s.state(t); again.Holder != granted.Holder || !maps.Equal(again.Metadata, granted.Metadata) || again.Metadata == nil {
 			t.Errorf("others would see %+v, before %+v", again, granted)
 		}
 		time.Sleep(2 * ttl)
@@ -97,7 +97,7 @@ func TestRefence_refusals(t *testing.T) {
 		if err := lease.Refence(t.Context(), -1); !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("above -1: %v", err)
 		}
-		s.Inject(always(drivertest.Acquire, errSilence))
+		s.Inject(always(drivertest.Raise, errSilence))
 		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
 			t.Errorf("without the service: %v, %v", err, lease.Err())
 		}
@@ -129,7 +129,7 @@ func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *tes
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
-		s.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: hold}))
+		s.Inject(nth(drivertest.Raise, 0, drivertest.Fault{HoldAfter: hold}))
 		done := make(chan error)
 		go func() { done <- lease.Refence(t.Context(), lease.Fence()) }()
 		synctest.Wait()

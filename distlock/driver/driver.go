@@ -110,9 +110,6 @@ type AcquireRequest struct {
 	// A floor more than FloorAhead ahead of the service's clock fails with ErrFloor, whether the name
 	// is free or held.
 	FenceFloor int64
-	// Refence asks for a token of at least FenceFloor for an owner that holds the name already. It grants the name to
-	// nobody: an owner that does not hold it is answered Busy or Void.
-	Refence bool
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
 	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
@@ -156,6 +153,24 @@ type AcquireReply struct {
 	Waiters int
 	// Replayed says that the client may have sent the request more than once: a copy of it may still be under way.
 	Replayed bool
+}
+
+// RaiseRequest asks for a higher token for an owner that holds the name.
+type RaiseRequest struct {
+	Name  Name
+	Owner string
+	// Floor is the least token that is high enough. More than FloorAhead ahead of the service's clock,
+	// it fails with ErrFloor.
+	Floor int64
+}
+
+// RaiseReply answers a RaiseRequest.
+type RaiseReply struct {
+	// Held says that the owner holds the name. False without an error is final.
+	Held bool
+	// Fence and FenceEnd are the tokens reserved for the grant from now on. The Age in State may count
+	// from a raise.
+	Fence, FenceEnd int64
 }
 
 // ExtendRequest prolongs one grant.
@@ -217,10 +232,13 @@ type Driver interface {
 	Capabilities() Capabilities
 
 	// Acquire grants the name to the owner if nobody holds it. It is idempotent: for an owner that holds the name
-	// already it answers with the stored token, and leaves it at least the TTL, never less than is left. If the request
-	// is a Refence and that token is below FenceFloor, it mints a new one, as for a new grant; the Age that State shows may
-	// count from then.
+	// already it answers with the stored token, and leaves it at least the TTL, never less than is left.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
+
+	// Raise gives the present owner of a name a token of at least the floor, as for a new grant. It
+	// keeps a token that is high enough, and the remaining time in every case. It grants the name to
+	// no owner.
+	Raise(ctx context.Context, req RaiseRequest) (RaiseReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the service allows. The reply at index i answers reqs[i].
 	// It never creates a grant, and needs no new memory in the service. Each request is sent once: a copy of an exact

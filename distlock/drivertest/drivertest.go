@@ -46,8 +46,9 @@ func Run(t *testing.T, newDriver New) {
 		"S2_blocksDoNotOverlap":             testFenceBlocks,
 		"S2_fenceJumpsToTheFloor":           testFenceFloor,
 		"S2_aFloorAYearAheadIsRefused":      testFarFloor,
-		"S2_refenceIsForTheHolder":          testRefence,
-		"S2_refenceGrantsNothing":           testRefenceGrantsNothing,
+		"S2_raiseIsForTheHolder":            testRaise,
+		"S2_raiseGrantsNothing":             testRaiseGrantsNothing,
+		"S2_raiseKeepsTheTTL":               testRaiseKeepsTTL,
 		"L_releaseFrees":                    testReleaseFrees,
 		"L_expiryFrees":                     testExpiryFrees,
 		"L_aReplayedReleaseSucceeds":        testReleaseIdempotent,
@@ -86,7 +87,7 @@ var queueTests = map[string]func(*testing.T, New){
 	"S1_aCancelledOwnerDoesNotWait":       testCancelledDoesNotWait,
 	"S1_aReleasedOwnerDoesNotWait":        testReleasedDoesNotWait,
 	"S1_theHolderDoesNotWaitForItself":    testHolderDoesNotWait,
-	"S2_refenceLeavesTheLineAlone":        testRefenceWithWaiters,
+	"S2_raiseLeavesTheLineAlone":          testRaiseWithWaiters,
 }
 
 // Benchmark measures one uncontended acquire and release.
@@ -178,6 +179,33 @@ func (s *subject) extend(req driver.AcquireRequest, ttl time.Duration, exact, wa
 	if reply.Held != want {
 		s.tb.Fatalf("Extend: Held is %t, want %t", reply.Held, want)
 	}
+}
+
+// raised raises the token of the request's owner, which holds the name.
+func (s *subject) raised(req driver.AcquireRequest, floor int64) driver.RaiseReply {
+	s.tb.Helper()
+	reply := s.raise(req, floor)
+	if !reply.Held || reply.Fence < floor || reply.FenceEnd < reply.Fence {
+		s.tb.Fatalf("Raise: %+v, want a block from %d on", reply, floor)
+	}
+	return reply
+}
+
+// notRaised checks that the request's owner gets no token.
+func (s *subject) notRaised(req driver.AcquireRequest, floor int64) {
+	s.tb.Helper()
+	if reply := s.raise(req, floor); reply != (driver.RaiseReply{}) {
+		s.tb.Errorf("Raise by an owner that does not hold the name: %+v", reply)
+	}
+}
+
+func (s *subject) raise(req driver.AcquireRequest, floor int64) driver.RaiseReply {
+	s.tb.Helper()
+	reply, err := s.Raise(context.Background(), driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: floor})
+	if err != nil {
+		s.tb.Fatalf("Raise: %v", err)
+	}
+	return reply
 }
 
 func (s *subject) state() driver.State {
@@ -366,7 +394,7 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 	floored := req
 	floored.FenceFloor = first.FenceEnd + time.Hour.Microseconds()
 	if third := s.granted(floored); third.Fence != first.Fence {
-		t.Errorf("a repeated acquire that is no refence was granted %+v, at first %+v", third, first)
+		t.Errorf("a repeated acquire was granted %+v, at first %+v", third, first)
 	}
 	if s.needsExpiry() {
 		if left := s.state().TTL; left <= long/2 {

@@ -15,6 +15,7 @@ type Op string
 // The methods that can be made to fail.
 const (
 	Acquire Op = "acquire"
+	Raise   Op = "raise"
 	Extend  Op = "extend"
 	Release Op = "release"
 	Inspect Op = "inspect"
@@ -91,6 +92,11 @@ func wait(until <-chan struct{}) {
 // Acquire implements driver.Driver.
 func (f *Faults) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	return faulty(f.begin(Acquire), func() (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })
+}
+
+// Raise implements driver.Driver.
+func (f *Faults) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	return faulty(f.begin(Raise), func() (driver.RaiseReply, error) { return f.Driver.Raise(ctx, req) })
 }
 
 // Release implements driver.Driver.

@@ -83,16 +83,14 @@ func testFarFloor(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
 	year := time.Now().Add(driver.FloorAhead)
-	refuses := func(req driver.AcquireRequest) {
-		t.Helper()
-		for _, floor := range []int64{year.Add(time.Hour).UnixMicro(), driver.MaxFence - driver.FenceBlock, driver.MaxFence + 1} {
-			req.FenceFloor = floor
-			if reply, err := s.Acquire(context.Background(), req); !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
-				t.Errorf("the floor %d was answered with %+v, %v; want ErrFloor", floor, reply, err)
-			}
+	floors := []int64{year.Add(time.Hour).UnixMicro(), driver.MaxFence - driver.FenceBlock, driver.MaxFence + 1}
+	for _, floor := range floors {
+		far := req
+		far.FenceFloor = floor
+		if reply, err := s.Acquire(context.Background(), far); !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
+			t.Errorf("the floor %d was answered with %+v, %v; want ErrFloor", floor, reply, err)
 		}
 	}
-	refuses(req)
 	if s.state().Held {
 		t.Error("a refused acquire left a grant")
 	}
@@ -100,11 +98,14 @@ func testFarFloor(t *testing.T, newDriver New) {
 
 	held := s.request()
 	first := s.granted(held)
-	again := held
-	again.Refence, again.TTL = true, 2*long
-	refuses(again)
+	for _, floor := range floors {
+		reply, err := s.Raise(context.Background(), driver.RaiseRequest{Name: held.Name, Owner: held.Owner, Floor: floor})
+		if !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
+			t.Errorf("a raise to %d was answered with %+v, %v; want ErrFloor", floor, reply, err)
+		}
+	}
 	if state := s.state(); state.Fence != first.Fence || state.TTL > long {
-		t.Errorf("a refused refence left the token %d and a TTL of %s, want %d and %s", state.Fence, state.TTL, first.Fence, long)
+		t.Errorf("a refused raise left the token %d and a TTL of %s, want %d and %s", state.Fence, state.TTL, first.Fence, long)
 	}
 	s.release(held, true)
 	next := s.request()
@@ -114,46 +115,61 @@ func testFarFloor(t *testing.T, newDriver New) {
 	}
 }
 
-func testRefence(t *testing.T, newDriver New) {
+func testRaise(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	original := s.request()
-	first := s.granted(original)
-	again := original
-	again.Refence, again.FenceFloor = true, first.FenceEnd+time.Hour.Microseconds()
-	second := s.granted(again)
-	if second.Fence < again.FenceFloor || second.FenceEnd < second.Fence {
-		t.Errorf("%+v, want a block from %d on", second, again.FenceFloor)
+	holder, other := s.request(), s.request()
+	holder.Holder, holder.Metadata = "the holder", map[string]string{"traceparent": "x"}
+	first := s.granted(holder)
+	if low := s.raised(holder, first.Fence); low.Fence != first.Fence || low.FenceEnd != first.FenceEnd {
+		t.Errorf("a raise to the present token answered %+v, want %+v", low, first)
 	}
-	if state := s.state(); state.Fence != second.Fence || state.Holder != original.Holder || state.TTL < long-time.Second {
+	floor := first.FenceEnd + time.Hour.Microseconds()
+	s.notRaised(other, floor)
+	second := s.raised(holder, floor)
+	if state := s.state(); state.Fence != second.Fence || state.Holder != holder.Holder || state.Metadata["traceparent"] != "x" {
 		t.Errorf("the service shows %+v", state)
 	}
-	for name, copied := range map[string]driver.AcquireRequest{"the refence": again, "the acquire": original} {
-		if reply := s.granted(copied); reply.Fence != second.Fence || reply.FenceEnd != second.FenceEnd {
-			t.Errorf("a copy of %s is answered %+v, want %+v", name, reply, second)
-		}
+	if again := s.raised(holder, floor); again != second {
+		t.Errorf("a copy of the raise is answered %+v, want %+v", again, second)
 	}
-	other := s.request()
+	if again := s.granted(holder); again.Fence != second.Fence || again.FenceEnd != second.FenceEnd {
+		t.Errorf("a copy of the acquire is answered %+v, want %+v", again, second)
+	}
 	s.refused(other, driver.Busy)
-	s.release(original, true)
-	s.release(original, true)
+	s.release(holder, true)
+	s.release(holder, true)
 	if next := s.granted(other); next.Fence <= second.FenceEnd {
 		t.Errorf("the next fence is %d, after a block up to %d", next.Fence, second.FenceEnd)
 	}
-	if reply := s.acquire(again); reply.Outcome == driver.Granted {
-		t.Errorf("a copy that came after the release was granted the name: %+v", reply)
-	}
+	s.notRaised(holder, floor)
 }
 
-func testRefenceGrantsNothing(t *testing.T, newDriver New) {
+func testRaiseGrantsNothing(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
-	req.Refence, req.FenceFloor = true, 1
-	s.refused(req, driver.Void)
+	s.notRaised(req, 1)
 	if s.state().Held {
-		t.Error("a refence took a name that was free")
+		t.Error("a raise took a name that was free")
 	}
 	s.granted(s.request())
-	if reply := s.acquire(req); reply.Outcome == driver.Granted {
-		t.Errorf("a refence took a name from its holder: %+v", reply)
+	s.notRaised(req, time.Now().Add(time.Hour).UnixMicro())
+}
+
+// A raise that prolonged a grant would outlast the process that sent it.
+func testRaiseKeepsTTL(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	req.TTL = short
+	sent := time.Now()
+	first := s.granted(req)
+	s.raised(req, first.FenceEnd+time.Hour.Microseconds())
+	answered := time.Now()
+	if left := s.state().TTL; left > short {
+		t.Errorf("a raise left %s of a TTL of %s", left, short)
 	}
+	s.awaitFree()
+	if after := time.Since(sent); after < short-tick || time.Since(answered) > 10*short {
+		t.Errorf("the grant ended after %s, want its TTL of %s", after, short)
+	}
+	s.notRaised(req, 1)
 }

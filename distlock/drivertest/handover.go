@@ -134,26 +134,21 @@ func testHolderDoesNotWait(t *testing.T, newDriver New) {
 	w.handed()
 }
 
-// A new token for the holder changes nothing for those who wait.
-func testRefenceWithWaiters(t *testing.T, newDriver New) {
+// A raise changes nothing for the waiters.
+func testRaiseWithWaiters(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
 	first, second := s.inLine(), s.inLine()
-	refence := func(req driver.AcquireRequest) int64 {
-		req.Refence, req.FenceFloor, req.Alive, req.Seq, req.Ticket = true, s.state().Fence+time.Hour.Microseconds(), 0, 0, 0
-		return s.granted(req).FenceEnd
+	raise := func(req driver.AcquireRequest) int64 {
+		return s.raised(req, s.state().Fence+time.Hour.Microseconds()).FenceEnd
 	}
-	end := refence(holder)
-	waiting := first.req
-	waiting.Refence, waiting.Alive, waiting.FenceFloor = true, 0, end+1
-	if reply := s.acquire(waiting); reply.Outcome == driver.Granted {
-		t.Errorf("a refence of one who waits: %+v", reply)
-	}
+	end := raise(holder)
+	s.notRaised(first.req, end+1)
 	s.release(holder, true)
 	if wake := first.handed(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
 	}
-	end = refence(first.req)
+	end = raise(first.req)
 	s.release(first.req, true)
 	if wake := second.handed(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)

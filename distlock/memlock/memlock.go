@@ -74,8 +74,8 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if req.FenceFloor > t.clock(now)+driver.FloorAhead.Microseconds() {
-		return driver.AcquireReply{}, fmt.Errorf("memlock: %w", driver.ErrFloor)
+	if err := t.checkFloor(req.FenceFloor, now); err != nil {
+		return driver.AcquireReply{}, err
 	}
 	l := t.locks[req.Name]
 	if l == nil {
@@ -85,12 +85,9 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if expires := now.Add(req.TTL); expires.After(l.expires) {
 			l.expires = expires
 		}
-		if req.Refence && l.fence < req.FenceFloor {
-			l.mint(t.clock(now), req.FenceFloor)
-		}
 		return l.grant(), nil
 	}
-	if req.Refence || l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
+	if l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
 		return driver.AcquireReply{Outcome: driver.Void}, nil
 	}
 	full := false
@@ -109,6 +106,34 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	reply.State = l.state(now)
 	return reply, nil
+}
+
+func (t *table) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	if err := ended(ctx); err != nil {
+		return driver.RaiseReply{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if err := t.checkFloor(req.Floor, now); err != nil {
+		return driver.RaiseReply{}, err
+	}
+	l := t.locks[req.Name]
+	if !l.heldAt(now) || l.owner != req.Owner {
+		return driver.RaiseReply{}, nil
+	}
+	if l.fence < req.Floor {
+		l.mint(t.clock(now), req.Floor)
+	}
+	return driver.RaiseReply{Held: true, Fence: l.fence, FenceEnd: l.last}, nil
+}
+
+// checkFloor refuses a floor that only a damaged mark can ask for.
+func (t *table) checkFloor(floor int64, now time.Time) error {
+	if floor > t.clock(now)+driver.FloorAhead.Microseconds() {
+		return fmt.Errorf("memlock: %w", driver.ErrFloor)
+	}
+	return nil
 }
 
 // take grants the lock to who asks for it.

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock   2 the name's counter   3 the line   4 who stands in it   5 the mark of this owner, if it was cancelled
 -- ARGV  1 owner   2 TTL in ms   3 lowest fence allowed   4 payload: what the holder wants others to see
---       and, if need be, 5 '1': refence, only raise the fence of an owner that holds the lock
+--       and, if need be, 5 '1': only raise the fence of an owner that holds the lock; 2 and 4 are not used
 --       and, to stand in line, 6 for how many ms   7 seq   8 ticket to enter with, or '0'   9 whom to wake, or ''
 -- Reply {1, lock's value, with or without the payload, and how many stand in line}     granted, now or before
 --       {0, lock's value, its PTTL, server's s, and µs, how many stand in line, ticket}  held by another owner
@@ -63,11 +63,13 @@ end
 local stored = redis.call('MGET', KEYS[1], KEYS[2], KEYS[5])
 local held, counter = stored[1], stored[2]
 local holds = false -- and is to be given another token
+local shown         -- the payload of an owner that holds
 if held and string.sub(held, 4, 4 + #owner) == owner .. ':' then
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  if ARGV[5] ~= '1' and redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end
-  local s, us, was_ahead = string.match(held, '^(%d+):(%d+):(%d+):', 5 + #owner)
+  local s, us, was_ahead
+  s, us, was_ahead, shown = string.match(held, '^(%d+):(%d+):(%d+):(.*)$', 5 + #owner)
   if ARGV[5] ~= '1' or s * 1000000 + us + was_ahead >= tonumber(ARGV[3]) then
     return {1, held, redis.call('ZCARD', KEYS[3])}
   end
@@ -108,7 +110,7 @@ if not grant then
 end
 local value = 'b1:' .. owner .. ':' .. grant
 if holds then
-  redis.call('SET', KEYS[1], value .. ARGV[4], 'KEEPTTL')
+  redis.call('SET', KEYS[1], value .. shown, 'KEEPTTL')
 -- MGET shows a key of another type as absent; NX then refuses it.
 elseif not redis.call('SET', KEYS[1], value .. ARGV[4], 'NX', 'PX', ARGV[2]) then
   return redis.error_reply('FOREIGN the lock has another type')

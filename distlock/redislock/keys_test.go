@@ -79,8 +79,8 @@ func TestRefence_S1_overAForeignCounterKeepsTheLock(t *testing.T) {
 	grant := mustGrant(t, d, req)
 	client.Del(t.Context(), fenceKey)
 	client.HSet(t.Context(), fenceKey, "not", "ours")
-	req.Refence, req.FenceFloor = true, grant.FenceEnd+1
-	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrForeign) {
+	raise := driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: grant.FenceEnd + 1}
+	if reply, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrForeign) {
 		t.Errorf("Refence: %+v, %v", reply, err)
 	}
 	if client.Exists(t.Context(), lockKey).Val() != 1 {

@@ -82,13 +82,14 @@ func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	keys := keysOf(req.Name)
 	args := []any{req.Owner, req.TTL.Milliseconds(), req.FenceFloor, s.payload(req.Holder, req.Metadata)}
-	switch {
-	case req.Refence:
-		args = append(args, 1)
-	case req.Alive > 0:
+	if req.Alive > 0 {
 		args = append(args, 0, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}
-	cmd, replayed := acquireScript.run(ctx, s.shared, append(keys.all(), keys.void(req.Owner)), args...)
+	return s.acquire(ctx, append(keys.all(), keys.void(req.Owner)), args)
+}
+
+func (s *service) acquire(ctx context.Context, keys []string, args []any) (driver.AcquireReply, error) {
+	cmd, replayed := acquireScript.run(ctx, s.shared, keys, args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
@@ -96,6 +97,15 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	reply, err := parseAcquire(words)
 	reply.Replayed = replayed
 	return reply, after(replayed, err)
+}
+
+func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	keys := keysOf(req.Name)
+	reply, err := s.acquire(ctx, append(keys.all(), keys.void(req.Owner)), []any{req.Owner, 0, req.Floor, "", 1})
+	if err != nil || reply.Outcome != driver.Granted {
+		return driver.RaiseReply{}, err
+	}
+	return driver.RaiseReply{Held: true, Fence: reply.Fence, FenceEnd: reply.FenceEnd}, nil
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {

@@ -119,6 +119,10 @@ func (d *locks) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	return through(ctx, d.point, func(ctx context.Context) (driver.AcquireReply, error) { return d.inner.Acquire(ctx, req) })
 }
 
+func (d *locks) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	return through(ctx, d.point, func(ctx context.Context) (driver.RaiseReply, error) { return d.inner.Raise(ctx, req) })
+}
+
 func (d *locks) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies, err := through(ctx, d.point, func(ctx context.Context) ([]driver.ExtendReply, error) { return d.inner.Extend(ctx, reqs), nil })
 	if err != nil {
