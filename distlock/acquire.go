@@ -7,7 +7,7 @@ import (
 )
 
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends and for at most
-// Options.Wait, see [WithWait].
+// Options.Wait. [WithTTL] and [WithWait] change that for one call.
 //
 // Those who wait stand in line: first come, first served within the process, and if the lock service keeps a line, as Redis
 // does, by ticket between processes. docs/semantics.md says by how much one can be overtaken.
@@ -16,40 +16,30 @@ import (
 //
 // Acquire fails with a [BusyError] if others hold the lock for longer than the caller waits, or if the
 // queue is full. If ctx ended first, its error is joined. Acquire fails with [ErrUnavailable] if the
-// backend does not answer, [ErrRefused] if the backend refuses, [ErrInvalidKey], [ErrClosed], or the
-// error of ctx.
+// backend does not answer, [ErrRefused] if the backend refuses, [ErrInvalidKey], [ErrInvalidOption],
+// [ErrClosed], or the error of ctx.
 //
 // If ctx carries the lease for key already, Acquire fails at once: with a BusyError whose Self is true,
 // or with [ErrLost] or [ErrNotHeld] if that lease has ended. Use [Locker.Do], which joins the lease.
 //
 // After a failure nothing is held: a grant that arrives too late for its caller is given back in the background.
 // If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.
-func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.patience(ctx))
+func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
+	o := l.callOptions(opts)
+	return l.acquire(ctx, key, o.ttl, patience{wait: o.wait, delay: l.delay, promptly: true})
 }
 
 // TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
 // is not granted a lock that somebody in the service's line is to have.
-func (l *Locker) TryAcquire(ctx context.Context, key string) (*Lease, error) {
-	return l.acquire(ctx, key, l.opts.TTL, l.once())
-}
-
-type waitKey struct{}
-
-// WithWait returns a context under which the next acquisition waits for at most wait, in place of Options.Wait. Zero
-// means not to wait, as [Locker.TryAcquire] does not, negative that ctx alone decides. It does not reach acquisitions under the lease thus acquired.
-func WithWait(ctx context.Context, wait time.Duration) context.Context {
-	return context.WithValue(ctx, waitKey{}, &wait)
-}
-
-func withoutWait(ctx context.Context) context.Context {
-	if wait, _ := ctx.Value(waitKey{}).(*time.Duration); wait == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, waitKey{}, (*time.Duration)(nil))
+func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
+	o := l.callOptions(opts)
+	return l.acquire(ctx, key, o.ttl, patience{attempts: 1, wait: o.wait})
 }
 
 func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience) (lease *Lease, err error) {
+	if err := validTTL(ttl); err != nil {
+		return nil, err
+	}
 	if err := validKey(key); err != nil {
 		return nil, err
 	}
@@ -60,7 +50,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 
 	start := time.Now()
 	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start, said: said{at: start}}
-	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl}
+	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl.Truncate(time.Millisecond)}
 	op := &a.op
 	returns := false
 	defer func() {

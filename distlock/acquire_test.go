@@ -72,22 +72,20 @@ func TestAcquire_waitBoundsIt(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts distlock.Options
-		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		call []distlock.CallOption
 		want time.Duration
 	}{
-		{"default", distlock.Options{}, context.WithCancel, ttl + 5*time.Second},
-		{"Options.Wait", distlock.Options{Wait: 700 * time.Millisecond}, context.WithCancel, 700 * time.Millisecond},
-		{"WithWait", distlock.Options{}, withWait(12 * time.Second), 12 * time.Second},
-		{"WithWait zero", distlock.Options{}, withWait(0), 0},
+		{"default", distlock.Options{}, nil, ttl + 5*time.Second},
+		{"Options.Wait", distlock.Options{Wait: 700 * time.Millisecond}, nil, 700 * time.Millisecond},
+		{"WithWait", distlock.Options{}, []distlock.CallOption{distlock.WithWait(12 * time.Second)}, 12 * time.Second},
+		{"WithWait zero", distlock.Options{Wait: time.Minute}, []distlock.CallOption{distlock.WithWait(0)}, time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				mustAcquire(t, s.locker(t, distlock.Options{Holder: "the first"}))
 				l := s.locker(t, test.opts)
-				ctx, cancel := test.ctx(t.Context())
-				defer cancel()
 				start := time.Now()
-				_, err := l.Acquire(ctx, key)
+				_, err := l.Acquire(t.Context(), key, test.call...)
 				var busy *distlock.BusyError
 				if !errors.As(err, &busy) || !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrUnavailable) {
 					t.Fatalf("Acquire: %v, want a BusyError", err)
@@ -100,12 +98,6 @@ func TestAcquire_waitBoundsIt(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func withWait(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
-	return func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return distlock.WithWait(ctx, d), func() {}
 	}
 }
 
@@ -145,25 +137,25 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
 		mustAcquire(t, a)
-		err := b.Do(distlock.WithWait(t.Context(), time.Hour), "other", func(ctx context.Context) error {
+		err := b.Do(t.Context(), "other", func(ctx context.Context) error {
 			start := time.Now()
 			_, err := b.Acquire(ctx, key)
 			if waited := time.Since(start); waited != time.Second {
 				t.Errorf("an acquisition under the lease waited %s", waited)
 			}
-			return b.Do(distlock.WithWait(ctx, time.Hour), "other", func(ctx context.Context) error { // joins
+			return b.Do(ctx, "other", func(ctx context.Context) error { // joins
 				start := time.Now()
 				_, again := b.Acquire(ctx, key)
 				if waited := time.Since(start); waited != time.Second {
 					t.Errorf("an acquisition under the joined lease waited %s", waited)
 				}
 				return errors.Join(err, again)
-			})
-		})
+			}, distlock.WithWait(time.Hour))
+		}, distlock.WithWait(time.Hour))
 		if !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Do: %v", err)
 		}
-		lease, err := b.Acquire(distlock.WithWait(t.Context(), time.Hour), "another")
+		lease, err := b.Acquire(t.Context(), "another", distlock.WithWait(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // patience says how long and how often to ask for a lock that is busy.
 type patience struct {
 	attempts int           // 0: as many as fit
-	wait     time.Duration // negative: until ctx ends
+	wait     time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
 	delay    func(attempts int) time.Duration
 	promptly bool // wake up when the holder's TTL has passed, even if delay is longer
 }
@@ -24,20 +24,6 @@ type patience struct {
 // firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
 // or a call that asks once. If the TTL is shorter, the TTL is the limit.
 const firstAnswer = 5 * time.Second
-
-// once asks a single time. The wait only shortens the time for the answer.
-func (l *Locker) once() patience { return patience{attempts: 1, wait: l.opts.Wait} }
-
-func (l *Locker) patience(ctx context.Context) patience {
-	p := patience{wait: l.opts.Wait, delay: l.delay, promptly: true}
-	if wait, _ := ctx.Value(waitKey{}).(*time.Duration); wait != nil {
-		p.wait = *wait
-	}
-	if p.wait == 0 {
-		return l.once()
-	}
-	return p
-}
 
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {

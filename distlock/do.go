@@ -32,7 +32,18 @@ func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 // if the lease was lost while fn ran, an error that matches both [ErrLost] and the error of fn: what fn did may
 // have met the work of another holder. A lock that could not be given back after fn has succeeded is no failure of Do: it
 // is reported to the Observer and the Logger, and expires with its TTL.
-func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
+	return l.do(ctx, key, fn, l.Acquire, opts)
+}
+
+// TryDo is Do without waiting for another holder, as [Locker.TryAcquire]. If the lock is busy, TryDo
+// fails with a [BusyError] and does not run fn.
+func (l *Locker) TryDo(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
+	return l.do(ctx, key, fn, l.TryAcquire, opts)
+}
+
+func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context) error,
+	acquire func(context.Context, string, ...CallOption) (*Lease, error), opts []CallOption) error {
 	if lease, ok := l.FromContext(ctx, key); ok {
 		if err := lease.Check(ctx); err != nil {
 			return err
@@ -41,7 +52,7 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 		defer leave()
 		return lease.verdict(ctx, fn(work))
 	}
-	lease, err := l.Acquire(ctx, key)
+	lease, err := acquire(ctx, key, opts...)
 	if err != nil {
 		return err
 	}
@@ -116,7 +127,7 @@ func inGuard(ctx context.Context, le *Lease) bool {
 // of [Locker.Do] works under. A Do, Guard or locked memory with it is part of the lease. Call the function that comes with it when the
 // work is over; it gives back no lock.
 func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = context.WithValue(withoutWait(ctx), leaseKey{le.locker, le.name.Key}, le)
+	ctx = context.WithValue(ctx, leaseKey{le.locker, le.name.Key}, le)
 	ctx, cancel := context.WithCancelCause(ctx)
 	if le.ctx.Err() != nil { // by the time it is returned, not some time after
 		cancel(context.Cause(le.ctx))
@@ -129,7 +140,7 @@ func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc)
 // uses ctx as it is.
 func (le *Lease) rejoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends != nil && ends == ctx.Done() {
-		return withoutWait(ctx), func() {}
+		return ctx, func() {}
 	}
 	return le.Join(ctx)
 }

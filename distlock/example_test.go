@@ -110,7 +110,7 @@ func ExampleWithWait() {
 	defer locker.Close(ctx)
 
 	_, _ = locker.Acquire(ctx, "conversation-42")
-	_, err := locker.Acquire(distlock.WithWait(ctx, 50*time.Millisecond), "conversation-42")
+	_, err := locker.Acquire(ctx, "conversation-42", distlock.WithWait(50*time.Millisecond))
 	fmt.Println(errors.Is(err, distlock.ErrNotAcquired))
 	// Output: true
 }

@@ -216,7 +216,7 @@ func TestRelease_L_hookBlocks_waitersGoOn(t *testing.T) {
 				}()
 				time.Sleep(time.Millisecond)
 				start := time.Now()
-				next, err := l.Acquire(distlock.WithWait(t.Context(), time.Minute), key)
+				next, err := l.Acquire(t.Context(), key, distlock.WithWait(time.Minute))
 				if took := time.Since(start); err != nil || took > ttl {
 					t.Errorf("the next holder waited for %s: %v", took, err)
 				}

@@ -14,7 +14,7 @@ func TestJoin_carriesTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
-		ctx, leave := lease.Join(distlock.WithWait(t.Context(), -1))
+		ctx, leave := lease.Join(t.Context())
 		if got, ok := l.FromContext(ctx, key); got != lease || !ok {
 			t.Errorf("the lease of the context is %v, %t", got, ok)
 		}

@@ -101,7 +101,7 @@ func (le *Lease) belongTo(a *acquisition, fence int64, at time.Time) {
 	le.metadata = a.op.Metadata
 	le.acquired = at
 	le.fence.Store(fence)
-	le.values = values{withoutWait(a.caller), le}
+	le.values = values{a.caller, le}
 	le.ctx, le.cancel = context.WithCancelCause(&le.values)
 }
 

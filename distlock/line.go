@@ -319,7 +319,7 @@ func (q *lines) gone(lease *Lease, lost bool) {
 func (q *lines) handOver(le *Lease, at time.Time) bool {
 	q.mu.Lock()
 	ln := q.byKey[le.name.Key]
-	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.first == nil ||
+	if ln == nil || ln.holder != le || ln.contender != nil || ln.waiting.first == nil || ln.waiting.first.op.TTL != le.ttl ||
 		le.tenure.remote && ln.waiting.first.arrival > le.tenure.pass {
 		q.mu.Unlock()
 		return false

@@ -296,7 +296,7 @@ func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
 							}
 							time.Sleep(time.Second)
 						}
-						_, err := l.Acquire(distlock.WithWait(t.Context(), time.Second), key)
+						_, err := l.Acquire(t.Context(), key, distlock.WithWait(time.Second))
 						if !errors.As(err, &busy) || busy.Waiters != others {
 							t.Errorf("%v, want %d waiting", err, others)
 						}

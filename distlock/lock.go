@@ -28,14 +28,14 @@ func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 	if ttl == 0 {
 		ttl = l.opts.TTL
 	}
-	return &Lock{locker: l, key: key, ttl: ttl.Truncate(time.Millisecond)}
+	return &Lock{locker: l, key: key, ttl: ttl}
 }
 
 // Acquire asks once for the lock. It returns true if this handle holds it now, false if somebody else does (another
 // handle of the same process, or this one already, counts as somebody else). Errors are those of [Locker.TryAcquire]
 // except [ErrNotAcquired].
 func (k *Lock) Acquire(ctx context.Context) (bool, error) {
-	err := k.acquire(ctx, k.locker.once())
+	err := k.acquire(ctx, patience{attempts: 1, wait: k.locker.opts.Wait})
 	if errors.Is(err, ErrNotAcquired) {
 		return false, nil
 	}
@@ -65,9 +65,6 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 }
 
 func (k *Lock) acquire(ctx context.Context, p patience) error {
-	if err := validTTL(k.ttl); err != nil {
-		return err
-	}
 	lease, err := k.locker.acquire(ctx, k.key, k.ttl, p)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 		expect("acquire", "distlock.acquire acquired")
 		_, _ = l.TryAcquire(t.Context(), key)
 		expect("busy", "distlock.acquire busy")
-		_, _ = l.Acquire(distlock.WithWait(t.Context(), 100*time.Millisecond), key)
+		_, _ = l.Acquire(t.Context(), key, distlock.WithWait(100*time.Millisecond))
 		expect("timeout", "distlock.acquire timeout")
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)

@@ -30,8 +30,8 @@ type Options struct {
 	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
 	TTL time.Duration
 	// Wait is the longest that an Acquire waits if its ctx does not end sooner. Default TTL + 5 s, so
-	// that waiters outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for the
-	// calls under one ctx. The time in the queue counts. An Acquire to which the backend gives no
+	// that waiters outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for one
+	// call. The time in the queue counts. An Acquire to which the backend gives no
 	// answer at all fails after min(5 s, TTL), also if Wait is longer or negative.
 	Wait time.Duration
 	// Retry paces a waiting Acquire where the lock service cannot tell it that the lock is free: it keeps no line, or the

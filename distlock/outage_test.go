@@ -114,7 +114,7 @@ func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
 
 		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 		s.Inject(from(drivertest.Acquire, s.Calls(drivertest.Acquire)+1, 1, errSilence))
-		_, err := l.Acquire(distlock.WithWait(t.Context(), time.Second), key)
+		_, err := l.Acquire(t.Context(), key, distlock.WithWait(time.Second))
 		if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("Acquire: %v, want the last answer, which was busy", err)
 		}

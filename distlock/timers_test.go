@@ -42,7 +42,7 @@ func TestTimers_areNotDueWhenTheyAreSet(t *testing.T) {
 		"a wait that is over": func(t *testing.T, l *distlock.Locker) {
 			for range 5 {
 				mustRelease(t, mustAcquire(t, l)) // answered quickly
-				if _, err := l.Acquire(distlock.WithWait(t.Context(), time.Millisecond), "tardy"); !errors.Is(err, distlock.ErrUnavailable) {
+				if _, err := l.Acquire(t.Context(), "tardy", distlock.WithWait(time.Millisecond)); !errors.Is(err, distlock.ErrUnavailable) {
 					t.Errorf("Acquire: %v", err)
 				}
 			}

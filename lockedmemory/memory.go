@@ -37,7 +37,7 @@ func FixedKey(key string) KeyFunc {
 type Options struct {
 	// Wait is how long a Turn, and a Save or Clear outside a turn, waits for its session at most.
 	// An earlier end of ctx ends the wait too. Default: [DefaultWait], because the turn in front may take
-	// minutes. Negative: ctx alone decides. distlock.Options.Wait and distlock.WithWait have no effect.
+	// minutes. Negative: ctx alone decides. distlock.Options.Wait has no effect.
 	Wait time.Duration
 	// Busy is what a Turn does when its session is busy. Default [Wait]. It concerns Turn alone: Save and
 	// Clear outside a turn always wait.

@@ -19,6 +19,7 @@ const (
 // Turn runs fn, one turn of the conversation, under the session's lease. It waits until no other
 // instance has the lease, for as long as ctx and Options.Wait allow, and renews the lease until fn
 // returns. Load, Save and Clear of this memory with fn's context belong to the turn.
+// [distlock.WithWait] and [distlock.WithTTL] change the wait and the TTL of one turn.
 //
 // With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, Turn fails at once
 // with a *distlock.BusyError that names the holder, the time it has held, and the number of waiters.
@@ -35,7 +36,7 @@ const (
 // after [ErrTurnID], fn was not run. distlock.ErrLost means that the lease was lost while fn ran.
 // After fn has returned, Save, Clear and Load with its context fail with distlock.ErrNotHeld; after a
 // lost lease, with distlock.ErrLost. A goroutine that outlives its turn writes nothing.
-func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
+func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error, opts ...distlock.CallOption) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
 		named, err := m.named(ctx, op)
 		if err != nil {
@@ -52,14 +53,14 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 			return err
 		}
 		began := false
-		wait := m.opts.Wait
+		do := m.locker.Do
 		if m.opts.Busy == Refuse {
-			wait = 0
+			do = m.locker.TryDo
 		}
-		err = m.locker.Do(distlock.WithWait(ctx, wait), op.Key, func(ctx context.Context) error {
+		err = do(ctx, op.Key, func(ctx context.Context) error {
 			began = true
 			return run(ctx)
-		})
+		}, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
 		if !began && m.failsOpen(ctx, op, err) {
 			return m.runUnlocked(ctx, op, run)
 		}
@@ -102,10 +103,10 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		} else if err = m.outside(ctx, op); err != nil {
 			return err
 		} else {
-			err = m.locker.Do(distlock.WithWait(ctx, m.opts.Wait), op.Key, func(ctx context.Context) error {
+			err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
 				lease, _ := m.locker.FromContext(ctx, op.Key)
 				return under(ctx, lease)
-			})
+			}, distlock.WithWait(m.opts.Wait))
 		}
 		switch {
 		case !began && m.failsOpen(ctx, op, err):

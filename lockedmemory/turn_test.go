@@ -75,7 +75,7 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 						s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{Wait: c.wait, Busy: busy})
 						_, err := s.locker.Acquire(t.Context(), session)
 						must(t, err)
-						ctx, cancel := context.WithTimeout(distlock.WithWait(t.Context(), 2*time.Second), time.Hour)
+						ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 						defer cancel()
 						want := c.want
 						if call == "Turn" && busy == lockedmemory.Refuse {
@@ -359,5 +359,25 @@ func TestObserver_aTimeoutOfTheInnerMemoryIsAFailure(t *testing.T) {
 		if outcome != distlock.OutcomeFailed {
 			t.Errorf("outcome %q", outcome)
 		}
+	})
+}
+
+// A Turn takes call options; its WithWait is for it alone.
+func TestTurn_takesCallOptions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			info, err := s.locker.Inspect(ctx, session)
+			if err != nil || info.TTL != time.Minute {
+				t.Errorf("the lock lasts for %s, %v", info.TTL, err)
+			}
+			start := time.Now()
+			err = s.b.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }, distlock.WithWait(time.Second))
+			if !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Second {
+				t.Errorf("Turn beside a turn: %v after %s", err, time.Since(start))
+			}
+			return nil
+		}, distlock.WithTTL(time.Minute))
+		must(t, err)
 	})
 }

@@ -49,7 +49,7 @@ func TestRelease_L_handOverThatFailsHalfWay(t *testing.T) {
 	_ = q.holder.Release(t.Context())
 	q.rights("+zrem")
 	mustRelease(t, q.next.got(10*time.Second))
-	last, err := q.locker().Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
+	last, err := q.locker().Acquire(t.Context(), key, distlock.WithWait(10*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

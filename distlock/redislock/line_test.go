@@ -84,7 +84,7 @@ func wait(t *testing.T, ctx context.Context, l *distlock.Locker) *waiter {
 	w := &waiter{t: t, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.lease, w.err = l.Acquire(distlock.WithWait(ctx, -1), key)
+		w.lease, w.err = l.Acquire(ctx, key, distlock.WithWait(-1))
 	}()
 	return w
 }

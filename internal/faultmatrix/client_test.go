@@ -152,7 +152,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 	check("Extend", lease.Extend(t.Context(), ttl))
 	next := make(chan error)
 	go func() {
-		lease, err := other.Acquire(distlock.WithWait(t.Context(), 2*ttl), key)
+		lease, err := other.Acquire(t.Context(), key, distlock.WithWait(2*ttl))
 		if err == nil {
 			err = lease.Release(t.Context())
 		}

@@ -272,7 +272,7 @@ func waits(s *service) operation {
 				_ = held.Release(context.Background()) // the caller does that again, and looks at the error
 			}
 		}()
-		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
 		over()
 		return lease, err
 	}

@@ -132,7 +132,7 @@ func slowServer(t *testing.T, s *service) {
 	} {
 		unlessStalled(t, "slowServer", func(t testing.TB, key string) {
 			l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
-			lease, err := l.Acquire(distlock.WithWait(t.Context(), 10*time.Second), key)
+			lease, err := l.Acquire(t.Context(), key, distlock.WithWait(10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,16 +142,17 @@ func slowServer(t *testing.T, s *service) {
 			defer cancel()
 			for by, c := range map[string]struct {
 				ctx  func() context.Context
+				wait time.Duration
 				want error
 			}{
-				"Options.Wait": {t.Context, distlock.ErrUnavailable},
+				"Options.Wait": {t.Context, 0, distlock.ErrUnavailable},
 				"ctx": {func() context.Context {
-					ctx, cancel = context.WithTimeout(distlock.WithWait(ctx, 10*wait), wait)
+					ctx, cancel = context.WithTimeout(ctx, wait)
 					return ctx
-				}, context.DeadlineExceeded},
+				}, 10 * wait, context.DeadlineExceeded},
 			} {
 				start := time.Now()
-				_, err := l.Acquire(c.ctx(), key)
+				_, err := l.Acquire(c.ctx(), key, distlock.WithWait(c.wait))
 				if !soon(start, wait) || !errors.Is(err, c.want) {
 					t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
 				}

@@ -17,10 +17,12 @@ type Held struct {
 	alive atomic.Int64
 }
 
-// Acquire acquires a lease, and records that and its loss. Release it with [Held.Release].
-func (r *Recorder) Acquire(ctx context.Context, l *distlock.Locker, key string) (*Held, error) {
+// Acquire acquires a lease with Locker.Acquire or Locker.TryAcquire, and records the lease and its
+// loss. Release the lease with [Held.Release].
+func (r *Recorder) Acquire(ctx context.Context, acquire func(context.Context, string, ...distlock.CallOption) (*distlock.Lease, error),
+	key string, opts ...distlock.CallOption) (*Held, error) {
 	p := r.Begin(Op{Kind: Acquire, Key: key})
-	lease, err := l.Acquire(ctx, key)
+	lease, err := acquire(ctx, key, opts...)
 	if err != nil {
 		if errors.Is(err, distlock.ErrNotAcquired) {
 			p.End(func(o *Op) { o.Outcome = Nothing })

@@ -50,14 +50,14 @@ func (h *hand) hammer() {
 	defer cancel()
 	switch n := h.rng.IntN(5); {
 	case h.n == 0:
-		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
 		h.tell(&said{What: sayAlive, Waited: now() - began})
 		if err != nil && !errors.Is(err, distlock.ErrUnavailable) {
 			h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a waiter for %s: %v", time.Duration(now()-began), err)})
 		}
 		h.under(ctx, lease, err, began, false)
 	case n < 2:
-		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
 		h.under(ctx, lease, err, began, false)
 	case n == 2:
 		lease, err := l.TryAcquire(ctx, key)

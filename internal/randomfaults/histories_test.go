@@ -72,8 +72,10 @@ func (h *hand) recordedWork(ctx context.Context, key string) {
 	if h.rng.IntN(3) == 0 {
 		worked := false
 		lease := func(ctx context.Context) (*distlock.Lease, bool) { return t.locker.FromContext(ctx, key) }
-		take := func(ctx context.Context, fn func(context.Context) error) error { return t.locker.Do(ctx, key, fn) }
-		err := r.Do(distlock.WithWait(ctx, -1), key, lease, take, func(_ context.Context, held *history.Held) error {
+		take := func(ctx context.Context, fn func(context.Context) error) error {
+			return t.locker.Do(ctx, key, fn, distlock.WithWait(-1))
+		}
+		err := r.Do(ctx, key, lease, take, func(_ context.Context, held *history.Held) error {
 			worked = true
 			h.section(held.Lease, began, false, inside(held))
 			return nil
@@ -81,7 +83,11 @@ func (h *hand) recordedWork(ctx context.Context, key string) {
 		h.ended(err, worked)
 		return
 	}
-	held, err := r.Acquire(distlock.WithWait(ctx, -time.Duration(h.rng.IntN(2))), t.locker, key)
+	acquire := t.locker.Acquire
+	if h.rng.IntN(2) == 0 {
+		acquire = t.locker.TryAcquire
+	}
+	held, err := r.Acquire(ctx, acquire, key, distlock.WithWait(-1))
 	if err != nil {
 		h.ended(err, false)
 		return

@@ -36,16 +36,16 @@ func (h *hand) leaseWork() {
 		h.under(ctx, lease, err, began, lone)
 	case 1, 2:
 		worked := false
-		err := l.Do(distlock.WithWait(ctx, -1), key, func(ctx context.Context) error {
+		err := l.Do(ctx, key, func(ctx context.Context) error {
 			if lease, ok := l.FromContext(ctx, key); ok {
 				worked = true
 				h.section(lease, began, lone, h.think)
 			}
 			return nil
-		})
+		}, distlock.WithWait(-1))
 		h.ended(err, worked)
 	default:
-		lease, err := l.Acquire(distlock.WithWait(ctx, -1), key)
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
 		h.under(ctx, lease, err, began, lone)
 	}
 }

@@ -133,7 +133,7 @@ func (p *process) stage(o *order) {
 	defer cancel()
 	for {
 		began := now()
-		lease, err := h.room.now().locker.Acquire(distlock.WithWait(ctx, -1), o.Key)
+		lease, err := h.room.now().locker.Acquire(ctx, o.Key, distlock.WithWait(-1))
 		switch {
 		case err == nil:
 			h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })

@@ -21,18 +21,18 @@ type row struct {
 
 var lockRows = []row{
 	{name: "acquire-free", covers: "Locker.Acquire", run: acquires(func(ctx context.Context, s *scene) (*distlock.Lease, error) {
-		return s.faulty.locker.Acquire(ctx, s.key)
+		return s.faulty.locker.Acquire(ctx, s.key, distlock.WithWait(s.wait))
 	})},
 	{name: "acquire-waits", covers: "Locker.Acquire", run: waits(1)},
 	{name: "acquire-twoWait", covers: "Locker.Acquire", run: waits(2)},
 	{name: "tryAcquire-free", covers: "Locker.TryAcquire", run: acquires(func(ctx context.Context, s *scene) (*distlock.Lease, error) {
-		return s.faulty.locker.TryAcquire(ctx, s.key)
+		return s.faulty.locker.TryAcquire(ctx, s.key, distlock.WithWait(s.wait))
 	})},
 	{name: "tryAcquire-busy", covers: "Locker.TryAcquire", run: func(s *scene) {
 		lease, err := s.sound.locker.Acquire(s.ctx, s.key)
 		s.must(err)
 		s.sweep(s.ctx, func(ctx context.Context) error {
-			_, err := s.faulty.locker.TryAcquire(ctx, s.key)
+			_, err := s.faulty.locker.TryAcquire(ctx, s.key, distlock.WithWait(s.wait))
 			return err
 		})
 		if s.err == nil {
@@ -45,6 +45,7 @@ var lockRows = []row{
 		s.judge(distlock.ErrNotAcquired)
 	}},
 	{name: "do", covers: "Locker.Do Locker.FromContext", run: runs((*distlock.Locker).Do)},
+	{name: "tryDo", covers: "Locker.TryDo", run: runs((*distlock.Locker).TryDo)},
 	{name: "inspect", covers: "Locker.Inspect", run: func(s *scene) {
 		lease := s.hold()
 		var info distlock.Info
@@ -108,7 +109,7 @@ var lockRows = []row{
 		lease := s.hold()
 		waiting := make(chan error, 1)
 		go func() {
-			waiting <- s.faulty.locker.Do(distlock.WithWait(s.ctx, 2*ttl), s.key, func(context.Context) error { return nil })
+			waiting <- s.faulty.locker.Do(s.ctx, s.key, func(context.Context) error { return nil }, distlock.WithWait(2*ttl))
 		}()
 		time.Sleep(30 * time.Millisecond)
 		s.sweep(s.ctx, lease.Release)
@@ -177,7 +178,7 @@ func waits(n int) func(*scene) {
 			errs := make([]error, n)
 			for i := range n {
 				all.Go(func() {
-					lease, err := s.faulty.locker.Acquire(ctx, s.key)
+					lease, err := s.faulty.locker.Acquire(ctx, s.key, distlock.WithWait(s.wait))
 					if err == nil {
 						if err := lease.Err(); err != nil {
 							s.Errorf("the lease was granted, and: %v", err)
@@ -201,7 +202,8 @@ func waits(n int) func(*scene) {
 }
 
 // runs is about calls that run a function under the lock.
-func runs(do func(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error) error) func(*scene) {
+func runs(do func(l *distlock.Locker, ctx context.Context, key string, fn func(context.Context) error,
+	opts ...distlock.CallOption) error) func(*scene) {
 	return func(s *scene) {
 		ran := 0
 		s.sweep(s.ctx, func(ctx context.Context) error {
@@ -212,7 +214,7 @@ func runs(do func(l *distlock.Locker, ctx context.Context, key string, fn func(c
 					s.Errorf("the function runs without the lock: %v", lease.Err())
 				}
 				return nil
-			})
+			}, distlock.WithWait(s.wait))
 		})
 		if s.err == nil && ran != 1 || s.err != nil && ran != 0 {
 			s.Errorf("the function ran %d times, and: %v", ran, s.err)

@@ -67,7 +67,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // sweep makes the call, under the faults.
 func (s *scene) sweep(ctx context.Context, call func(ctx context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithCancel(distlock.WithWait(ctx, s.wait))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.point.cancel = cancel
 	s.point.arm(true)

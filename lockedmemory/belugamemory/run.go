@@ -47,9 +47,6 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	}
 	s.maxHold = cmp.Or(s.maxHold, locker.Options().MaxHold, 10*time.Minute)
 	s.wait = cmp.Or(s.wait, lockedmemory.DefaultWait)
-	if s.busy == lockedmemory.Refuse {
-		s.wait = 0
-	}
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			var event E
@@ -137,13 +134,17 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string
 // hold calls iterate under the lease on key, and fails without a lease.
 func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
 	within := ctx
+	acquire := locker.Acquire
+	if s.busy == lockedmemory.Refuse {
+		acquire = locker.TryAcquire
+	}
 	lease, ok := locker.FromContext(ctx, key)
 	if ok {
 		if err = lease.Check(ctx); err == nil && ctx.Value(runKey{lease}) != nil {
 			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the inner turn: " +
 				"ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
 		}
-	} else if lease, err = locker.Acquire(distlock.WithWait(ctx, s.wait), key); err == nil {
+	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.wait)); err == nil {
 		// ⚑ Not Join: the release after Update must not cancel the context of the Runner, which
 		// then yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
