@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// suspendFor lets the clocks look as if the machine had been suspended: it has passed on the boot clock and the wall clock.
+// suspendFor makes the clocks look as if the machine had been suspended.
 func suspendFor(t *testing.T, d time.Duration) {
 	t.Helper()
-	_ = now()
-	real, wall, before := suspended, wallRan, slept.longest.Load()
-	suspended = func() time.Duration { return time.Duration(before) + d }
-	wallRan = func(t time.Time) time.Duration { return wall(t) + d }
-	t.Cleanup(func() {
-		suspended, wallRan = real, wall
-		slept.longest.Store(before)
-	})
+	t.Cleanup(trust.Simulate(d, 0))
+}
+
+// wallRunsAhead makes the wall clock run ahead where the time spent suspended cannot be read.
+func wallRunsAhead(t *testing.T, d time.Duration) {
+	t.Helper()
+	t.Cleanup(trust.Simulate(0, d))
 }
 
 func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
@@ -78,50 +78,6 @@ func (d *suspending) Release(ctx context.Context, req driver.ReleaseRequest) (dr
 	return d.granter.Release(ctx, req)
 }
 
-// What an extension that was sent now does to a deadline 20 s away, with a TTL that reaches further or less far.
-func TestLease_N_whatMovesTheDeadline(t *testing.T) {
-	const suspect = time.Minute
-	for name, c := range map[string]struct {
-		ahead, ttl   time.Duration
-		capped       bool
-		moves, knows bool // the deadline to the TTL's end; what the wall clock says
-	}{
-		"prolonged":                      {ttl: 30 * time.Second, moves: true, knows: true},
-		"less than is left":              {ttl: 10 * time.Second},
-		"capped":                         {ttl: 30 * time.Second, capped: true},
-		"suspect":                        {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect, less than is left":     {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect and capped":             {ttl: 30 * time.Second, ahead: suspect, capped: true, knows: true},
-		"suspect and capped, less left.": {ttl: 10 * time.Second, ahead: suspect, capped: true, moves: true, knows: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lease := granted(t)
-				real := wallAhead
-				wallAhead = func() time.Duration { return c.ahead }
-				defer func() { wallAhead = real }()
-				sent := now()
-				lease.mu.Lock()
-				lease.deadline = moment{at: sent.at + 20*time.Second}
-				want := lease.deadline
-				lease.capped = c.capped
-				lease.trustLocked(sent, c.ttl)
-				got := lease.deadline
-				lease.mu.Unlock()
-				if c.moves {
-					want.at = trustedUntil(sent, c.ttl).at
-				}
-				if c.knows {
-					want.ahead = c.ahead
-				}
-				if got != want {
-					t.Errorf("%+v, want %+v", got, want)
-				}
-			})
-		})
-	}
-}
-
 // A question about a lease that was extended, or cannot be any more, is answered and changes no TTL.
 func TestCheck_ofAnExtendedLease(t *testing.T) {
 	for name, capped := range map[string]bool{"extended": false, "with its end settled": true} {
@@ -133,10 +89,10 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 				if err := lease.Extend(t.Context(), time.Hour); err != nil {
 					t.Fatal(err)
 				}
-				lease.capped = capped
-				real := wallAhead
-				wallAhead = func() time.Duration { return 10 * time.Minute }
-				defer func() { wallAhead = real }()
+				if capped {
+					lease.trust.Freeze()
+				}
+				wallRunsAhead(t, 10*time.Minute)
 				if err := lease.Check(t.Context()); err != nil || d.exact {
 					t.Errorf("%v; exact: %t", err, d.exact)
 				}
@@ -150,16 +106,12 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &asked{held: true}, Options{RenewEvery: -1})
-		real := wallAhead
-		defer func() { wallAhead = real }()
-		var ahead time.Duration
-		wallAhead = func() time.Duration { return ahead }
-		if err := l.Do(t.Context(), "k", func(context.Context) error { ahead += time.Hour; return nil }); err != nil {
+		if err := l.Do(t.Context(), "k", func(context.Context) error { wallRunsAhead(t, time.Hour); return nil }); err != nil {
 			t.Errorf("Do: %v", err)
 		}
 		lease := take(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := lease.Guard(ctx, func(context.Context) error { ahead += time.Hour; cancel(); return nil }); err != nil {
+		if err := lease.Guard(ctx, func(context.Context) error { wallRunsAhead(t, 2*time.Hour); cancel(); return nil }); err != nil {
 			t.Errorf("Guard: %v", err)
 		}
 	})
@@ -170,10 +122,6 @@ func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &reserving{}
 		l := open(t, d, Options{RenewEvery: -1})
-		real := wallAhead
-		defer func() { wallAhead = real }()
-		var ahead time.Duration
-		wallAhead = func() time.Duration { return ahead }
 		for _, ran := range []time.Duration{0, time.Hour} {
 			d.releases = 0
 			holder, err := l.Acquire(t.Context(), "k")
@@ -190,7 +138,7 @@ func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
 			}()
 			synctest.Wait()
 			time.Sleep(time.Millisecond)
-			ahead += ran
+			wallRunsAhead(t, ran)
 			if err := holder.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -219,26 +167,6 @@ func (d *reserving) Acquire(context.Context, driver.AcquireRequest) (driver.Acqu
 func (d *reserving) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	d.releases++
 	return driver.ReleaseReply{Released: true}, nil
-}
-
-func TestWallRanAhead_isNearNothingOnAMachineThatRuns(t *testing.T) {
-	defer func(real time.Time) { epoch = real }(epoch)
-	epoch = epoch.Add(-time.Hour)
-	if ahead := wallRanAhead(); ahead.Abs() > time.Second {
-		t.Errorf("the wall clock is %s ahead of the monotonic one", ahead)
-	}
-}
-
-func TestClock_neverGoesBackAndIgnoresShortReadings(t *testing.T) {
-	var s sleeping
-	for _, c := range []struct{ seen, want time.Duration }{
-		{-300, 0}, {5 * time.Millisecond, 5 * time.Millisecond}, {5*time.Millisecond + 900, 5 * time.Millisecond},
-		{-time.Second, 5 * time.Millisecond}, {time.Hour, time.Hour}, {time.Minute, time.Hour},
-	} {
-		if got := s.observe(c.seen); got != c.want {
-			t.Errorf("after %s: %s, want %s", c.seen, got, c.want)
-		}
-	}
 }
 
 // Where the time spent suspended cannot be read, the wall clock is a reason to ask, not to believe.
@@ -271,9 +199,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 					l := open(t, d, Options{RenewEvery: -1})
 					lease := take(t, l)
 					time.Sleep(time.Second)
-					real := wallAhead
-					wallAhead = func() time.Duration { return c.ahead }
-					defer func() { wallAhead = real }()
+					wallRunsAhead(t, c.ahead)
 					if err := lease.Err(); (err != nil) != (c.asks > 0) || err != nil && !errors.Is(err, ErrUnavailable) {
 						t.Errorf("Err: %v", err)
 					}
@@ -291,7 +217,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 					}
 					if c.want == nil && c.asks > 0 && call != "Extend" {
 						// What was trusted before counted on a clock that had stood still.
-						if left := until(lease.deadline); left < 29*time.Second || left > 30*time.Second {
+						if left := lease.trust.Left(trust.Now()); left < 29*time.Second || left > 30*time.Second {
 							t.Errorf("trusted for another %s", left)
 						}
 					}

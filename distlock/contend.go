@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // patience says how long and how often to ask for a lock that is busy.
@@ -55,7 +56,7 @@ type acquisition struct {
 	wakes   <-chan driver.Wake // nil: it is not told, and polls
 	called  atomic.Bool        // it is told
 	deaf    func()             // ends the wakes
-	sent    [2]moment          // when the last request and the one before it were sent
+	sent    [2]trust.Moment    // when the last request and the one before it were sent
 	check   time.Duration      // how soon after a request it promises the next
 
 	// giveUp ends with ctx, a limit of time, or the Locker, whichever comes first; see until.
@@ -262,7 +263,7 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	a.op.Attempts++
 	a.promise()
 	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
-	sent := now()
+	sent := trust.Now()
 	a.sent[0], a.sent[1] = sent, a.sent[0]
 	limit := a.req.TTL
 	if !a.answered {
@@ -307,12 +308,12 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 
 // granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if less
 // than a quarter of that is left.
-func (a *acquisition) granted(reply driver.AcquireReply, sent moment, ttl time.Duration) (*Lease, error) {
+func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
 	lease := newLease(a, sent, ttl, reply)
-	if at := now(); worn(lease.deadline, at, ttl) {
+	if at := trust.Now(); lease.trust.Worn(at) {
 		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
-			"check the latency of the lock service, or use a longer TTL", at.sub(sent).Round(time.Millisecond), ttl))
+			"check the latency of the lock service, or use a longer TTL", at.Sub(sent).Round(time.Millisecond), ttl))
 	}
 	if !l.adopt(lease) {
 		return nil, ErrClosed

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // granter grants everything.
@@ -55,7 +56,7 @@ func lapse(le *Lease) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.locker.expiries.forget(le)
-	le.deadline = now()
+	le.trust = trust.Trust{}
 }
 
 func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
@@ -162,16 +163,6 @@ func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
 
 func ran(t *testing.T) func(context.Context) error {
 	return func(context.Context) error { t.Error("ran under a lease that had ended"); return nil }
-}
-
-func TestTrustedUntil_endsBeforeTheServiceDoes(t *testing.T) {
-	start := now()
-	for _, ttl := range []time.Duration{MinTTL, time.Second, 30 * time.Second, 24 * time.Hour} {
-		left := ttl - trustedUntil(start, ttl).sub(start)
-		if least := ttl/100 + 2*time.Millisecond + 5*time.Millisecond; left < least || left > ttl/5 {
-			t.Errorf("TTL %s: trust ends %s before it", ttl, left)
-		}
-	}
 }
 
 // A renewal that was due when the lease was shortened, and is about to be sent, is not.

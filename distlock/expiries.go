@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // expiries enforces the deadlines of a Locker's leases with one timer. A timer for each lease would make the runtime tidy up,
@@ -16,30 +18,30 @@ type expiries struct {
 	mu    sync.Mutex
 	next  expiryHeap
 	timer *time.Timer
-	at    moment // when the timer fires, if it is set
+	at    trust.Moment // when the timer fires, if it is set
 	set   bool
 }
 
 // expiry is a lease's place, guarded by expiries.mu.
 type expiry struct {
-	at    time.Duration // on the clock of moments: no later than the deadline
-	place int           // index in the heap + 1; 0: not in it
+	at    trust.Moment // no later than the deadline
+	place int          // index in the heap + 1; 0: not in it
 }
 
 // watch has the lease looked at when its deadline has come.
-func (x *expiries) watch(le *Lease, deadline moment) {
+func (x *expiries) watch(le *Lease, deadline trust.Moment) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.watchLocked(le, deadline)
 }
 
-func (x *expiries) watchLocked(le *Lease, deadline moment) {
+func (x *expiries) watchLocked(le *Lease, deadline trust.Moment) {
 	switch {
 	case le.expiry.place == 0:
-		le.expiry.at = deadline.at
+		le.expiry.at = deadline
 		heap.Push(&x.next, le)
-	case deadline.at < le.expiry.at:
-		le.expiry.at = deadline.at
+	case deadline.Before(le.expiry.at):
+		le.expiry.at = deadline
 		heap.Fix(&x.next, le.expiry.place-1)
 	}
 	x.arm()
@@ -47,14 +49,14 @@ func (x *expiries) watchLocked(le *Lease, deadline moment) {
 
 // arm sees to it that the timer fires by the first deadline. It may do so before: to set it later would cost more.
 func (x *expiries) arm() {
-	if len(x.next) == 0 || x.set && x.at.at <= x.next[0].expiry.at {
+	if len(x.next) == 0 || x.set && !x.next[0].expiry.at.Before(x.at) {
 		return
 	}
-	x.set, x.at = true, moment{at: x.next[0].expiry.at}
+	x.set, x.at = true, x.next[0].expiry.at
 	if x.timer == nil {
-		x.timer = time.AfterFunc(positive(until(x.at)), x.fire)
+		x.timer = time.AfterFunc(positive(trust.Until(x.at)), x.fire)
 	} else {
-		x.timer.Reset(positive(until(x.at)))
+		x.timer.Reset(positive(trust.Until(x.at)))
 	}
 }
 
@@ -72,7 +74,7 @@ func (x *expiries) replace(le, next *Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if le.expiry.place == 0 { // it is being looked at just now
-		x.watchLocked(next, next.deadline)
+		x.watchLocked(next, next.trust.Deadline())
 		return
 	}
 	next.expiry = le.expiry
@@ -88,9 +90,9 @@ func (x *expiries) fire() {
 		x.mu.Unlock()
 		return
 	}
-	at := now()
+	at := trust.Now()
 	var due []*Lease
-	for len(x.next) > 0 && x.next[0].expiry.at <= at.at {
+	for len(x.next) > 0 && !at.Before(x.next[0].expiry.at) {
 		due = append(due, heap.Pop(&x.next).(*Lease))
 	}
 	x.arm()
@@ -113,7 +115,7 @@ func (x *expiries) stop() {
 type expiryHeap []*Lease
 
 func (h expiryHeap) Len() int           { return len(h) }
-func (h expiryHeap) Less(i, j int) bool { return h[i].expiry.at < h[j].expiry.at }
+func (h expiryHeap) Less(i, j int) bool { return h[i].expiry.at.Before(h[j].expiry.at) }
 func (h expiryHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].expiry.place, h[j].expiry.place = i+1, j+1

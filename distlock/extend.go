@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // Extend sets the time the lease has left to ttl, once: the renewal schedule keeps the Locker's TTL, and never shortens
@@ -48,7 +49,7 @@ type extension struct {
 	ttl      time.Duration
 	confirms bool // asks for a lease whose clock is in doubt; never shortens it
 
-	start    moment
+	start    trust.Moment
 	limit    time.Duration // at most the time left of the lease
 	shortens bool
 }
@@ -60,7 +61,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	le := e.lease
 	turn := le.token(&le.extending)
 	le.mu.Lock()
-	patience := time.NewTimer(positive(min(e.ttl, until(le.deadline))))
+	patience := time.NewTimer(positive(min(e.ttl, le.trust.Left(trust.Now()))))
 	le.mu.Unlock()
 	defer patience.Stop()
 	select {
@@ -117,21 +118,19 @@ func (e *extension) begin(ctx context.Context) error {
 	if ctx.Err() != nil { // select may have left that to chance
 		return left("extend", ctx)
 	}
-	if le.capped && !e.confirms {
+	if le.trust.Frozen() && !e.confirms {
 		return unavailable("extend", errCapped)
 	}
 	le.unsettled++
-	e.start = now()
-	if end := trustedUntil(e.start, e.ttl); end.before(le.deadline) && !e.confirms {
+	e.start = trust.Now()
+	if !e.confirms && le.trust.Shorten(e.start, e.ttl) {
 		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
 		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
 		le.locker.renewals.pause(le)
-		le.deadline.at, le.term = end.at, e.ttl
-		le.epoch++
-		le.locker.expiries.watch(le, end)
+		le.locker.expiries.watch(le, le.trust.Deadline())
 		e.shortens = true
 	}
-	e.limit = min(e.ttl, until(le.deadline))
+	e.limit = min(e.ttl, le.trust.Left(trust.Now()))
 	return nil
 }
 
@@ -143,47 +142,37 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	}
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	next := e.start.add(min(le.period(), e.ttl/3))
+	next := e.start.Add(min(le.period(), e.ttl/3))
 	switch {
 	case reply.Err == nil:
-		le.trustLocked(e.start, e.ttl)
+		le.extendedLocked(e.start, e.ttl, le.trust.Epoch())
 		le.locker.renewals.note(le, false)
 		le.locker.renewals.logOutage(nil)
 	case e.shortens && driver.MayHaveEffect(reply.Err):
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
-		le.capped = true
+		le.trust.Freeze()
 	default:
-		next = le.retryLocked()
+		next = le.trust.Retry(trust.Now(), le.period())
 	}
-	if !le.capped && le.state != released && le.state != lost {
+	if !le.trust.Frozen() && le.state != released && le.state != lost {
 		le.locker.renewals.add(le, next)
 	}
 	switch {
 	case reply.Err == nil:
 		return nil
 	case e.confirms: // a question
-		return failedRead("check", ownDeadline(reply.Err, e.limit, now().sub(e.start)))
+		return failedRead("check", ownDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 	default:
-		return failedWrite("extend", ownDeadline(reply.Err, e.limit, now().sub(e.start)))
+		return failedWrite("extend", ownDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 	}
 }
 
-// trustLocked moves the deadline after an extension that was sent at start has succeeded. It moves it back only if the
-// old one rests on a clock that may have stood still.
-func (le *Lease) trustLocked(start moment, ttl time.Duration) {
-	if le.state == released || le.state == lost {
-		return
+// extendedLocked moves the deadline after an extension that was sent at sent, in the given epoch.
+func (le *Lease) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) {
+	if le.state != released && le.state != lost {
+		le.trust.Extended(sent, ttl, epoch)
+		le.locker.expiries.watch(le, le.trust.Deadline())
 	}
-	end := trustedUntil(start, ttl)
-	switch suspect := le.suspectLocked(start); {
-	case suspect && le.capped && le.deadline.before(end):
-		le.deadline.ahead = start.ahead
-		return
-	case !suspect && (le.capped || !le.deadline.before(end)):
-		return
-	}
-	le.deadline, le.term = end, ttl
-	le.locker.expiries.watch(le, end)
 }
 
 var errCapped = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")

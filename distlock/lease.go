@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // Lease is the right to a key for a time, renewed in the background until it is released or lost. It is safe for
@@ -34,12 +35,9 @@ type Lease struct {
 	mu        sync.Mutex
 	tenure    tenure
 	state     leaseState
-	deadline  moment        // no trust from here on
-	term      time.Duration // the TTL of the grant or extension that gave it
-	epoch     int           // counts the Extends that shortened the lease
-	next      moment        // when the first renewal is due
+	trust     trust.Trust
+	next      trust.Moment  // when the first renewal is due
 	unsettled int           // Extends and Refences whose answer is not there yet
-	capped    bool          // a shortening Extend got no answer: the deadline stays where it is
 	ended     error         // why the lease is not held any more
 	asked     int           // how many requests to release there were
 	removed   bool          // an answer came: there is nothing left to release
@@ -64,34 +62,19 @@ const (
 	lost
 )
 
-// drift is what the holder's and the service's clocks may run apart within one TTL.
-func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
-
-// margin is the time between the loss of a lease on this side and the service's expiry in which the holder's work
-// can notice that its context was cancelled.
-func margin(ttl time.Duration) time.Duration {
-	return min(max(ttl/50, 5*time.Millisecond), 250*time.Millisecond)
-}
-
-// trustedUntil is the deadline that a grant or renewal gives whose request was sent at start or later.
-func trustedUntil(start moment, ttl time.Duration) moment {
-	return start.add(ttl - drift(ttl) - margin(ttl))
-}
-
 // newLease makes the lease of a grant that lasts for ttl from some moment after sent.
-func newLease(a *acquisition, sent moment, ttl time.Duration, reply driver.AcquireReply) *Lease {
+func newLease(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver.AcquireReply) *Lease {
 	at := time.Now()
 	le := &Lease{
-		locker:   a.locker,
-		name:     a.req.Name,
-		owner:    a.req.Owner,
-		ttl:      a.req.TTL,
-		doubt:    a.doubt,
-		tenure:   tenure{won: at, first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
-		deadline: trustedUntil(sent, ttl),
-		term:     ttl,
+		locker: a.locker,
+		name:   a.req.Name,
+		owner:  a.req.Owner,
+		ttl:    a.req.TTL,
+		doubt:  a.doubt,
+		tenure: tenure{won: at, first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
+		trust:  trust.Granted(sent, ttl),
 	}
-	le.next = le.firstRenewal()
+	le.next = le.trust.FirstRenewal(trust.Now(), le.ttl, le.period())
 	le.belongTo(a, reply.Fence, at)
 	return le
 }
@@ -112,7 +95,7 @@ func (le *Lease) start() {
 	if le.state != held { // closed in the meantime
 		return
 	}
-	le.locker.expiries.watch(le, le.deadline)
+	le.locker.expiries.watch(le, le.trust.Deadline())
 	le.locker.renewals.add(le, le.next)
 }
 
@@ -153,15 +136,15 @@ func (le *Lease) Check(ctx context.Context) error {
 }
 
 func (le *Lease) errLocked() error {
-	at := now()
+	at := trust.Now()
 	switch {
 	case le.state == released || le.state == lost:
 		return le.ended
-	case !at.before(le.deadline):
+	case le.trust.Over(at):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
-	case le.suspectLocked(at):
+	case le.trust.Suspect(at):
 		return unavailable("check", errSuspect)
 	}
 	return nil
@@ -179,12 +162,6 @@ func (le *Lease) goneLocked() error {
 		return err
 	}
 	return nil
-}
-
-// suspectLocked reports whether more time may have passed than the clock shows since the deadline was set. ⚑ The wall
-// clock alone does not end a lease, it only calls for a question to the service. Half the margin absorbs its corrections.
-func (le *Lease) suspectLocked(at moment) bool {
-	return at.ahead-le.deadline.ahead > margin(le.ttl)/2
 }
 
 var (
@@ -218,8 +195,8 @@ func (le *Lease) expire() {
 	defer le.mu.Unlock()
 	switch {
 	case le.state == lost || le.removed:
-	case now().before(le.deadline): // renewed
-		le.locker.expiries.watch(le, le.deadline)
+	case !le.trust.Over(trust.Now()): // renewed
+		le.locker.expiries.watch(le, le.trust.Deadline())
 	case le.state == released: // and the removal has no answer: the Observer or the driver blocks
 		le.locker.lines.gone(le, true)
 	default:
@@ -256,7 +233,7 @@ func (le *Lease) lossLocked(reason error) error {
 	case reason == errDeadline:
 		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
 		// left the margin that it was promised, though.
-		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, margin(le.term))
+		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, trust.Margin(le.trust.Term()))
 	case le.doubt: // a copy of an acquire may still come
 		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // minter grants everything, under tokens that rise.
@@ -96,9 +97,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		next := behind(t, l)
 		time.Sleep(time.Millisecond) // tokens come with time
 		// Refence asks whether the lease is held, as the clock is in doubt; it is, and is released in the next moment.
-		real := wallAhead
-		wallAhead = func() time.Duration { return time.Minute }
-		defer func() { wallAhead = real }()
+		defer trust.Simulate(0, time.Minute)()
 		observer.do = func() {
 			give(t, lease)
 		}
@@ -199,7 +198,7 @@ func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
 		lease := take(t, l)
-		end := lease.deadline
+		end := lease.trust.Deadline()
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
 		l.expiries.forget(lease)
@@ -215,7 +214,7 @@ func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) 
 		}
 		l.expiries.mu.Unlock()
 		<-second.Context().Done()
-		if late := until(end); late != 0 || context.Cause(second.Context()) != ErrLost {
+		if late := trust.Until(end); late != 0 || context.Cause(second.Context()) != ErrLost {
 			t.Errorf("%v, %s before the deadline", context.Cause(second.Context()), late)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 const (
@@ -138,7 +140,7 @@ func (o *Options) validate() error {
 
 // mostRenewEvery is half of the time for which a renewal gives trust.
 func mostRenewEvery(ttl time.Duration) time.Duration {
-	return ((ttl - drift(ttl) - margin(ttl)) / 2).Truncate(time.Millisecond)
+	return (trust.Full(ttl) / 2).Truncate(time.Millisecond)
 }
 
 func validTTL(ttl time.Duration) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // Refence raises the lease's fencing token above the given one. A store that has seen a higher token than the lease's, and
@@ -51,7 +52,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return err
 	}
 	le.unsettled++
-	limit := min(le.ttl, until(le.deadline))
+	limit := min(le.ttl, le.trust.Left(trust.Now()))
 	le.mu.Unlock()
 	settle := func(reply driver.RaiseReply, err error) error {
 		defer le.settle()

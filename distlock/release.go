@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 var (
@@ -40,7 +41,7 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	at := time.Now()
 	le.mu.Lock()
 	switch {
-	case le.state == held && !momentOf(at).before(le.deadline):
+	case le.state == held && le.trust.Over(trust.At(at)):
 		le.lossLocked(errDeadline)
 		fallthrough
 	case le.state == lost:
@@ -194,8 +195,8 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	le.mu.Lock()
 	le.asked++
-	limit := min(releaseLimit, max(le.deadline.sub(now()), leastRelease))
-	late := !now().before(le.deadline)
+	limit := min(releaseLimit, max(le.trust.Left(trust.Now()), leastRelease))
+	late := le.trust.Over(trust.Now())
 	le.mu.Unlock()
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {

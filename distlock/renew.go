@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 const (
@@ -65,14 +66,9 @@ func (le *Lease) period() time.Duration {
 	return every
 }
 
-// retryLocked is when to try again what has failed: soon, and while there is time before the deadline.
-func (le *Lease) retryLocked() moment {
-	return now().add(max(min(le.period(), until(le.deadline))/4, time.Millisecond))
-}
-
 // add schedules the lease's next renewal, unless it is not to be renewed then.
-func (r *renewals) add(le *Lease, at moment) {
-	due := time.Now().Add(until(at)) // timers know no other clock
+func (r *renewals) add(le *Lease, at trust.Moment) {
+	due := time.Now().Add(trust.Until(at)) // timers know no other clock
 	maxHold := r.locker.opts.MaxHold
 	if le.period() <= 0 || maxHold > 0 && due.Sub(le.acquired) > maxHold {
 		return
@@ -262,7 +258,7 @@ func (r *renewals) arrived() {
 // batch is the set of leases that one call of the driver renews.
 type batch struct {
 	renewals *renewals
-	start    moment
+	start    trust.Moment
 	began    time.Time // the same, on Go's clock
 
 	mu       sync.Mutex
@@ -294,7 +290,7 @@ func (r *renewals) renew(tickets []*ticket) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(l.renewing, positive(last))
 	defer cancel()
-	b := &batch{renewals: r, start: momentOf(began), began: began, tickets: tickets}
+	b := &batch{renewals: r, start: trust.At(began), began: began, tickets: tickets}
 	b.mu.Lock()
 	b.waitLocked()
 	b.mu.Unlock()
@@ -308,7 +304,7 @@ func (b *batch) waitLocked() {
 		b.renewals.arrived()
 		return
 	}
-	rest := b.tickets[b.reported].patience - now().sub(b.start)
+	rest := b.tickets[b.reported].patience - trust.Now().Sub(b.start)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(positive(rest), b.overdue)
 	} else {
@@ -324,7 +320,7 @@ func (b *batch) overdue() {
 	if b.tickets == nil { // the answer came first
 		return
 	}
-	took := now().sub(b.start)
+	took := trust.Now().Sub(b.start)
 	var errs []error
 	for _, t := range b.tickets[b.reported:] {
 		if t.patience > took {
@@ -381,14 +377,15 @@ func failure(errs []error) (last error) {
 func (r *renewals) valid(t *ticket) bool {
 	t.lease.mu.Lock()
 	defer t.lease.mu.Unlock()
-	t.epoch, t.left = t.lease.epoch, until(t.lease.deadline)
-	t.patience = min(t.lease.period()/2, max(t.left/2, stagger))
+	at := trust.Now()
+	t.epoch, t.left = t.lease.trust.Epoch(), t.lease.trust.Left(at)
+	t.patience = t.lease.trust.Patience(at, t.lease.period())
 	return r.waitsFor(t)
 }
 
 // answered applies the outcome of one renewal that was sent at start, and returns it as an error. It may come late, after
 // the schedule has gone on without it, or the lease has been released: then it is of no account.
-func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) error {
+func (r *renewals) answered(t *ticket, start trust.Moment, reply driver.ExtendReply) error {
 	le := t.lease
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -400,18 +397,16 @@ func (r *renewals) answered(t *ticket, start moment, reply driver.ExtendReply) e
 	case reply.Err != nil:
 		if r.waitsFor(t) {
 			r.note(le, true)
-			r.add(le, le.retryLocked())
+			r.add(le, le.trust.Retry(trust.Now(), le.period()))
 		}
 		return failedRead("renew", reply.Err) // it is tried again
 	case !reply.Held: // final, however late it comes
 		return le.lossLocked(errNotMine)
 	}
 	r.note(le, false)
-	if t.epoch == le.epoch { // ⚑ a shortening Extend that was sent since may have followed it
-		le.trustLocked(start, le.ttl)
-	}
+	le.extendedLocked(start, le.ttl, t.epoch)
 	if r.waitsFor(t) {
-		r.add(le, start.add(le.period()))
+		r.add(le, start.Add(le.period()))
 	}
 	return nil
 }

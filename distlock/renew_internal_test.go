@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // renewer grants and extends everything.
@@ -38,11 +39,11 @@ func TestExpiries_lookOnceInATTL(t *testing.T) {
 			leases = append(leases, lease)
 		}
 		looks := 0
-		last := time.Duration(0)
+		var last trust.Moment
 		for range 10 * 60 { // ten TTLs, of half a second each
 			time.Sleep(500 * time.Millisecond)
 			l.expiries.mu.Lock()
-			if at := l.expiries.at.at; at != last {
+			if at := l.expiries.at; at != last {
 				looks, last = looks+1, at
 			}
 			l.expiries.mu.Unlock()
@@ -76,14 +77,14 @@ func TestExpiries_N_aShortenedLeaseEndsFirst(t *testing.T) {
 		}
 		start := time.Now()
 		<-second.Context().Done()
-		if took, want := time.Since(start), time.Second-drift(time.Second)-margin(time.Second); took != want {
+		if took, want := time.Since(start), trust.Full(time.Second); took != want {
 			t.Errorf("told after %s, want %s", took, want)
 		}
 		if err := first.Err(); err != nil {
 			t.Error(err)
 		}
 		<-first.Context().Done()
-		if took, want := time.Since(start), first.ttl-drift(first.ttl)-margin(first.ttl); took != want {
+		if took, want := time.Since(start), trust.Full(first.ttl); took != want {
 			t.Errorf("the other was told after %s, want %s", took, want)
 		}
 	})
@@ -115,7 +116,7 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 				l := open(t, s, Options{TTL: 30 * time.Second})
 				lease := take(t, l)
 				lease.mu.Lock()
-				lease.deadline = now().add(24 * time.Hour) // as after an Extend
+				lease.trust.Extended(trust.Now(), 25*time.Hour, 0)
 				lease.mu.Unlock()
 				time.Sleep(16 * time.Second)
 				want := 30 * time.Second
@@ -199,7 +200,7 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 		for _, lease := range leases {
 			lease.mu.Lock()
 			if lease.errLocked() == nil {
-				lasts[lease] = until(lease.deadline)
+				lasts[lease] = lease.trust.Left(trust.Now())
 			}
 			lease.mu.Unlock()
 		}

@@ -1,6 +1,10 @@
 package distlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/trust"
+)
 
 // tenure is one grant of the lock service. Leases of the process may follow each other in it, without the service being
 // asked.
@@ -12,10 +16,6 @@ type tenure struct {
 	pass   uint64 // who arrived later is not handed the lock if so
 }
 
-// worn reports whether less than a quarter of a term is left at a moment: too little to begin work
-// under a lease with this deadline.
-func worn(deadline, at moment, term time.Duration) bool { return deadline.sub(at) < term/4 }
-
 // handsOnLocked reports whether the lock may be handed on within the process, as far as that depends on the lease, which
 // has just ended on this side.
 //
@@ -23,11 +23,10 @@ func worn(deadline, at moment, term time.Duration) bool { return deadline.sub(at
 // run ahead of the clock: there is one for each microsecond gone by. Nothing that was asked under the old lease
 // may still be on its way, as its answer would not reach the next holder.
 func (le *Lease) handsOnLocked(t time.Time) bool {
-	at, age := momentOf(t), t.Sub(le.tenure.won)
+	age := t.Sub(le.tenure.won)
 	fence := le.Fence() + 1
 	return age < handoverWindow &&
-		!worn(le.deadline, at, le.term) && !le.suspectLocked(at) && !trustedUntil(at, le.ttl).before(le.deadline) && le.epoch == 0 &&
-		!le.capped && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
+		le.trust.HandsOn(trust.At(t), le.ttl) && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
 		fence <= le.tenure.last && fence-le.tenure.first <= age.Microseconds()
 }
 
@@ -35,15 +34,14 @@ func (le *Lease) handsOnLocked(t time.Time) bool {
 // process does for that.
 func (le *Lease) successor(a *acquisition, at time.Time) *Lease {
 	next := &Lease{
-		locker:   le.locker,
-		name:     le.name,
-		owner:    le.owner,
-		ttl:      le.ttl,
-		doubt:    le.doubt,
-		tenure:   le.tenure,
-		deadline: le.deadline,
-		term:     le.term,
-		next:     le.next,
+		locker: le.locker,
+		name:   le.name,
+		owner:  le.owner,
+		ttl:    le.ttl,
+		doubt:  le.doubt,
+		tenure: le.tenure,
+		trust:  le.trust,
+		next:   le.next,
 	}
 	next.belongTo(a, le.Fence()+1, at)
 	return next
@@ -60,15 +58,4 @@ func (le *Lease) succeed(next *Lease) bool {
 	l.expiries.replace(le, next)
 	l.renewals.replace(le, next)
 	return true
-}
-
-// firstRenewal is when the lease is renewed for the first time. A grant with all of the TTL has a period left until then. One that
-// was handed over with less is claimed early; but not at once, because most work is done by then.
-func (le *Lease) firstRenewal() moment {
-	left := until(le.deadline)
-	full := le.ttl - drift(le.ttl) - margin(le.ttl)
-	if left <= full-le.period() {
-		return now().add(left / 3)
-	}
-	return le.deadline.add(le.period() - full)
 }

@@ -17,7 +17,8 @@ const module = "github.com/belugalock/belugalock/"
 // is below. Paths without a dot in their first element belong to this module.
 var allowed = map[string][]string{
 	"distlock/driver":                      {},
-	"distlock":                             {"distlock/driver", "internal/hurry"},
+	"distlock/internal/trust":              {},
+	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/hurry"},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package distlock
+package trust
 
 import "time"
 
 // suspended is not known here.
 var suspended = func() time.Duration { return 0 }
 
-// wallAhead tells of a suspend, or of a step of the wall clock: nothing here tells them apart.
+// wallAhead grows with a suspend and with a step of the wall clock. Nothing here separates them.
 var wallAhead = wallRanAhead

@@ -1,33 +1,33 @@
-package distlock
+package trust
 
 import (
 	"testing"
 	"time"
 )
 
-// beforeStart is what the machine has been suspended for, in the eyes of all tests, before the process was started.
+// beforeStart is how long the machine was suspended before the process started, for all tests.
 const beforeStart = time.Hour
 
-// Variables come before init, so that init sees it.
+// Variables are set before init runs.
 var _ = func() bool {
 	real := suspended
 	suspended = func() time.Duration { return beforeStart + real() }
 	return true
 }()
 
-// sleptAtStart is what the clock of moments has begun with: this init comes after that of clock.go.
+// sleptAtStart is the first value of the clock. This init runs after the init of clock.go.
 var sleptAtStart time.Duration
 
 func init() { sleptAtStart = time.Duration(slept.longest.Load()) }
 
-// Otherwise the clock would jump, and all leases be lost, at the first correction of the wall clock.
-func TestClock_N_aSuspendBeforeTheProcessStartedIsNoNews(t *testing.T) {
+// Otherwise the clock would jump at the first correction of the wall clock, and all leases would be lost.
+func TestClock_N_suspendBeforeStartDoesNotCount(t *testing.T) {
 	if sleptAtStart < beforeStart-time.Second { // a reading is not exact
 		t.Errorf("the clock began with %s, of %s that the machine had been suspended for", sleptAtStart, beforeStart)
 	}
 }
 
-func TestClock_N_looksAgainWhenTheWallClockLeftItsPace(t *testing.T) {
+func TestClock_N_readsAgainWhenWallClockLeavesPace(t *testing.T) {
 	real := suspended
 	defer func() { suspended = real }()
 	var s sleeping
@@ -43,7 +43,7 @@ func TestClock_N_looksAgainWhenTheWallClockLeftItsPace(t *testing.T) {
 		{pace, true},
 		{pace, false},
 		{2*pace - 1, false},
-		{1, false}, // it has not gone far from the last reading, which was at pace
+		{1, false}, // near the last reading, which was at pace
 		{0, true},
 		{-pace, true}, // stepped back
 		{-2*pace + 1, false},

@@ -1,4 +1,4 @@
-package distlock
+package trust
 
 import (
 	"syscall"
@@ -12,8 +12,8 @@ const (
 	clockBoottime  = 7
 )
 
-// suspended is the time that the machine has spent suspended since it was started, or less if the thread is paused
-// between the two readings: CLOCK_BOOTTIME is CLOCK_MONOTONIC plus that time.
+// suspended is the time that the machine has spent suspended since its start: CLOCK_BOOTTIME less
+// CLOCK_MONOTONIC. It is too low if the thread pauses between the two readings.
 var suspended = func() time.Duration {
 	boot, ok := readClock(clockBoottime)
 	if !ok {
@@ -26,7 +26,7 @@ var suspended = func() time.Duration {
 	return boot - monotonic
 }
 
-// wallAhead is of no use here, where the time spent suspended is known.
+// wallAhead is not needed here: the time spent suspended is known.
 var wallAhead = func() time.Duration { return 0 }
 
 func readClock(id uintptr) (time.Duration, bool) {

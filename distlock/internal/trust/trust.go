@@ -1,0 +1,113 @@
+package trust
+
+import "time"
+
+// Trust is what one grant of the backend, and its extensions, give the holder: a deadline, and what
+// is known about it. The zero value trusts nothing.
+type Trust struct {
+	deadline Moment
+	term     time.Duration // the TTL of the grant or extension that gave the deadline
+	epoch    int           // counts the extensions that shortened the deadline
+	frozen   bool          // a shortening extension got no answer: the deadline stays where it is
+}
+
+// drift is how far the clocks of holder and backend may run apart within one TTL.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Margin is the time between the loss of a lease on the holder's side and the expiry in the backend.
+// The holder's work can notice within it that its context was cancelled.
+func Margin(ttl time.Duration) time.Duration {
+	return min(max(ttl/50, 5*time.Millisecond), 250*time.Millisecond)
+}
+
+// Full is the trusted part of a TTL.
+func Full(ttl time.Duration) time.Duration { return ttl - drift(ttl) - Margin(ttl) }
+
+// Granted is the trust in a grant for ttl. ⚑ Trust counts from before the request was sent.
+func Granted(sent Moment, ttl time.Duration) Trust {
+	return Trust{deadline: sent.Add(Full(ttl)), term: ttl}
+}
+
+// Deadline is the moment from which the lease is lost.
+func (t Trust) Deadline() Moment { return t.deadline }
+
+// Left is the time from at to the deadline.
+func (t Trust) Left(at Moment) time.Duration { return t.deadline.Sub(at) }
+
+// Over reports whether the deadline has come.
+func (t Trust) Over(at Moment) bool { return !at.Before(t.deadline) }
+
+// Term is the TTL of the grant or extension that gave the deadline.
+func (t Trust) Term() time.Duration { return t.term }
+
+// Epoch changes with each shortening extension.
+func (t Trust) Epoch() int { return t.epoch }
+
+// Frozen reports whether no extension can move the deadline any more.
+func (t Trust) Frozen() bool { return t.frozen }
+
+// Worn reports whether less than a quarter of the term is left: too little to begin work.
+func (t Trust) Worn(at Moment) bool { return t.Left(at) < t.term/4 }
+
+// Suspect reports whether more time may have passed than the clock shows since the deadline was set.
+// ⚑ The wall clock alone ends no lease: it only calls for a question to the backend. Half the margin
+// absorbs the corrections of the wall clock.
+func (t Trust) Suspect(at Moment) bool { return at.ahead-t.deadline.ahead > Margin(t.term)/2 }
+
+// Extended moves the deadline after an extension by ttl has succeeded, whose request was sent at sent
+// in the given epoch. ⚑ A request of an earlier epoch does not count: the backend may have handled it
+// before the shortening extension. The deadline moves back only if the old one is suspect.
+func (t *Trust) Extended(sent Moment, ttl time.Duration, epoch int) {
+	end := Granted(sent, ttl).deadline
+	later, suspect := t.deadline.Before(end), t.Suspect(sent)
+	switch {
+	case epoch != t.epoch:
+	case suspect && t.frozen && later:
+		t.deadline.ahead = sent.ahead
+	case suspect || later && !t.frozen:
+		t.deadline, t.term = end, ttl
+	}
+}
+
+// Shorten lowers the deadline for an extension by ttl that is about to be sent, if that is shorter
+// than what is left. It reports whether it is. ⚑ The backend may shorten the lease from then on.
+func (t *Trust) Shorten(sent Moment, ttl time.Duration) bool {
+	end := Granted(sent, ttl).deadline
+	if !end.Before(t.deadline) {
+		return false
+	}
+	t.deadline.at, t.term = end.at, ttl
+	t.epoch++
+	return true
+}
+
+// Freeze notes that the outcome of a shortening extension is unknown. A copy of its request may still
+// arrive, and shorten what a later extension gives.
+func (t *Trust) Freeze() { t.frozen = true }
+
+// HandsOn reports whether another lease of the process may go on with this trust, which was granted
+// for ttl. ⚑ Enough time is left, the clock is not suspect, and no extension has changed the TTL.
+func (t Trust) HandsOn(at Moment, ttl time.Duration) bool {
+	untouched := t.epoch == 0 && !t.frozen && !Granted(at, ttl).deadline.Before(t.deadline)
+	return untouched && !t.Worn(at) && !t.Suspect(at)
+}
+
+// FirstRenewal is when a lease is renewed for the first time, of which each renewal asks for ttl. A
+// whole TTL leaves a period until then. A lease that begins with less is renewed after a third of the
+// rest: early, but most work is done by then.
+func (t Trust) FirstRenewal(at Moment, ttl, period time.Duration) Moment {
+	if left := t.Left(at); left <= Full(ttl)-period {
+		return at.Add(left / 3)
+	}
+	return t.deadline.Add(period - Full(ttl))
+}
+
+// Retry is when a failed renewal is tried again: soon, and while there is time before the deadline.
+func (t Trust) Retry(at Moment, period time.Duration) Moment {
+	return at.Add(max(min(period, t.Left(at))/4, time.Millisecond))
+}
+
+// Patience is how long a renewal that is sent at a moment waits for its answer before it is retried.
+func (t Trust) Patience(at Moment, period time.Duration) time.Duration {
+	return min(period/2, max(t.Left(at)/2, 25*time.Millisecond))
+}

@@ -1,0 +1,128 @@
+package trust
+
+import (
+	"testing"
+	"time"
+)
+
+func TestGranted_N_endsBeforeBackend(t *testing.T) {
+	start := Now()
+	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, 24 * time.Hour} {
+		left := ttl - Granted(start, ttl).Left(start)
+		if least := ttl/100 + 2*time.Millisecond + 5*time.Millisecond; left < least || left > ttl/5 {
+			t.Errorf("TTL %s: trust ends %s before it", ttl, left)
+		}
+	}
+}
+
+// An extension that was sent now, and a deadline 20 s away.
+func TestTrust_N_whatMovesTheDeadline(t *testing.T) {
+	const suspect = time.Minute
+	for name, c := range map[string]struct {
+		ahead, ttl   time.Duration
+		frozen       bool
+		earlier      int  // epochs that have passed since the sending
+		moves, knows bool // the deadline to the end of the TTL; its reading of the wall clock
+	}{
+		"prolonged":                             {ttl: 30 * time.Second, moves: true, knows: true},
+		"less than is left":                     {ttl: 10 * time.Second},
+		"frozen":                                {ttl: 30 * time.Second, frozen: true},
+		"sent before a shortening":              {ttl: 30 * time.Second, earlier: 1},
+		"suspect":                               {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect, less than is left":            {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect and frozen":                    {ttl: 30 * time.Second, ahead: suspect, frozen: true, knows: true},
+		"suspect and frozen, less left":         {ttl: 10 * time.Second, ahead: suspect, frozen: true, moves: true, knows: true},
+		"suspect, but sent before a shortening": {ttl: 30 * time.Second, ahead: suspect, earlier: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := Moment{at: time.Hour, ahead: c.ahead}
+			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second, epoch: c.earlier, frozen: c.frozen}
+			want := trust.deadline
+			trust.Extended(sent, c.ttl, 0)
+			if c.moves {
+				want.at = Granted(sent, c.ttl).deadline.at
+			}
+			if c.knows {
+				want.ahead = c.ahead
+			}
+			if trust.deadline != want {
+				t.Errorf("%+v, want %+v", trust.deadline, want)
+			}
+		})
+	}
+}
+
+func TestTrust_shorten(t *testing.T) {
+	sent := Moment{at: time.Hour}
+	trust := Granted(sent, 30*time.Second)
+	if trust.Shorten(sent, 30*time.Second) || trust.Shorten(sent, time.Minute) || trust != Granted(sent, 30*time.Second) {
+		t.Errorf("an extension that shortens nothing changed the trust: %+v", trust)
+	}
+	ahead := Moment{at: sent.at, ahead: time.Hour}
+	want := Granted(sent, time.Second)
+	want.epoch = 1
+	if !trust.Shorten(ahead, time.Second) || trust != want {
+		t.Errorf("%+v, want %+v: the shortening is no answer, so a suspect clock stays suspect", trust, want)
+	}
+}
+
+func TestTrust_suspect(t *testing.T) {
+	trust := Granted(Moment{}, 30*time.Second)
+	for ahead, want := range map[time.Duration]bool{0: false, 125 * time.Millisecond: false, 126 * time.Millisecond: true, -time.Hour: false} {
+		if got := trust.Suspect(Moment{ahead: ahead}); got != want {
+			t.Errorf("%s ahead: %t, want %t", ahead, got, want)
+		}
+	}
+}
+
+func TestTrust_worn(t *testing.T) {
+	trust := Granted(Moment{}, 30*time.Second)
+	quarter := trust.deadline.Add(-30 * time.Second / 4)
+	if trust.Worn(quarter) || !trust.Worn(quarter.Add(1)) || trust.Over(trust.deadline.Add(-1)) || !trust.Over(trust.deadline) {
+		t.Errorf("a quarter of the term, or the end, comes at another moment")
+	}
+}
+
+func TestTrust_N_handsOn(t *testing.T) {
+	const ttl = 30 * time.Second
+	at := Moment{at: 10 * time.Millisecond}
+	for name, c := range map[string]struct {
+		change func(*Trust)
+		at     Moment
+		want   bool
+	}{
+		"soon":              {func(*Trust) {}, at, true},
+		"worn":              {func(*Trust) {}, at.Add(Full(ttl) - ttl/4), false},
+		"suspect":           {func(*Trust) {}, Moment{at: at.at, ahead: time.Second}, false},
+		"prolonged by hand": {func(t *Trust) { t.Extended(Moment{}, time.Hour, 0) }, at, false},
+		"shortened":         {func(t *Trust) { t.Shorten(Moment{}, ttl-time.Second) }, at, false},
+		"frozen":            {func(t *Trust) { t.Freeze() }, at, false},
+	} {
+		trust := Granted(Moment{}, ttl)
+		c.change(&trust)
+		if got := trust.HandsOn(c.at, ttl); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+func TestTrust_schedule(t *testing.T) {
+	const ttl, period = 30 * time.Second, 10 * time.Second
+	whole := Granted(Moment{}, ttl)
+	rest := Granted(Moment{}, 3*time.Second)
+	near := whole.deadline.Add(-400 * time.Millisecond)
+	for name, c := range map[string]struct{ got, want time.Duration }{
+		"first renewal of a whole TTL":   {whole.FirstRenewal(Moment{at: time.Second}, ttl, period).at, period},
+		"first renewal of the rest":      {rest.FirstRenewal(Moment{}, ttl, period).at, Full(3*time.Second) / 3},
+		"retry":                          {whole.Retry(Moment{}, period).at, period / 4},
+		"retry near the deadline":        {whole.Retry(near, period).Sub(near), 100 * time.Millisecond},
+		"retry at the deadline":          {whole.Retry(whole.deadline, period).Sub(whole.deadline), time.Millisecond},
+		"patience":                       {whole.Patience(Moment{}, period), period / 2},
+		"patience near the deadline":     {whole.Patience(near, period), 200 * time.Millisecond},
+		"patience close to the deadline": {whole.Patience(whole.deadline.Add(-time.Millisecond), period), 25 * time.Millisecond},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s, want %s", name, c.got, c.want)
+		}
+	}
+}
