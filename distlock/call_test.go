@@ -18,116 +18,12 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// punctual is a service whose calls keep deadlines: the first Acquire after stall hangs until its context ends.
-type punctual struct {
-	*spy
-	stall atomic.Bool
-	takes time.Duration // of the others
-	calls atomic.Int32
-	tried driver.AcquireRequest // the one that hung
-}
-
-func (*punctual) Ready() bool { return true }
-
-func (p *punctual) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	p.calls.Add(1)
-	if p.stall.CompareAndSwap(true, false) {
-		p.tried = req
-		<-ctx.Done()
-		return driver.AcquireReply{}, ctx.Err()
-	}
-	time.Sleep(p.takes)
-	return p.spy.Acquire(ctx, req)
-}
-
-func newPunctual(t *testing.T) (*punctual, *distlock.Locker) {
-	t.Helper()
-	p := &punctual{spy: newService().spy}
-	l := open(t, p, distlock.Options{})
-	mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
-	return p, l
-}
-
-// wantNoGhost fails the test if a copy of req that arrives now, after others, is granted the lock.
-func (p *punctual) wantNoGhost(t *testing.T, l *distlock.Locker, req driver.AcquireRequest) {
-	t.Helper()
-	for range 3 {
-		mustRelease(t, mustAcquire(t, l))
-	}
-	if reply, err := p.spy.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Void {
-		t.Errorf("a late copy of the acquire was answered %+v, %v", reply, err)
-	}
-}
-
-func TestAcquire_aStalledDirectCallIsMadeAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p, l := newPunctual(t)
-		p.stall.Store(true)
-		start := time.Now()
-		lease := mustAcquire(t, l)
-		if took := time.Since(start); took != 15*time.Millisecond {
-			t.Errorf("took %s", took)
-		}
-		mustRelease(t, lease)
-		p.wantNoGhost(t, l, p.tried)
-	})
-}
-
-func TestAcquire_aStalledDirectCallEndsWithItsCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p, l := newPunctual(t)
-		p.stall.Store(true)
-		before := p.calls.Load()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 11*time.Millisecond {
-			t.Errorf("Acquire: %v after %s", err, time.Since(start))
-		}
-		synctest.Wait()
-		if n := p.calls.Load() - before; n != 1 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
-// A service that is slow is asked once for each call: what was begun directly would only be made again.
-func TestAcquire_noneIsDirectWhileTheServiceIsSlow(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p, l := newPunctual(t)
-		lease := mustAcquire(t, l)
-		ask := func(ctx context.Context, takes time.Duration, want error, requests int32) {
-			t.Helper()
-			before := p.calls.Load()
-			p.takes = takes
-			if _, err := l.TryAcquire(ctx, key); !errors.Is(err, want) {
-				t.Errorf("TryAcquire: %v, want %v", err, want)
-			}
-			if n := p.calls.Load() - before; n != requests {
-				t.Errorf("%d requests, want %d", n, requests)
-			}
-		}
-		const slow = 20 * time.Millisecond
-		ask(t.Context(), slow, distlock.ErrNotAcquired, 2)
-		for range 3 {
-			ask(t.Context(), slow, distlock.ErrNotAcquired, 1)
-		}
-		ask(t.Context(), 0, distlock.ErrNotAcquired, 1) // quick again
-		ctx, cancel := context.WithTimeout(t.Context(), slow/2)
-		defer cancel()
-		ask(ctx, slow, context.DeadlineExceeded, 1)
-		ask(t.Context(), slow, distlock.ErrNotAcquired, 1)
-		mustRelease(t, lease)
-	})
-}
-
-// unready is punctual at times, and then sits in its calls.
+// unready sits in its calls.
 type unready struct {
 	*spy
 	sits chan struct{}
 }
 
-func (u unready) Ready() bool { return u.sits == nil }
 func (u unready) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	if u.sits != nil {
 		<-u.sits
@@ -135,7 +31,7 @@ func (u unready) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	return u.spy.Acquire(ctx, req)
 }
 
-func TestAcquire_aDriverThatIsNotReadyKeepsNobody(t *testing.T) {
+func TestAcquire_L_stuckDriver_callerLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		u := &unready{spy: newService().spy}
 		l := open(t, u, distlock.Options{})
@@ -147,18 +43,6 @@ func TestAcquire_aDriverThatIsNotReadyKeepsNobody(t *testing.T) {
 		start := time.Now()
 		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 50*time.Millisecond {
 			t.Errorf("Acquire: %v after %s", err, time.Since(start))
-		}
-	})
-}
-
-func TestRelease_directlyWithACancelledContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, l := newPunctual(t)
-		lease := mustAcquire(t, l)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := lease.Release(ctx); err != nil {
-			t.Errorf("Release: %v", err)
 		}
 	})
 }
@@ -266,14 +150,11 @@ func TestAcquire_leavesNothingWithTheLocker(t *testing.T) {
 	}
 }
 
-// panics is a punctual driver of which a call panics or ends its goroutine.
+// panics is a driver of which a call panics or ends its goroutine.
 type panics struct {
 	*spy
-	ready bool
-	next  atomic.Pointer[func()] // replaces the next call
+	next atomic.Pointer[func()] // replaces the next call
 }
-
-func (p *panics) Ready() bool { return p.ready }
 
 func (p *panics) call() {
 	if f := p.next.Swap(nil); f != nil {
@@ -330,54 +211,52 @@ var calls = map[string]func(context.Context, *distlock.Locker, *distlock.Lease) 
 // A panic of the driver reaches the caller. Nothing of the call is left behind: the next waiter has
 // the lock, although the grant was made before the panic.
 func TestLocker_L_driverPanics_keyIsFree(t *testing.T) {
-	for _, ready := range []bool{true, false} {
-		for name, end := range map[string]func(){
-			"panic":  func() { panic(errBroken) },
-			"Goexit": runtime.Goexit,
-		} {
-			for operation, call := range calls {
-				t.Run(fmt.Sprintf("%s/%s/ready=%t", operation, name, ready), func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
-						p := &panics{spy: newService().spy, ready: ready}
-						l := open(t, p, distlock.Options{TTL: ttl})
-						lease := mustAcquire(t, l) // quick, so the next call is made directly, if the driver is ready
-						q := newQueue(t)
-						if operation == "Acquire" || operation == "TryAcquire" {
-							mustRelease(t, lease)
+	for name, end := range map[string]func(){
+		"panic":  func() { panic(errBroken) },
+		"Goexit": runtime.Goexit,
+	} {
+		for operation, call := range calls {
+			t.Run(operation+"/"+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					p := &panics{spy: newService().spy}
+					l := open(t, p, distlock.Options{TTL: ttl})
+					lease := mustAcquire(t, l)
+					q := newQueue(t)
+					if operation == "Acquire" || operation == "TryAcquire" {
+						mustRelease(t, lease)
+					}
+					p.next.Store(&end)
+					over := make(chan struct{})
+					var err error
+					var caught any
+					go func() {
+						defer close(over)
+						defer func() { caught = recover() }()
+						err = errors.New("the caller's goroutine has ended")
+						err = call(context.Background(), l, lease)
+					}()
+					synctest.Wait()
+					q.join(l, "next", 0)
+					select {
+					case <-over:
+					default:
+						t.Fatal("the call has not returned")
+					}
+					_, isError := caught.(error)
+					if isPanic := name == "panic"; isPanic != isError || isPanic && !errors.Is(caught.(error), errBroken) || !isPanic && err == nil {
+						t.Errorf("the caller has %v and panic %v", err, caught)
+					}
+					switch operation {
+					case "Inspect", "Extend", "Refence": // the lease's next calls are not blocked
+						if err := lease.Extend(context.Background(), ttl); err != nil {
+							t.Errorf("Extend after that: %v", err)
 						}
-						p.next.Store(&end)
-						over := make(chan struct{})
-						var err error
-						var caught any
-						go func() {
-							defer close(over)
-							defer func() { caught = recover() }()
-							err = errors.New("the caller's goroutine has ended")
-							err = call(context.Background(), l, lease)
-						}()
-						synctest.Wait()
-						q.join(l, "next", 0)
-						select {
-						case <-over:
-						default:
-							t.Fatal("the call has not returned")
-						}
-						_, isError := caught.(error)
-						if isPanic := name == "panic"; isPanic != isError || isPanic && !errors.Is(caught.(error), errBroken) || !isPanic && err == nil {
-							t.Errorf("the caller has %v and panic %v", err, caught)
-						}
-						switch operation {
-						case "Inspect", "Extend", "Refence": // the lease's next calls are not blocked
-							if err := lease.Extend(context.Background(), ttl); err != nil {
-								t.Errorf("Extend after that: %v", err)
-							}
-							mustRelease(t, lease)
-						}
-						time.Sleep(time.Second)
-						mustRelease(t, q.lease("next"))
-					})
+						mustRelease(t, lease)
+					}
+					time.Sleep(time.Second)
+					mustRelease(t, q.lease("next"))
 				})
-			}
+			})
 		}
 	}
 }

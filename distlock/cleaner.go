@@ -36,7 +36,7 @@ const (
 // what a lease that was lost may have left, what a release could not remove. It tries until the lock service has
 // answered, or until the lock has ended with its TTL and no request can still arrive, see voidFor.
 //
-// It has no goroutine of its own: tries run on the Locker's workers, a few at a time, and a timer starts the next.
+// It has no goroutine of its own: each try has one, a few tries run at a time, and a timer starts the next.
 type cleaner struct {
 	locker *Locker
 	trying context.Context // ends a while after the Locker was closed
@@ -103,7 +103,7 @@ func (c *cleaner) pump() {
 		}
 		heap.Pop(&c.jobs)
 		c.active++
-		c.locker.workers.run(func() { c.try(job) })
+		go c.try(job)
 	}
 }
 

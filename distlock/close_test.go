@@ -162,18 +162,12 @@ func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
 	})
 }
 
-// readyService lets the Locker make its calls in the caller's goroutine.
-type readyService struct{ *drivertest.Faults }
-
-func (readyService) Ready() bool { return true }
-
 func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l, err := distlock.New(readyService{s.Faults}, nil)
+		l, err := distlock.New(s.Faults, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
 		answer := make(chan struct{})
 		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
 		acquired := make(chan error)
@@ -198,11 +192,10 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 // Who waits for an answer that does not come any more is told the same as all who wait.
 func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l, err := distlock.New(readyService{s.Faults}, nil)
+		l, err := distlock.New(s.Faults, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick, so the call is made in the caller's goroutine
 		lost := make(chan struct{})
 		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: lost, After: errBroken}))
 		acquired := make(chan error)
@@ -226,7 +219,7 @@ func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
 
 // closing notes calls that are under way when the driver is closed.
 type closing struct {
-	readyService
+	*drivertest.Faults
 	under  atomic.Int32
 	missed atomic.Int32
 	closed atomic.Int32
@@ -235,7 +228,7 @@ type closing struct {
 func (c *closing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	c.under.Add(1)
 	defer c.under.Add(-1)
-	return c.readyService.Release(ctx, req)
+	return c.Faults.Release(ctx, req)
 }
 
 func (c *closing) Close() error {
@@ -246,7 +239,7 @@ func (c *closing) Close() error {
 
 func TestClose_waitsForAReleaseUnderWay(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		d := &closing{readyService: readyService{s.Faults}}
+		d := &closing{Faults: s.Faults}
 		l, err := distlock.New(d, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
+	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // patience says how long and how often to ask for a lock that is busy.
@@ -59,9 +60,9 @@ type acquisition struct {
 	sent    [2]trust.Moment    // when the last request and the one before it were sent
 	check   time.Duration      // how soon after a request it promises the next
 
-	// giveUp ends with ctx, a limit of time, or the Locker, whichever comes first; see until.
+	// giveUp ends with ctx, a limit of time, or the Locker, whichever comes first; see setLimit.
 	giveUp context.Context
-	stop   func()
+	stop   context.CancelFunc
 }
 
 // contend gets the lock: at once, or in its turn.
@@ -142,8 +143,13 @@ func (a *acquisition) compete() (lease *Lease, err error) {
 		Holder:   l.opts.Holder,
 		Metadata: a.op.Metadata,
 	}
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	unhook := context.AfterFunc(l.closing, func() { cancel(ErrClosed) })
+	a.setLimit(ctx)
 	defer func() {
-		a.endUntil()
+		a.stop()
+		unhook()
+		cancel(nil)
 		if a.deaf != nil {
 			a.deaf()
 		}
@@ -157,8 +163,8 @@ func (a *acquisition) compete() (lease *Lease, err error) {
 	for {
 		lease, busy, err := a.attempt()
 		switch {
-		case errors.Is(err, errLeft):
-			return nil, a.gaveUp(context.Cause(a.until()))
+		case errors.Is(err, calls.ErrLeft):
+			return nil, a.gaveUp(context.Cause(a.giveUp))
 		case lease != nil:
 			return lease, nil
 		case errors.Is(err, errVoid) && (a.entered || a.lined && a.doubt):
@@ -177,7 +183,8 @@ func (a *acquisition) compete() (lease *Lease, err error) {
 		if a.failure = err; err == nil {
 			if !a.answered { // from here on the wait is the limit
 				a.answered = true
-				a.endUntil()
+				a.stop()
+				a.setLimit(ctx)
 			}
 			a.at = time.Now()
 			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
@@ -231,8 +238,8 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 		return a.woken(wake), nil
 	case <-a.poke:
 	case <-timer.C:
-	case <-a.until().Done():
-		return nil, a.gaveUp(context.Cause(a.until()))
+	case <-a.giveUp.Done():
+		return nil, a.gaveUp(context.Cause(a.giveUp))
 	}
 	return nil, nil
 }
@@ -242,7 +249,7 @@ func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
 // But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error) bool {
 	switch {
-	case errors.Is(err, errVoid), definite(err), unsettled(err):
+	case errors.Is(err, errVoid), definite(err), calls.Unsettled(err):
 		return false
 	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
@@ -255,7 +262,7 @@ func definite(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
-// attempt asks the lock service once. It returns a lease, or a reply that is busy or full, or an error; errLeft if the caller has
+// attempt asks the lock service once. It returns a lease, or a reply that is busy or full, or an error; calls.ErrLeft if the caller has
 // to go before the answer has come.
 func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	var none driver.AcquireReply
@@ -271,7 +278,7 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 	}
 	req, doubt := a.req, a.doubt
 	a.doubt = true // until the answer comes; the driver may panic instead
-	reply, again, err := direct(a.ctx, a.until, l, limit,
+	reply, err := call(a.giveUp, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
@@ -279,17 +286,14 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 			}
 		})
 	switch {
-	case err == ErrClosed: // of this Locker, so nothing was sent
-		a.doubt = doubt
-		return nil, none, err
-	case errors.Is(err, errLeft):
+	case err == calls.ErrLeft:
 		return nil, none, err
 	case err != nil:
 		// A script that lacks a right may have written before it stopped.
 		a.doubt = doubt || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
 		return nil, none, failedRead("acquire", err)
 	}
-	a.doubt = doubt || again || reply.Replayed
+	a.doubt = doubt || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
@@ -323,26 +327,13 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 	return lease, nil
 }
 
-// until returns giveUp, and makes it when it is needed: a lock that is free needs no timer. Before the
-// first answer of the backend, giveUp ends when that answer is overdue. After it, giveUp ends with
-// the wait.
-func (a *acquisition) until() context.Context {
-	if a.giveUp != nil {
-		return a.giveUp
-	}
-	ctx, cancel := context.WithCancelCause(a.ctx)
-	unhook := context.AfterFunc(a.locker.closing, func() { cancel(ErrClosed) })
-	waited := func() bool { return true }
+// setLimit makes giveUp from ctx. Before the first answer of the backend, giveUp ends when that
+// answer is overdue. After it, giveUp ends with the wait.
+func (a *acquisition) setLimit(ctx context.Context) {
+	a.giveUp, a.stop = ctx, func() {}
 	if at, cause := a.limit(); cause.limit > 0 {
-		waited = time.AfterFunc(positive(time.Until(at)), func() { cancel(cause) }).Stop
+		a.giveUp, a.stop = context.WithDeadlineCause(ctx, at, cause)
 	}
-	a.giveUp = ctx
-	a.stop = func() {
-		waited()
-		unhook()
-		cancel(nil)
-	}
-	return ctx
 }
 
 // limit returns when the acquisition gives up, and the cause. Without a cause, ctx alone decides.
@@ -357,14 +348,6 @@ func (a *acquisition) limit() (at time.Time, cause usedUp) {
 	return at, cause
 }
 
-// endUntil frees the context of until. The next call of until makes another.
-func (a *acquisition) endUntil() {
-	if a.stop != nil {
-		a.stop()
-		a.giveUp, a.stop = nil, nil
-	}
-}
-
 var errVoid = errors.New("the lock service has cancelled this acquisition: try again")
 
 // usedUp ends an acquisition whose wait has passed or whose first answer is overdue. As the cause of a
@@ -375,7 +358,7 @@ type usedUp struct {
 	silent bool // the first answer is overdue
 }
 
-func (u usedUp) Error() string      { return noAnswer(u.limit) }
+func (u usedUp) Error() string      { return calls.NoAnswer(u.limit) }
 func (usedUp) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // interrupted is the failure that ended the acquisition, with what the service had said before it; nil if there is none.

@@ -72,9 +72,8 @@
 // If the backend does not answer a contender, that contender fails alone and the next waiter tries. If
 // the second in a row fails as well, all waiters behind it share its error. A refusal is shared at once.
 //
-// # Which goroutine asks
+// # Calls of the backend
 //
-// Calls of the service run apart from the caller, who leaves as soon as its context ends; clients tend to sit in a read
-// long after. Only while the service answers within milliseconds, and the driver keeps deadlines, is the call made in the
-// caller's own goroutine, for 15 ms at most.
+// Each call of the backend runs in a goroutine of its own, and the caller leaves as soon as its context ends. Clients
+// tend to sit in a read long after that.
 package distlock

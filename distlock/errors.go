@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -120,4 +121,27 @@ func failedWrite(operation string, cause error) error {
 		return fmt.Errorf("%w: %s: %w", ErrOutcomeUnknown, operation, cause)
 	}
 	return failedRead(operation, cause)
+}
+
+// left is the error of a call without effect whose caller has left.
+func left(operation string, ctx context.Context) error {
+	return &leftError{fmt.Errorf("distlock: %s: %w", operation, ended(ctx))}
+}
+
+// leftError marks the error of a caller's ctx for OutcomeOf: the work under a lock may fail with such
+// an error, too.
+type leftError struct{ error }
+
+func (e *leftError) Unwrap() error { return e.error }
+
+// ended is the error of an ended context. Its cause is text alone: it may be the loss of another lease.
+func ended(ctx context.Context) error {
+	switch cause := context.Cause(ctx); cause {
+	case ctx.Err():
+		return ctx.Err()
+	case ErrLost: // its text may stand in the error around this one
+		return fmt.Errorf("%w (the lease of this context was lost)", ctx.Err())
+	default:
+		return fmt.Errorf("%w (%v)", ctx.Err(), cause)
+	}
 }

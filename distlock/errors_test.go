@@ -177,23 +177,6 @@ func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 	})
 }
 
-// The first copy of a Release is lost, and the backend rejects the second.
-func TestRelease_C_secondCopyIsRejected(t *testing.T) {
-	for _, kind := range []error{driver.ErrTemporary, driver.ErrRefused, driver.ErrNotSent} {
-		inService(t, func(t *testing.T, s *service) {
-			d := &losing{punctual: punctual{spy: s.spy}, then: kind}
-			l := open(t, d, distlock.Options{TTL: time.Minute})
-			mustRelease(t, mustAcquire(t, l)) // the backend is known to be quick
-			lease := mustAcquire(t, l)
-			d.lost.Store(true)
-			err := lease.Release(t.Context())
-			if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused) {
-				t.Errorf("Release: %v, want ErrOutcomeUnknown alone", err)
-			}
-		})
-	}
-}
-
 // A driver that never answers keeps the turn of its Extend. Renewal keeps the lease.
 func TestExtend_L_behindOneThatHangs(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

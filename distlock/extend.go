@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
+	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // Extend sets the time the lease has left to ttl, once: the renewal schedule keeps the Locker's TTL, and never shortens
@@ -59,6 +60,10 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	// that shortens is exact, so any other may arrive late without harm. The turn goes back when the answer is there, not
 	// when the caller leaves.
 	le := e.lease
+	if !le.locker.begin() {
+		return cmp.Or(le.gone(), ErrClosed)
+	}
+	defer le.locker.end()
 	turn := le.token(&le.extending)
 	le.mu.Lock()
 	patience := time.NewTimer(positive(min(e.ttl, le.trust.Left(trust.Now()))))
@@ -83,7 +88,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return e.end(reply)
 	}
 	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: e.ttl, Exact: e.shortens}}
-	reply, err := detached(ctx, le.locker, e.limit,
+	reply, err := call(ctx, le.locker, e.limit,
 		func(ctx context.Context) (driver.ExtendReply, error) {
 			return le.locker.driver.Extend(ctx, request)[0], nil
 		},
@@ -92,13 +97,9 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 			_ = settle(reply)
 		})
 	switch {
-	case err == ErrClosed: // of this Locker, so nothing was sent
-		le.settle()
-		<-turn
-		return err
-	case err == errLeft && e.confirms:
+	case err == calls.ErrLeft && e.confirms:
 		return left("check", ctx)
-	case err == errLeft:
+	case err == calls.ErrLeft:
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
 	case err != nil && e.confirms:
 		return cmp.Or(le.gone(), failedRead("check", err))
@@ -161,9 +162,9 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	case reply.Err == nil:
 		return nil
 	case e.confirms: // a question
-		return failedRead("check", ownDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
+		return failedRead("check", calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 	default:
-		return failedWrite("extend", ownDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
+		return failedWrite("extend", calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 	}
 }
 

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/hurry"
+	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // Locker hands out leases on names. It is safe for concurrent use; one per process and service is the usual number.
@@ -20,16 +19,12 @@ type Locker struct {
 	opts    Options
 
 	delay        func(attempts int) time.Duration // Options.Retry's
-	punctual     driver.Punctual                  // nil if the driver is not
-	alarms       hurry.Alarms
-	quick        atomic.Bool  // the service has answered quickly of late
-	queue        driver.Queue // nil if the service keeps no line
+	queue        driver.Queue                     // nil if the service keeps no line
 	lines        lines
 	renewals     renewals
 	expiries     expiries
 	cleaner      cleaner
 	reports      reports
-	workers      workers
 	closing      context.Context // ended by Close: waiting calls give up
 	close        context.CancelFunc
 	renewing     context.Context // ended when a closed Locker has no lease left
@@ -78,14 +73,11 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
-	l.punctual, _ = d.(driver.Punctual)
 	l.queue = queue
 	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
 	l.renewals.locker = l
 	l.cleaner.locker = l
 	l.cleaner.trying, l.cleaner.stop = context.WithCancel(context.Background())
-	l.workers.idle = make(chan func())
-	l.workers.closing = l.closing.Done()
 	return l, nil
 }
 
@@ -127,13 +119,11 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if ctx.Err() != nil {
 		return Info{}, left("inspect", ctx)
 	}
-	s, err := detached(ctx, l, min(firstAnswer, l.opts.TTL),
+	s, err := call(ctx, l, min(firstAnswer, l.opts.TTL),
 		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
 		func(driver.State, error) {})
 	switch {
-	case err == ErrClosed:
-		return Info{}, err
-	case err == errLeft:
+	case err == calls.ErrLeft:
 		return Info{}, left("inspect", ctx)
 	case err != nil:
 		return Info{}, failedRead("inspect", err)
@@ -281,4 +271,11 @@ func (l *Locker) background(f func()) {
 		defer l.end()
 		f()
 	}()
+}
+
+// call makes a call of the driver that its caller can leave, see calls.Do. The operation that makes
+// it is counted, see begin, so the driver is open. Close waits for the call.
+func call[T any](ctx context.Context, l *Locker, limit time.Duration, f func(context.Context) (T, error), late func(T, error)) (T, error) {
+	l.begin()
+	return calls.Do(ctx, positive(limit), f, late, l.end)
 }

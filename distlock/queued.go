@@ -28,9 +28,9 @@ func (a *acquisition) listen() {
 	if ticket := a.locker.lines.lineUp(a); a.req.Ticket == 0 {
 		a.req.Ticket = ticket
 	}
-	wakes, deaf, err := a.locker.queue.Listen(a.until(), a.req.Name, a.req.Owner)
+	wakes, deaf, err := a.locker.queue.Listen(a.giveUp, a.req.Name, a.req.Owner)
 	if err != nil {
-		if a.until().Err() != nil { // it leaves, and that is why
+		if a.giveUp.Err() != nil { // it leaves, and that is why
 			return
 		}
 		l := a.locker

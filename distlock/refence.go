@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
+	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // Refence raises the lease's fencing token above the given one. A store that has seen a higher token than the lease's, and
@@ -37,6 +38,10 @@ func (le *Lease) Refence(ctx context.Context, above int64) error {
 }
 
 func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error {
+	if !le.locker.begin() {
+		return cmp.Or(le.gone(), ErrClosed)
+	}
+	defer le.locker.end()
 	if err := le.Check(ctx); err != nil || le.Fence() > above {
 		return err
 	}
@@ -72,16 +77,13 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		}
 		return nil
 	}
-	reply, err := detached(ctx, l, limit,
+	reply, err := call(ctx, l, limit,
 		func(ctx context.Context) (driver.RaiseReply, error) { return l.driver.Raise(ctx, request) },
 		func(reply driver.RaiseReply, err error) { _ = settle(reply, err) })
 	switch {
-	case err == ErrClosed: // of this Locker, so nothing was sent
-		le.settle()
-		return err
-	case err == errLeft:
+	case err == calls.ErrLeft:
 		return left("refence", ctx)
-	case unsettled(err): // if the lease has ended, its end is the error
+	case calls.Unsettled(err): // if the lease has ended, its end is the error
 		return cmp.Or(le.gone(), failedRead("refence", err))
 	}
 	if err := settle(reply, err); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
+	"github.com/belugalock/belugalock/internal/calls"
 )
 
 var (
@@ -187,12 +188,8 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 // remove tells the lock service.
 func (le *Lease) remove(ctx context.Context) error {
 	l := le.locker
-	cancel := func() {}
-	defer func() { cancel() }()
-	until := func() (lingers context.Context) {
-		lingers, cancel = lingering(ctx, releaseGrace)
-		return lingers
-	}
+	lingers, cancel := lingering(ctx, releaseGrace)
+	defer cancel()
 	le.mu.Lock()
 	le.asked++
 	limit := min(releaseLimit, max(le.trust.Left(trust.Now()), leastRelease))
@@ -232,20 +229,17 @@ func (le *Lease) remove(ctx context.Context) error {
 		le.removed = true
 		return le.unknown
 	}
-	reply, sentAgain, err := direct(ctx, until, l, limit,
+	reply, err := call(lingers, l, limit,
 		func(ctx context.Context) (driver.ReleaseReply, error) {
 			return l.driver.Release(ctx, request)
 		},
 		func(reply driver.ReleaseReply, err error) { _ = settle(reply, err) })
 	switch {
-	case err == ErrClosed: // of this Locker, so nothing was sent
-		return err
-	case err == errLeft:
+	case err == calls.ErrLeft:
 		return failedWrite("release", fmt.Errorf("%w, it goes on in the background: %w", err, ended(ctx)))
-	case unsettled(err):
+	case calls.Unsettled(err):
 		return failedWrite("release", err)
 	}
-	reply.Replayed = reply.Replayed || sentAgain
 	return settle(reply, err)
 }
 

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
@@ -251,44 +249,6 @@ func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 	}
 }
 
-// losing is punctual, and loses the packet of one release.
-type losing struct {
-	punctual
-	lost     atomic.Bool
-	followed atomic.Bool // the next one comes after that
-	then     error       // of that
-}
-
-func (d *losing) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	if d.lost.CompareAndSwap(true, false) {
-		d.followed.Store(true)
-		<-ctx.Done()
-		return driver.ReleaseReply{}, ctx.Err()
-	}
-	if d.followed.CompareAndSwap(true, false) && d.then != nil {
-		return driver.ReleaseReply{}, d.then
-	}
-	return d.spy.Release(ctx, req)
-}
-
-// The context ends while the release, made in the caller's goroutine, gets no answer.
-func TestRelease_cancelledInTheMiddleGoesOnInTheBackground(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		d := &losing{punctual: punctual{spy: s.spy}}
-		l := open(t, d, distlock.Options{TTL: time.Minute})
-		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
-		lease := mustAcquire(t, l)
-		d.lost.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Release: %v", err)
-		}
-		time.Sleep(time.Second)
-		s.wantFree(t)
-	})
-}
-
 // A renewal that went out after the release would keep a lock alive that nobody holds, for as long as the release does not get through.
 func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -325,28 +285,6 @@ func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.
 		}
 		if err := <-released; err != nil || s.state(t).Held {
 			t.Errorf("the other: %v, %+v", err, s.state(t))
-		}
-	})
-}
-
-// A release that gets no answer is made again. If others have had the lock since, nobody can say whether the first copy
-// released it.
-func TestRelease_madeAgainAmongOthersIsNoLoss(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		d := &losing{punctual: punctual{spy: s.spy}}
-		l := open(t, d, distlock.Options{TTL: time.Minute})
-		others := s.locker(t, distlock.Options{})
-		mustRelease(t, mustAcquire(t, l)) // the service is known to be quick
-		err := l.Do(t.Context(), key, func(context.Context) error {
-			s.steal(t) // the first copy, of which the answer is lost
-			for range 2 {
-				mustRelease(t, mustAcquire(t, others))
-			}
-			d.lost.Store(true)
-			return nil
-		})
-		if err != nil {
-			t.Errorf("Do: %v", err)
 		}
 	})
 }

@@ -11,10 +11,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// tardy is a service that answers quickly, except for one name.
+// tardy is a service that does not answer for one name.
 type tardy struct{ *spy }
-
-func (tardy) Ready() bool { return true }
 
 func (s tardy) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	if req.Name.Key == "tardy" {
@@ -41,7 +39,7 @@ func TestTimers_areNotDueWhenTheyAreSet(t *testing.T) {
 		},
 		"a wait that is over": func(t *testing.T, l *distlock.Locker) {
 			for range 5 {
-				mustRelease(t, mustAcquire(t, l)) // answered quickly
+				mustRelease(t, mustAcquire(t, l))
 				if _, err := l.Acquire(t.Context(), "tardy", distlock.WithWait(time.Millisecond)); !errors.Is(err, distlock.ErrUnavailable) {
 					t.Errorf("Acquire: %v", err)
 				}

@@ -290,12 +290,3 @@ type Wake struct {
 	// TTL is how long the grant lasts from the moment it was made.
 	TTL time.Duration
 }
-
-// Punctual is implemented by a Driver that can tell when its calls will be on time. The Locker then makes a call in the
-// caller's goroutine; otherwise it hands it to another one, which costs some microseconds, so that a caller whose ctx
-// ends need not wait for the driver.
-type Punctual interface {
-	// Ready reports whether an Acquire or Release that is made now returns within a few milliseconds of the deadline of
-	// its ctx. It does no I/O. The deadline may be one that ctx tells without ending at it.
-	Ready() bool
-}

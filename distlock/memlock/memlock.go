@@ -56,9 +56,6 @@ func (t *table) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "memory", Expires: true, Queues: true}
 }
 
-// Ready implements driver.Punctual: nothing here ever waits.
-func (t *table) Ready() bool { return true }
-
 // ended is the error of a call whose context has ended before it began.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {

@@ -27,8 +27,6 @@ var deleteIfEqual = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] th
 // BenchmarkUncontended compares an acquire and release of a Locker, renewal and loss notice on, with the barest lock
 // there is, SET NX PX and a compare-and-delete script. The two take turns, so that both meet the same machine; it prints
 // the median of each, their ratio, and the round trips of one acquire and release.
-//
-// A client that keeps deadlines lets the Locker make its calls in the caller's goroutine.
 func BenchmarkUncontended(b *testing.B) {
 	b.Run("ContextTimeoutEnabled", func(b *testing.B) { uncontended(b, true) })
 	b.Run("default", func(b *testing.B) { uncontended(b, false) })

@@ -137,7 +137,7 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 	c.cmd, c.stage = cmd, callPending
 	c.deadline, _ = ctx.Deadline()
 	x.pending = append(x.pending, c)
-	c.alarm(now, x.latest.Add(x.patience)) // which may have passed
+	c.timer.Reset(x.latest.Add(x.patience).Sub(now)) // which may have passed
 	x.mu.Unlock()
 
 	for {
@@ -147,7 +147,7 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 				x.putBack(c)
 				return cmd.Failure()
 			}
-			if err := c.over(ctx, time.Now()); err != nil {
+			if err := ctx.Err(); err != nil {
 				return x.leave(c, err)
 			}
 			x.lead(ctx, c)
@@ -156,32 +156,8 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 		case <-ctx.Done():
 			return x.leave(c, ctx.Err())
 		case now := <-c.timer.C:
-			if err := c.over(ctx, now); err != nil {
-				return x.leave(c, err)
-			}
 			x.hurry(c, now)
 		}
-	}
-}
-
-// over returns the error of a ctx that has ended. One may tell a deadline without ending at it.
-func (c *call) over(ctx context.Context, now time.Time) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !c.deadline.IsZero() && !now.Before(c.deadline) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// alarm sets the call's timer to the given moment, or its deadline if that is earlier. A zero moment means no other.
-func (c *call) alarm(now, at time.Time) {
-	if at.IsZero() || !c.deadline.IsZero() && c.deadline.Before(at) {
-		at = c.deadline
-	}
-	if !at.IsZero() {
-		c.timer.Reset(at.Sub(now))
 	}
 }
 
@@ -190,13 +166,12 @@ func (x *exchange) hurry(c *call, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if c.stage != callPending {
-		c.alarm(now, time.Time{})
 		return
 	}
 	if now.Sub(x.latest) >= x.patience {
 		x.appoint(now)
 	}
-	c.alarm(now, x.latest.Add(x.patience)) // if it was another that was appointed, that may take some others first
+	c.timer.Reset(x.latest.Add(x.patience).Sub(now)) // if it was another that was appointed, that may take some others first
 }
 
 // appoint begins an exchange, if calls are pending: it tells the one with the latest deadline to lead.

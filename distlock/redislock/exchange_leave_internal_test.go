@@ -14,14 +14,6 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// told is a context that tells a deadline without ending at it.
-type told struct {
-	context.Context
-	deadline time.Time
-}
-
-func (c told) Deadline() (time.Time, bool) { return c.deadline, true }
-
 // soon is when leavers leave.
 const soon = 100 * time.Millisecond
 
@@ -35,9 +27,6 @@ var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	"deadline": func() (context.Context, context.CancelFunc, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		return ctx, cancel, context.DeadlineExceeded
-	},
-	"deadline that is only told": func() (context.Context, context.CancelFunc, error) {
-		return told{context.Background(), time.Now().Add(soon)}, func() {}, context.DeadlineExceeded
 	},
 }
 
@@ -334,20 +323,6 @@ func TestExchange_patienceEnds(t *testing.T) {
 	}
 	end()
 	x.wantIdle(t)
-}
-
-// A call that was sent while it still had patience is woken up at its deadline.
-func TestExchange_aCallThatWasSentKeepsItsDeadline(t *testing.T) {
-	x := newExchange(nil)
-	c := x.call()
-	now := time.Now()
-	c.stage, c.deadline = callTaken, now.Add(10*time.Millisecond)
-	x.hurry(c, now)
-	select {
-	case <-c.timer.C:
-	case <-time.After(10 * time.Second):
-		t.Error("the timer is not set")
-	}
 }
 
 func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {

@@ -17,10 +17,8 @@ import (
 // defaults. It does no I/O; a nil client, a kind of client that cannot keep a lock, and options out of range are refused
 // with distlock.ErrInvalidOption.
 //
-// A client with ContextTimeoutEnabled makes acquiring and releasing quicker, because the Locker need not guard against
-// calls that outlast their context. Extends and renewals go over a second client, made with the options of the first, so
-// that a pool without a free connection does not starve them; behind Sentinels, only when there is none. With a type of client
-// that is neither *redis.Client nor *redis.ClusterClient they share its pool.
+// Extends and renewals go over a second client, made with the options of the first, so that a pool without a free
+// connection does not starve them; behind Sentinels, only when there is none. With a type of client that is neither *redis.Client nor *redis.ClusterClient they share its pool.
 func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker, error) {
 	d, err := NewDriver(client)
 	if err != nil {
@@ -47,11 +45,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	s := &service{client: client, shared: newSharing(client), wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
-	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
-		s.single = c
-	}
-	return s
+	return &service{client: client, shared: newSharing(client), wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
 }
 
 // service is a driver.Driver.
@@ -63,10 +57,8 @@ type service struct {
 	own        redis.UniversalClient // see renewalClient; may be nil
 	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
 	// lease that is being released is not renewed any more, so it must not wait for a connection.
-	room chan struct{}
-	// single is the client if it speaks to one node and keeps deadlines, or nil.
-	single *redis.Client
-	wakes  *wakes
+	room  chan struct{}
+	wakes *wakes
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
 	payloads atomic.Pointer[encoded]
 }
@@ -74,10 +66,6 @@ type service struct {
 func (s *service) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", Shared: true, Expires: true, Queues: true}
 }
-
-// Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does. One that
-// has to wait for a connection or to open one might not.
-func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	keys := keysOf(req.Name)

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -207,28 +206,5 @@ func TestService_C_slotsThatAreNotToldAreAnError(t *testing.T) {
 	defer d.Close()
 	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o"}); !errors.Is(err, io.EOF) {
 		t.Errorf("Release: %v", err)
-	}
-}
-
-// Who has to wait for a connection, or to open one, does not promise to be back in time.
-func TestService_isReadyWithAConnectionAtHand(t *testing.T) {
-	db := testservers.SharedRedis(t)
-	for _, keeps := range []bool{true, false} {
-		t.Run(fmt.Sprintf("keeps deadlines %t", keeps), func(t *testing.T) {
-			s, _ := watched(t, redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: keeps}, 1)
-			if s.Ready() {
-				t.Error("ready without a connection")
-			}
-			if err := s.client.Ping(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if s.Ready() != keeps {
-				t.Errorf("ready %t", s.Ready())
-			}
-			occupy(t, s, func(string) server { return db })
-			if s.Ready() {
-				t.Error("ready though the connection is in use")
-			}
-		})
 	}
 }

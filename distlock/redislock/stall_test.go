@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// A server that stops answering in the middle of a call keeps nobody whose context ends, whether the client keeps
-// deadlines, so that calls are made in the caller's goroutine, or not.
+// A server that stops answering in the middle of a call keeps no caller whose context ends, whether or not the client
+// keeps deadlines.
 func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
 			client := newClient(t, server, redis.Options{ContextTimeoutEnabled: punctual})
 			l := newLocker(t, client, distlock.Options{})
 			lease := mustAcquire(t, l)
-			for range 5 { // the service is known to be quick
+			for range 5 {
 				if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 					t.Fatal(err)
 				}

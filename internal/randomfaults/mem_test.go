@@ -27,7 +27,7 @@ func newMemService() *memService {
 
 func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, error) {
 	return distlock.New(&faulty{
-		Driver: m.locks, Queue: m.locks.(driver.Queue), Punctual: m.locks.(driver.Punctual), failing: &m.failing[n],
+		Driver: m.locks, Queue: m.locks.(driver.Queue), failing: &m.failing[n],
 	}, opts)
 }
 
@@ -39,7 +39,6 @@ func (m *memService) store() (memory, error) {
 type faulty struct {
 	driver.Driver
 	driver.Queue
-	driver.Punctual
 	failing *atomic.Int64
 }
 

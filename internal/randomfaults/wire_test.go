@@ -22,7 +22,7 @@ type config struct {
 	Rotate     time.Duration // keys and sessions are new after each
 	Lockers    int           // with goroutines each
 	Goroutines int
-	Punctual   bool   // its client keeps deadlines, so that calls are made in the caller's goroutine
+	Punctual   bool   // its client keeps deadlines
 	Histories  string // where they are written; none if empty
 	Hammers    bool
 	Broken     string

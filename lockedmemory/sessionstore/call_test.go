@@ -3,12 +3,15 @@ package sessionstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -16,36 +19,33 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-// overdue is a driver whose answers to writes come too late, when it is told so, although they took effect.
+// overdue is a driver that loses the answer to a write that took effect, and turns the next copy away for now.
 type overdue struct {
 	driver.Driver
 	late   bool
 	copies []driver.Write
 }
 
-func (*overdue) Ready() bool { return true }
-
 func (d *overdue) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
 	v, err := d.Driver.Append(ctx, a)
-	return v, errors.Join(err, d.answered(ctx, a.Write))
+	return v, errors.Join(err, d.answered(a.Write))
 }
 
 func (d *overdue) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	v, err := d.Driver.Clear(ctx, w)
-	return v, errors.Join(err, d.answered(ctx, w))
+	return v, errors.Join(err, d.answered(w))
 }
 
-func (d *overdue) answered(ctx context.Context, w driver.Write) error {
+func (d *overdue) answered(w driver.Write) error {
 	d.copies = append(d.copies, w)
 	if !d.late {
 		return nil
 	}
 	d.late = false
-	<-ctx.Done()
-	return ctx.Err()
+	return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, lockdriver.ErrTemporary)
 }
 
-// A call that is made in the caller's goroutine is given up after a few milliseconds, and made again, as the same one.
+// A write whose answer is lost is made again, as the same one.
 func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
 	var d *overdue
 	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
@@ -141,6 +141,53 @@ func TestStore_C_aContextThatHasEndedMakesNoCall(t *testing.T) {
 			t.Errorf("%d calls were made", n)
 		}
 	})
+}
+
+// broken is a driver whose next call panics or ends its goroutine.
+type broken struct {
+	driver.Driver
+	next func()
+}
+
+func (d *broken) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	if f := d.next; f != nil {
+		d.next = nil
+		f()
+	}
+	return d.Driver.Read(ctx, r)
+}
+
+// A panic of the driver reaches the caller, and a call that ends its goroutine has an error. The next call works.
+func TestStore_C_driverPanics_callerReturns(t *testing.T) {
+	errPanic := errors.New("the panic of the driver")
+	for name, end := range map[string]func(){"panic": func() { panic(errPanic) }, "Goexit": runtime.Goexit} {
+		var d *broken
+		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
+			d = &broken{Driver: memstore.NewDriver(s)}
+			return d
+		})
+		load := func() (err error, panicked any) {
+			defer func() { panicked = recover() }()
+			_, err = memory.Load(t.Context(), "")
+			return err, nil
+		}
+		d.next = end
+		err, panicked := load()
+		if name == "panic" {
+			reached, _ := panicked.(error)
+			err = reached
+		}
+		want := errPanic
+		if name == "Goexit" {
+			want = distlock.ErrUnavailable
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: the caller has %v and panic %v", name, err, panicked)
+		}
+		if err, panicked := load(); err != nil || panicked != nil {
+			t.Errorf("%s: the next call: %v, %v", name, err, panicked)
+		}
+	}
 }
 
 // plain is a codec whose texts have no end of their own.

@@ -329,7 +329,6 @@ type reader struct {
 	access driver.Access
 	tenure *tenure // nil: without a lease
 	driver driver.Driver
-	caller *caller
 	size   int // of an exchange, as estimated; see page
 }
 
@@ -340,7 +339,7 @@ const (
 )
 
 func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r := &reader{ctx: ctx, op: op, driver: s.driver, caller: &s.caller, size: firstSize}
+	r := &reader{ctx: ctx, op: op, driver: s.driver, size: firstSize}
 	var err error
 	if _, ok := lockedmemory.Lease(ctx); !ok {
 		r.access.Session, err = s.session(ctx, op)
@@ -378,7 +377,7 @@ func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
 func (r *reader) read(req driver.Read) (driver.Page, error) {
 	req.Session = r.access.Session
 	if r.tenure == nil {
-		page, err := call(r.ctx, r.caller, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
+		page, err := call(r.ctx, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
 		return page, failed(r.ctx, r.op, err)
 	}
 	turn, _ := lockedmemory.TurnID(r.ctx)
@@ -387,7 +386,7 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 			req.ID = turn.ID
 		}
 	}
-	page, err := under(r.ctx, r.caller, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
+	page, err := under(r.ctx, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
 		return func(ctx context.Context) (driver.Page, error) {

@@ -21,7 +21,6 @@ import (
 // under a lease alone: put lockedmemory.New in front of it. It is safe for concurrent use.
 type Store[M, D any] struct {
 	driver  driver.Driver
-	caller  caller
 	key     lockedmemory.KeyFunc
 	codec   Codec[M, D]
 	opts    Options
@@ -49,9 +48,7 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 	if err != nil {
 		return nil, err
 	}
-	s := &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}
-	s.caller.punctual, _ = d.(driver.Punctual)
-	return s, nil
+	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}, nil
 }
 
 // Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
@@ -143,7 +140,7 @@ func (s *Store[M, D]) write(ctx context.Context, op operation, session string, l
 	t := s.tenures.of(lease)
 	access := driver.Access{Session: session, Lease: lease}
 	var w driver.Write
-	v, err := under(ctx, &s.caller, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
+	v, err := under(ctx, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
 		w = driver.Write{Access: a, N: t.places.next(), Op: id}
 		w := w // a call may outlive the wait for it
 		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
@@ -160,15 +157,15 @@ const tries = 5
 // under makes a call under a lease, and, if the store refuses its token from the first, asks the lock for a higher one: the store may
 // have seen tokens from before the lock service lost its data. Only the lock's owner is given one.
 //
-// ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
-func under[T interface{ Said() driver.Verdict }](ctx context.Context, c *caller, op operation, a driver.Access, t *tenure,
+// ⚑ What prepare returns may be called more than once, see retry, and must be the same call each time.
+func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operation, a driver.Access, t *tenure,
 	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		a, accepted := t.access(a)
 		do := prepare(a)
 		var reply T
 		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {
-			reply, err = call(ctx, c, do)
+			reply, err = call(ctx, do)
 			return err
 		})
 		if err != nil {

@@ -18,15 +18,15 @@ const module = "github.com/belugalock/belugalock/"
 var allowed = map[string][]string{
 	"distlock/driver":                      {},
 	"distlock/internal/trust":              {},
-	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/hurry"},
+	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/calls"},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"distlock/lockurl":                     {"distlock/..."},
-	"internal/hurry":                       {},
+	"internal/calls":                       {},
 	"lockedmemory":                         {"distlock", "distlock/driver"},
 	"lockedmemory/sessionstore/driver":     {"distlock"},
-	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "internal/hurry", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "internal/calls", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
@@ -48,7 +48,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/hurry", module + "internal/integrity"}
+var product = []string{module + "internal/calls", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

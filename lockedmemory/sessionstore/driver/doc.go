@@ -40,6 +40,5 @@
 // not look at the clock of its process to judge a lease. It need not watch ctx: the store returns
 // when that ends. It does not look into messages.
 //
-// Two interfaces are optional: [Selective] is for sessions that other processes see, [Punctual] for a
-// client that keeps deadlines.
+// The interface [Selective] is optional. It is for sessions that other processes see.
 package driver

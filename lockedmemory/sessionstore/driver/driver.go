@@ -173,11 +173,3 @@ type Selective interface {
 	// AcceptsLocker returns nil, or an error that says what to do. It does no I/O.
 	AcceptsLocker(locker *distlock.Locker) error
 }
-
-// Punctual is implemented by a Driver that can tell when its calls will be on time. The store then makes a call in the
-// caller's goroutine; to hand it to another one can cost as much as the call.
-type Punctual interface {
-	// Ready reports whether a call that is made now returns within a few milliseconds of the deadline of its ctx. It does
-	// no I/O. The deadline may be one that ctx tells without ending at it.
-	Ready() bool
-}

@@ -41,11 +41,7 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, so a Load may miss "+
 			"acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
 	}
-	d := &service{client: client, settings: s}
-	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
-		d.single = c
-	}
-	return d, nil
+	return &service{client: client, settings: s}, nil
 }
 
 // replicaOption names the option of a client by which go-redis reads from replicas; empty: none.
@@ -67,7 +63,6 @@ func replicaOption(client redis.UniversalClient) string {
 // service is a driver.Driver.
 type service struct {
 	client   redis.UniversalClient
-	single   *redis.Client // the client if it speaks to one node and keeps deadlines, or nil
 	settings driver.Settings
 }
 
@@ -178,9 +173,6 @@ func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+
 		"make the Locker with redislock.New over the same client", locker.Backend())
 }
-
-// Ready implements driver.Punctual: a call that has a connection at hand keeps its deadline if the client does.
-func (s *service) Ready() bool { return s.single != nil && s.single.PoolStats().IdleConns > 0 }
 
 // parseVerdict reads what the scripts reply.
 func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {

@@ -1,0 +1,204 @@
+package calls_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/internal/calls"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDriver = errors.New("the error of the driver")
+
+const limit = time.Second
+
+// outcome is what the caller and late got of a call, and what was left of it when late came.
+type outcome struct {
+	value    int
+	err      error
+	panicked any
+	took     time.Duration
+	late     []error // of each call of late
+	over     int
+}
+
+// made makes a call, and returns when it is over.
+func made(ctx context.Context, limit time.Duration, call func(context.Context) (int, error)) *outcome {
+	o := &outcome{}
+	start := time.Now()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		defer func() { o.panicked = recover() }()
+		o.value, o.err = calls.Do(ctx, limit, call, func(_ int, err error) { o.late = append(o.late, err) }, func() { o.over++ })
+	}()
+	<-returned
+	o.took = time.Since(start)
+	time.Sleep(time.Hour) // the call ends
+	synctest.Wait()
+	return o
+}
+
+func TestDo_oneGetsTheResult(t *testing.T) {
+	const leaves = 100 * time.Millisecond
+	for name, c := range map[string]struct {
+		limit time.Duration
+		call  func(context.Context) (int, error)
+
+		value    int
+		err      error
+		text     string
+		took     time.Duration
+		late     bool
+		panicked bool
+	}{
+		"the answer comes":            {limit: limit, call: after(0, 7, nil), value: 7},
+		"an error comes":              {limit: limit, call: after(0, 0, errDriver), err: errDriver},
+		"the caller leaves":           {limit: limit, call: after(200*time.Millisecond, 7, nil), err: calls.ErrLeft, took: leaves, late: true},
+		"without a limit":             {call: after(0, 7, nil), value: 7},
+		"the caller leaves, no limit": {call: after(200*time.Millisecond, 7, nil), err: calls.ErrLeft, took: leaves, late: true},
+		"the limit ends":              {limit: 50 * time.Millisecond, call: untilEnd, text: "no answer within 50ms; check ", took: 50 * time.Millisecond},
+		"the driver ignores the limit": {
+			limit: 50 * time.Millisecond, call: after(time.Minute, 7, nil), text: "no answer within 50ms; check ", took: 70 * time.Millisecond, late: true,
+		},
+		"the client gives up": {
+			limit: limit, call: after(0, 0, context.DeadlineExceeded), text: "no answer within the timeouts of the client; check ",
+		},
+		"a panic": {limit: limit, call: func(context.Context) (int, error) { panic(errDriver) }, late: true, panicked: true},
+		"a goroutine that ends": {
+			limit: limit, call: func(context.Context) (int, error) { runtime.Goexit(); return 7, nil }, text: "ended its goroutine", late: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(leaves, cancel)
+				o := made(ctx, c.limit, c.call)
+				if o.value != c.value || c.err != nil && !errors.Is(o.err, c.err) || (o.err == nil) != (c.err == nil && c.text == "") ||
+					o.err != nil && !strings.Contains(o.err.Error(), c.text) || errors.Is(o.err, context.DeadlineExceeded) || o.took != c.took {
+					if !c.panicked {
+						t.Errorf("the caller has %d, %v after %s", o.value, o.err, o.took)
+					}
+				}
+				if c.panicked != (o.panicked != nil) || c.panicked && !errors.Is(o.panicked.(error), errDriver) {
+					t.Errorf("the caller has panic %v", o.panicked)
+				}
+				if late := len(o.late) == 1; late != c.late || len(o.late) > 1 || !c.panicked && calls.Unsettled(o.err) != c.late {
+					t.Errorf("late has %v, the caller has %v", o.late, o.err)
+				}
+				if o.over != 1 {
+					t.Errorf("over was called %d times", o.over)
+				}
+			})
+		})
+	}
+}
+
+func after(d time.Duration, value int, err error) func(context.Context) (int, error) {
+	return func(context.Context) (int, error) {
+		if d > 0 {
+			time.Sleep(d)
+		}
+		return value, err
+	}
+}
+
+func untilEnd(ctx context.Context) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// The context of a call with a limit has the values of the caller's, and does not end with it. That of a call without a
+// limit is the caller's.
+func TestDo_contextOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		time.AfterFunc(time.Millisecond, cancel)
+		var at time.Duration
+		var value any
+		start := time.Now()
+		note := func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			at, value = time.Since(start), ctx.Value(key{})
+			return 0, ctx.Err()
+		}
+		made(ctx, limit, note)
+		if at != limit || value != "value" {
+			t.Errorf("the call's context ended after %s and has %v", at, value)
+		}
+		start = time.Now()
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		made(ctx, 0, note)
+		if at != time.Millisecond {
+			t.Errorf("without a limit, the call's context ended after %s", at)
+		}
+	})
+}
+
+// The answer and the caller's leaving meet: one of the caller and late has the value, whichever comes first.
+func TestDo_answerMeetsLeaving(t *testing.T) {
+	for range 2000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		answer, over := make(chan struct{}), make(chan struct{})
+		late := 0
+		go cancel()
+		go close(answer)
+		value, err := calls.Do(ctx, limit, func(context.Context) (int, error) { <-answer; return 7, nil },
+			func(value int, err error) { late = value }, func() { close(over) })
+		<-over
+		if err == nil && value+late != 7 || err != nil && (err != calls.ErrLeft || value != 0 || late != 7) {
+			t.Fatalf("the caller has %d, %v, and late has %d", value, err, late)
+		}
+	}
+}
+
+// A panic when the caller has left is not swallowed.
+func TestDo_panicWithoutCaller_endsProcess(t *testing.T) {
+	if os.Getenv("PANIC_WITHOUT_CALLER") != "" {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		left := make(chan struct{})
+		_, err := calls.Do(ctx, limit, func(context.Context) (int, error) { <-left; panic("the driver's panic") }, func(int, error) {}, func() {})
+		os.Stdout.WriteString("Do: " + err.Error() + "\n")
+		close(left)
+		time.Sleep(10 * time.Second)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDo_panicWithoutCaller_endsProcess$")
+	cmd.Env = append(os.Environ(), "PANIC_WITHOUT_CALLER=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Do: no answer yet") || !strings.Contains(string(out), "the driver's panic") {
+		t.Errorf("the process ended with %v: %s", err, out)
+	}
+}
+
+func TestOwnDeadline_text(t *testing.T) {
+	detailed := errors.Join(errDriver, os.ErrDeadlineExceeded, context.DeadlineExceeded)
+	for name, c := range map[string]struct {
+		err  error
+		took time.Duration
+		want string
+	}{
+		"another error":     {errDriver, limit, errDriver.Error()},
+		"of the limit":      {context.DeadlineExceeded, limit, calls.NoAnswer(limit)},
+		"of the client":     {context.DeadlineExceeded, 0, "no answer within the timeouts of the client; check the lock service and the network to it"},
+		"with other errors": {detailed, limit, calls.NoAnswer(limit)},
+	} {
+		err := calls.OwnDeadline(c.err, limit, c.took)
+		if err.Error() != c.want || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errDriver) != errors.Is(c.err, errDriver) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
