@@ -282,7 +282,7 @@ func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
 			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
-				l.cleaner.void(req, 0)
+				l.cleaner.Cancel(req, 0)
 			}
 		})
 	switch {

@@ -233,9 +233,9 @@ func (le *Lease) lossLocked(reason error) error {
 	case reason == errDeadline:
 		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
 		// left the margin that it was promised, though.
-		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, trust.Margin(le.trust.Term()))
+		l.cleaner.Cancel(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, trust.Margin(le.trust.Term()))
 	case le.doubt: // a copy of an acquire may still come
-		l.cleaner.void(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
+		l.cleaner.Cancel(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
 	}
 	l.forget(le) // ⚑ last: Close waits for the leases, and then for their clean-ups and reports
 	return le.ended

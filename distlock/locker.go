@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
@@ -23,7 +24,7 @@ type Locker struct {
 	lines        lines
 	renewals     renewals
 	expiries     expiries
-	cleaner      cleaner
+	cleaner      *cleanup.Cleaner
 	reports      reports
 	closing      context.Context // ended by Close: waiting calls give up
 	close        context.CancelFunc
@@ -76,8 +77,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.queue = queue
 	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
 	l.renewals.locker = l
-	l.cleaner.locker = l
-	l.cleaner.trying, l.cleaner.stop = context.WithCancel(context.Background())
+	l.cleaner = l.newCleaner()
 	return l, nil
 }
 
@@ -159,7 +159,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	l.lines.close()
-	l.cleaner.hurry()
+	l.cleaner.Close()
 
 	select {
 	case <-l.idle:
@@ -252,6 +252,20 @@ func (l *Locker) stopRenewingLocked() {
 	}
 }
 
+func (l *Locker) newCleaner() *cleanup.Cleaner {
+	c := cleanup.New()
+	c.Begin, c.End = l.begin, l.end
+	c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
+		_, err := l.driver.Release(ctx, req)
+		return err
+	}
+	c.GaveUp = func(req driver.ReleaseRequest, tries int, err error) {
+		l.log(slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; the lock, if the backend still has it, ends with its TTL",
+			req.Name.Key, "tries", tries, "error", err)
+	}
+	return c
+}
+
 func (l *Locker) name(key string) driver.Name {
 	return driver.Name{Namespace: l.opts.Namespace, Key: key}
 }
@@ -259,7 +273,7 @@ func (l *Locker) name(key string) driver.Name {
 // Background runs f in a goroutine that Close waits for: for what a store has to clean up after a call. The context of f goes on
 // for a moment after the Locker was closed; f has to end with it. A Locker that has been closed may not run f at all.
 func (l *Locker) Background(f func(ctx context.Context)) {
-	l.background(func() { f(l.cleaner.trying) })
+	l.background(func() { f(l.cleaner.Context()) })
 }
 
 // background runs f in a goroutine that Close waits for.

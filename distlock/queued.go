@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 )
 
 const (
@@ -96,9 +97,9 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 func (a *acquisition) undo() {
 	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.lined}
 	if a.doubt {
-		req.VoidFor = voidFor(a.req.TTL)
+		req.VoidFor = cleanup.Tombstone(a.req.TTL)
 	}
 	if a.doubt || req.Leave {
-		a.locker.cleaner.add(req, a.req.TTL, 0)
+		a.locker.cleaner.Add(req, a.req.TTL, 0)
 	}
 }

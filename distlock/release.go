@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 	"github.com/belugalock/belugalock/internal/calls"
 )
@@ -198,13 +199,13 @@ func (le *Lease) remove(ctx context.Context) error {
 	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
 	if le.doubt {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
-		request.VoidFor = voidFor(le.ttl)
+		request.VoidFor = cleanup.Tombstone(le.ttl)
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		l.expiries.forget(le)
 		defer l.lines.gone(le, false)
 		if err != nil {
-			l.cleaner.add(request, le.ttl, cleanupMin)
+			l.cleaner.Add(request, le.ttl, cleanup.MinPause)
 			err = failedWrite("release", err)
 			l.log(slog.LevelWarn, "distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
 				le.name.Key, "fence", le.Fence(), "ttl", le.ttl, "error", err)

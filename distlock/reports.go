@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 )
 
 const (
@@ -47,7 +49,7 @@ func (r *reports) add(deliver func(), must bool) {
 	}
 }
 
-// wait returns when no report waits, when ctx ends, or after [closeGrace].
+// wait returns when no report waits, when ctx ends, or after [cleanup.CloseGrace].
 func (r *reports) wait(ctx context.Context) {
 	r.mu.Lock()
 	done := r.done
@@ -55,7 +57,7 @@ func (r *reports) wait(ctx context.Context) {
 	if done == nil {
 		return
 	}
-	timer := time.NewTimer(closeGrace)
+	timer := time.NewTimer(cleanup.CloseGrace)
 	defer timer.Stop()
 	select {
 	case <-done:

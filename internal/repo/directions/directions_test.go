@@ -17,6 +17,7 @@ const module = "github.com/belugalock/belugalock/"
 // is below. Paths without a dot in their first element belong to this module.
 var allowed = map[string][]string{
 	"distlock/driver":                      {},
+	"distlock/internal/cleanup":            {"distlock/driver"},
 	"distlock/internal/trust":              {},
 	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/calls"},
 	"distlock/drivertest":                  {"distlock/driver"},
