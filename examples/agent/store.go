@@ -27,7 +27,7 @@ func conversation(ctx context.Context) (string, error) {
 // openStore opens the histories of the run with the lock.
 func (c config) openStore(client redis.UniversalClient) (*sessionstore.Store[history.Message, history.Message], error) {
 	return redisstore.New(client, conversation, sessionstore.JSON[history.Message]{},
-		&sessionstore.Options{Namespace: c.Run + ":session", IdleTTL: history.Keep, RememberTurns: history.Keep})
+		&sessionstore.Retention{Namespace: c.Run + ":session", IdleTTL: history.Keep, RememberTurns: history.Keep}, nil)
 }
 
 // listKey is where a history of the run without the lock is.

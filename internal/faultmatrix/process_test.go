@@ -52,7 +52,7 @@ func holderStoppedCleared(t *testing.T, s *service) {
 
 // The same when the new holder's turn is over, and nobody has used the session for so long that Redis has forgotten it.
 func holderStoppedExpired(t *testing.T, s *service) {
-	holderStopped(t, s, "holderStoppedExpired", &sessionstore.Options{IdleTTL: time.Second}, func(next *turn) error {
+	holderStopped(t, s, "holderStoppedExpired", &sessionstore.Retention{IdleTTL: time.Second}, func(next *turn) error {
 		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {
 			return err
 		}
@@ -68,14 +68,14 @@ const cleared = ""
 
 // holderStopped stops a process that is in the middle of turns; access is what the next holder of each does. All that the first
 // process does then is refused. The sessions have what it had saved before, and more.
-func holderStopped(t *testing.T, s *service, key string, opts *sessionstore.Options, access func(*turn) error, more ...string) {
+func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Retention, access func(*turn) error, more ...string) {
 	const ttl = time.Second
 	orders := turnOrders(key)
 	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()})
 	var began, late map[string]report
 	holder.must(holder.Receive(&began))
 	in := s.instance(t, distlock.Options{TTL: time.Minute})
-	in.store = opts
+	in.keep = keep
 	nexts := make([]*turn, len(orders))
 	var all sync.WaitGroup
 	for _, o := range orders { // opens the connections before the measurement begins

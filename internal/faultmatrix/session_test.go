@@ -23,6 +23,7 @@ import (
 type instance struct {
 	client        redis.UniversalClient
 	beside, apart *distlock.Locker
+	keep          *sessionstore.Retention
 	store         *sessionstore.Options
 }
 
@@ -47,7 +48,7 @@ func (in *instance) session(key string, apart bool) *session {
 	if apart {
 		locker = in.apart
 	}
-	store, err := redisstore.New(in.client, lockedmemory.FixedKey(key), codec{}, in.store)
+	store, err := redisstore.New(in.client, lockedmemory.FixedKey(key), codec{}, in.keep, in.store)
 	if err != nil {
 		panic(err) // it does no I/O
 	}

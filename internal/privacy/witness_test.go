@@ -205,7 +205,7 @@ func (w *witness) memory(in *instance, opts *sessionstore.Options, lock *lockedm
 	w.t.Helper()
 	key := lockedmemory.FixedKey(session)
 	var err error
-	if in.store, err = redisstore.New(in.client, key, sessionstore.JSON[note]{}, opts); err != nil {
+	if in.store, err = redisstore.New(in.client, key, sessionstore.JSON[note]{}, nil, opts); err != nil {
 		w.t.Fatal(err)
 	}
 	if lock == nil {

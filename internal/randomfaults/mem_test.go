@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -22,7 +21,11 @@ type memService struct {
 }
 
 func newMemService() *memService {
-	return &memService{locks: memlock.NewDriver(), sessions: memstore.NewDriver(storedriver.Settings{Remember: time.Hour})}
+	sessions, err := memstore.NewDriver(nil)
+	if err != nil {
+		panic(err)
+	}
+	return &memService{locks: memlock.NewDriver(), sessions: sessions}
 }
 
 func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, error) {
@@ -32,7 +35,7 @@ func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, er
 }
 
 func (m *memService) store() (memory, error) {
-	return sessionstore.New(func(storedriver.Settings) (storedriver.Driver, error) { return m.sessions, nil }, sessionOf, codec{}, nil)
+	return sessionstore.New(m.sessions, sessionOf, codec{}, nil)
 }
 
 // faulty is the driver of one of several Lockers. It outlives that one, and may fail to renew.

@@ -232,7 +232,7 @@ func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memo
 	case noOrder:
 		return newCounted(client), nil
 	}
-	return redisstore.New(client, sessionOf, codec{},
+	return redisstore.New(client, sessionOf, codec{}, nil,
 		&sessionstore.Options{Broken: sessionstore.Skip, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
 }
 

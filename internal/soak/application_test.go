@@ -66,13 +66,13 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	in.talks = in.newMemory(t, sessionstore.Options{MaxExchanges: maxExchanges, Window: window, RememberTurns: forget})
-	in.visits = in.newMemory(t, sessionstore.Options{IdleTTL: forget})
+	in.talks = in.newMemory(t, sessionstore.Retention{MaxExchanges: maxExchanges, RememberTurns: forget}, sessionstore.Options{Window: window})
+	in.visits = in.newMemory(t, sessionstore.Retention{IdleTTL: forget}, sessionstore.Options{})
 	return in
 }
 
-func (in *instance) newMemory(t testing.TB, options sessionstore.Options) *memory {
-	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &options)
+func (in *instance) newMemory(t testing.TB, keep sessionstore.Retention, options sessionstore.Options) *memory {
+	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &keep, &options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
 		key := lockedmemory.FixedKey(s.key)
 		var err error
 		in.locker = locker
-		in.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil)
+		in.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil, nil)
 		s.must(err)
 		in.memory, err = lockedmemory.New(in.store, in.locker, key, nil)
 		s.must(err)

@@ -51,7 +51,10 @@ func TestSweep_drivers(t *testing.T) {
 // newScene is two instances of services in process; what the first asks of them goes through the point.
 func newScene(t *testing.T, p *point) *scene {
 	service := memlock.NewDriver()
-	var store storedriver.Driver
+	store, err := memstore.NewDriver(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &scene{TB: t, point: p, key: secret, ctx: context.Background(), wait: wait, soon: ttl + time.Second,
 		inLine: synctest.Wait,
 		settle: func() { time.Sleep(2 * time.Second) }}
@@ -63,12 +66,7 @@ func newScene(t *testing.T, p *point) *scene {
 		in.locker, err = distlock.New(d, &distlock.Options{TTL: ttl, Wait: wait, Logger: quiet()})
 		s.must(err)
 		key := lockedmemory.FixedKey(s.key)
-		in.store, err = sessionstore.New(func(settings storedriver.Settings) (storedriver.Driver, error) {
-			if store == nil {
-				store = memstore.NewDriver(settings)
-			}
-			return sessions(store), nil
-		}, key, sessionstore.JSON[string]{}, nil)
+		in.store, err = sessionstore.New(sessions(store), key, sessionstore.JSON[string]{}, nil)
 		s.must(err)
 		in.memory, err = lockedmemory.New(in.store, in.locker, key, nil)
 		s.must(err)

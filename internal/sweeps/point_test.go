@@ -160,20 +160,20 @@ func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-c
 
 // sessions is a driver of a session store behind a point.
 type sessions struct {
-	inner storedriver.Driver
+	storedriver.Driver
 	point *point
 }
 
 func (d *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.inner.Append(ctx, a) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
 }
 
 func (d *sessions) Clear(ctx context.Context, w storedriver.Write) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.inner.Clear(ctx, w) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Clear(ctx, w) })
 }
 
 func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.inner.Read(ctx, r) })
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.Driver.Read(ctx, r) })
 }
 
 // kinds are those in which an operation of a driver fails.

@@ -29,6 +29,7 @@ type configuration struct {
 	timeout    time.Duration
 	lock       distlock.Options
 	maxRetries int
+	keep       sessionstore.Retention
 	store      sessionstore.Options
 	sessionID  string
 	settings
@@ -57,7 +58,7 @@ func (c *configuration) options() map[string]option {
 		"idle_ttl": {
 			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out for no limit`,
 			set: func(value any) bool {
-				return duration(&c.store.IdleTTL, time.Second, 87600*time.Hour)(value) && c.store.IdleTTL%time.Millisecond == 0
+				return duration(&c.keep.IdleTTL, time.Second, 87600*time.Hour)(value) && c.keep.IdleTTL%time.Millisecond == 0
 			}},
 		"inner": {
 			allowed: "another registered memory (" + strings.Join(memory.List(), ", ") + "): leave it out for the session store",
@@ -67,7 +68,7 @@ func (c *configuration) options() map[string]option {
 		"inner_options":            {allowed: "an object, for the inner memory", private: true, set: as(&c.innerOptions)},
 		"inner_separates_sessions": {allowed: "true or false", set: as(&c.separates)},
 		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
-			set: number(&c.store.MaxExchanges, 1_000_000_000)},
+			set: number(&c.keep.MaxExchanges, 1_000_000_000)},
 		"max_hold": {allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
 			set: duration(&c.lock.MaxHold, time.Second, math.MaxInt64)},
 		"max_retries": {allowed: "a whole number of 1 to 1000000", set: number(&c.maxRetries, 1_000_000)},
@@ -161,7 +162,7 @@ func (c *configuration) settle() error {
 	case c.inner == "" && (c.innerOptions != nil || c.separates):
 		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
 			`name it, or leave them out`)
-	case c.inner != "" && (c.store.Window != 0 || c.store.MaxExchanges != 0 || c.store.IdleTTL != 0):
+	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0):
 		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
 	case c.inner != "" && c.sessionID == "" && !c.separates:
@@ -174,7 +175,7 @@ func (c *configuration) settle() error {
 	}
 	c.wait = c.lock.Wait
 	if c.lock.Namespace != "" {
-		c.store.Namespace = c.lock.Namespace + ":session"
+		c.keep.Namespace = c.lock.Namespace + ":session"
 	}
 	switch {
 	case c.sessionID == "":

@@ -226,7 +226,7 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 }
 
 func TestWithFailOpen_isRefusedForMemoriesThatCheckTokens(t *testing.T) {
-	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil)
+	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil, nil)
 	must(t, err)
 	_, err = Wrap(store, localLocker(t, nil), WithFailOpen(), WithSessionID("s"))
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)

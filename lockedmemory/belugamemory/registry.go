@@ -95,7 +95,7 @@ type service struct {
 	// Guarded by services:
 	memories int // that use it, or are being made
 	lockers  map[distlock.Options]*distlock.Locker
-	stores   map[driver.Settings]driver.Driver // of mem://, each with its own namespace
+	stores   map[driver.Retention]driver.Driver // of mem://, each with its own namespace
 }
 
 // enter returns the service for a URL. Each caller leaves it once.
@@ -108,7 +108,7 @@ func enter(url string) (*service, error) {
 		if url == "mem://" {
 			locks := memlock.NewDriver()
 			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return distlock.New(locks, opts) }
-			s.stores = make(map[driver.Settings]driver.Driver)
+			s.stores = make(map[driver.Retention]driver.Driver)
 		} else if strings.HasPrefix(url, "mem://") {
 			return nil, invalid("mem:// takes nothing after it")
 		} else {
@@ -197,9 +197,13 @@ var warnOfProcess sync.Once
 func (s *service) inner(c *configuration) (memory.Memory, error) {
 	switch {
 	case c.inner == "" && s.client == nil:
-		return sessionstore.New[schema.Message, schema.Document](s.inMemory, c.key, Codec{}, &c.store)
+		d, err := s.inMemory(c.keep)
+		if err != nil {
+			return nil, err
+		}
+		return sessionstore.New[schema.Message, schema.Document](d, c.key, Codec{}, &c.store)
 	case c.inner == "":
-		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.store)
+		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.keep, &c.store)
 	case s.client != nil && slices.Contains(inProcess, c.inner):
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its messages, `+
@@ -213,18 +217,20 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 	return m, err
 }
 
-// inMemory opens the store of a namespace in this process. The first memory decides its settings.
-func (s *service) inMemory(settings driver.Settings) (driver.Driver, error) {
+// inMemory opens the store of a namespace in this process. The first memory decides its retention.
+func (s *service) inMemory(keep driver.Retention) (d driver.Driver, err error) {
 	services.Lock()
 	defer services.Unlock()
 	for kept := range s.stores {
-		if kept.Namespace == settings.Namespace && kept != settings {
+		if kept.Namespace == keep.Namespace && kept != keep {
 			return nil, invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
 				`use the same, or another "namespace"`)
 		}
 	}
-	if s.stores[settings] == nil {
-		s.stores[settings] = memstore.NewDriver(settings)
+	if d = s.stores[keep]; d == nil {
+		if d, err = memstore.NewDriver(&keep); err == nil {
+			s.stores[keep] = d
+		}
 	}
-	return s.stores[settings], nil
+	return d, err
 }

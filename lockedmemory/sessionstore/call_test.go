@@ -48,8 +48,8 @@ func (d *overdue) answered(w driver.Write) error {
 // A write whose answer is lost is made again, as the same one.
 func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
 	var d *overdue
-	memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-		d = &overdue{Driver: memstore.NewDriver(s)}
+	memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		d = &overdue{Driver: inner}
 		return d
 	})
 	for name, write := range map[string]struct {
@@ -108,8 +108,8 @@ func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 func TestStore_C_aContextThatHasEndedMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d *asked
-		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-			d = &asked{Driver: memstore.NewDriver(s)}
+		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+			d = &asked{Driver: inner}
 			return d
 		})
 		ended := func(ctx context.Context) context.Context {
@@ -162,8 +162,8 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 	errPanic := errors.New("the panic of the driver")
 	for name, end := range map[string]func(){"panic": func() { panic(errPanic) }, "Goexit": runtime.Goexit} {
 		var d *broken
-		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-			d = &broken{Driver: memstore.NewDriver(s)}
+		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+			d = &broken{Driver: inner}
 			return d
 		})
 		load := func() (err error, panicked any) {
@@ -200,7 +200,7 @@ func (plain) Document(m string) string        { return m }
 
 // Messages under a turn ID are told apart by where one ends and the other begins, too.
 func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
-	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil)
+	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil, nil)
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)
@@ -215,7 +215,7 @@ func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
 }
 
 // memoryOver makes a memory of one session, under a lock in process.
-func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedmemory.LockedMemory[string, string] {
+func memoryOver(t *testing.T, open func(inner driver.Driver) driver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
 	store, locker := storeOver(t, open)
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
@@ -223,10 +223,11 @@ func memoryOver(t *testing.T, open func(driver.Settings) driver.Driver) *lockedm
 	return memory
 }
 
-func storeOver(t *testing.T, open func(driver.Settings) driver.Driver) (*sessionstore.Store[string, string], *distlock.Locker) {
+func storeOver(t *testing.T, open func(inner driver.Driver) driver.Driver) (*sessionstore.Store[string, string], *distlock.Locker) {
 	t.Helper()
-	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return open(s), nil },
-		lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
+	inner, err := memstore.NewDriver(nil)
+	must(t, err)
+	store, err := sessionstore.New(open(inner), lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)

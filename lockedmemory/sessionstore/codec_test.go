@@ -82,13 +82,13 @@ func (textual) Encode(m *hidden) ([]byte, error) { return json.Marshal(m.text) }
 
 // made is the error of a store with a JSON of messages.
 func made[M any]() error {
-	_, err := memstore.New(lockedmemory.FixedKey("s"), sessionstore.JSON[M]{}, nil)
+	_, err := memstore.New(lockedmemory.FixedKey("s"), sessionstore.JSON[M]{}, nil, nil)
 	return err
 }
 
 func TestNew_refusesTypesJSONStoresNothingOf(t *testing.T) {
 	embedding := func() error {
-		_, err := memstore.New[hidden, hidden](lockedmemory.FixedKey("s"), struct{ sessionstore.JSON[hidden] }{}, nil)
+		_, err := memstore.New[hidden, hidden](lockedmemory.FixedKey("s"), struct{ sessionstore.JSON[hidden] }{}, nil, nil)
 		return err
 	}
 	for name, err := range map[string]error{
@@ -98,7 +98,7 @@ func TestNew_refusesTypesJSONStoresNothingOf(t *testing.T) {
 			t.Errorf("%s without exported fields: %v, want ErrInvalidOption", name, err)
 		}
 	}
-	_, own := memstore.New[*hidden, *hidden](lockedmemory.FixedKey("s"), textual{}, nil)
+	_, own := memstore.New[*hidden, *hidden](lockedmemory.FixedKey("s"), textual{}, nil, nil)
 	for name, err := range map[string]error{
 		"no fields": made[struct{}](), "omitempty": made[struct {
 			Text string `json:",omitempty"`

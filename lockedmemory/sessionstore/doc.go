@@ -9,7 +9,7 @@
 //
 // A Store writes under a lease alone. lockedmemory.New, put in front of it, brings the lease:
 //
-//	store, err := redisstore.New(client, session, sessionstore.JSON[Message]{}, nil)
+//	store, err := redisstore.New(client, session, sessionstore.JSON[Message]{}, nil, nil)
 //	…
 //	memory, err := lockedmemory.New(store, locker, session, nil) // with the same KeyFunc
 //	…
@@ -35,14 +35,14 @@
 //   - After a store was shown a token, it refuses every lower one. The first access under a lease, also
 //     a Load, shows the token.
 //   - After a Clear, the session has no exchange of a lease that was granted before the Clear's lease.
-//   - Each Save of a turn with an ID is (ID, number), and is stored once, for Options.RememberTurns,
+//   - Each Save of a turn with an ID is (ID, number), and is stored once, for Retention.RememberTurns,
 //     also through Clear and trimming. A repeated turn goes on after its highest stored number.
 //   - Limits do not cut a turn: Load, Search and Exchanges show whole turns, and trimming keeps
 //     whole turns.
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
 //
 // Acknowledged exchanges stay, as far as the service retains them, until Clear,
-// Options.MaxExchanges or Options.IdleTTL takes them away. Several Saves in a turn are several: a
+// Retention.MaxExchanges or Retention.IdleTTL takes them away. Several Saves in a turn are several: a
 // crash leaves those that were made. docs/semantics.md has the promises and their limits, under the
 // letters O and S2; the tests of package storetest bear these letters. docs/design/sessions.md has
 // the protocol.
@@ -73,10 +73,11 @@
 //
 // # Memory
 //
-// Without Options, saved exchanges are kept for ever. Options.IdleTTL is how long an unused session
+// By default, saved exchanges are kept for ever. Retention.IdleTTL is how long an unused session
 // stays. Choose a longer time than the longest turn takes: when a session expires within a turn,
-// the turn cannot save. Options.MaxExchanges bounds the length of a session, MaxMessage the size of
-// a message, RememberTurns how long turn IDs stay. A session without an exchange is removed after
+// the turn cannot save. Retention.MaxExchanges bounds the length of a session, RememberTurns
+// how long turn IDs stay. Options.MaxMessage bounds the size of a message. A session without an
+// exchange is removed after
 // 24 hours.
 //
 // Load holds its result in memory; Window bounds that. [Store.Exchanges] holds one page: at most

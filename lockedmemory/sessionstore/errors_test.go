@@ -15,7 +15,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
 // failing is a driver whose calls fail, or do not return before their ctx ends.
@@ -156,8 +155,8 @@ func isExactly(t *testing.T, call string, err error, want ...error) {
 func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, write bool, do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-			d.Driver = memstore.NewDriver(s)
+		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+			d.Driver = inner
 			return d
 		})
 		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
@@ -192,7 +191,7 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 // A Load whose lease is lost before the answer fails with ErrLost.
 func TestLoad_N_lostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return &failing{Driver: memstore.NewDriver(s)} })
+		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return &failing{Driver: inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })

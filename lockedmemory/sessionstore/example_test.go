@@ -22,7 +22,7 @@ func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedM
 		panic(err)
 	}
 	session := lockedmemory.FixedKey("session-123")
-	store, err = memstore.New(session, sessionstore.JSON[Text]{TextOf: func(m Text) string { return m.Text }}, nil)
+	store, err = memstore.New(session, sessionstore.JSON[Text]{TextOf: func(m Text) string { return m.Text }}, nil, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -158,7 +158,7 @@ func (Lines) Text(m string) string     { return m }
 func (Lines) Document(m string) string { return m }
 
 func ExampleCodec() {
-	store, err := memstore.New(lockedmemory.FixedKey("session-123"), Lines{}, nil)
+	store, err := memstore.New(lockedmemory.FixedKey("session-123"), Lines{}, nil, nil)
 	fmt.Printf("%T %v\n", store, err)
 	// Output: *sessionstore.Store[string,string] <nil>
 }

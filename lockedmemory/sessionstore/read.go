@@ -53,7 +53,7 @@ func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Plac
 func (p Place) String() string { return driver.Place(p).String() }
 
 // Load returns the messages of the history in order: the last exchanges, as Options.Window and
-// Options.MaxExchanges bound them. A query, if it is not empty, restricts that to exchanges with a
+// Retention.MaxExchanges bound them. A query, if it is not empty, restricts that to exchanges with a
 // message whose text contains all words of the query, in upper or lower case. Options.Window then
 // bounds the exchanges that match.
 //
@@ -73,7 +73,7 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	}
 	words := wordsOf(query)
 	var found []Exchange[M]
-	if s.opts.Window == 0 && s.opts.MaxExchanges == 0 {
+	if s.opts.Window == 0 && s.driver.Retention().MaxExchanges == 0 {
 		found, err = s.forward(r, words)
 	} else {
 		found, err = s.backward(r, words, s.opts.Window, true)
@@ -117,7 +117,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 }
 
 // Exchanges yields the history from its beginning, a page at a time, so the history may be too long
-// to be held at once. The first turn is the oldest one that Options.MaxExchanges keeps. If the session
+// to be held at once. The first turn is the oldest one that Retention.MaxExchanges keeps. If the session
 // is cleared between two pages, the sequence goes on with the new history, see [Exchange.First]. An
 // error ends the sequence; errors are those of [Store.Load].
 //
@@ -127,7 +127,7 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 	return func(yield func(Exchange[M], error) bool) {
 		r, err := s.reader(ctx, opExchanges)
 		var after driver.Place
-		if err == nil && s.opts.MaxExchanges > 0 {
+		if err == nil && s.driver.Retention().MaxExchanges > 0 {
 			after, err = s.beginning(r)
 		}
 		if err != nil {
@@ -195,7 +195,7 @@ func (s *Store[M, D]) forward(r *reader, words []string) (found []Exchange[M], e
 // With whole, limit does not cut a turn: the oldest turn goes, unless it is the only one.
 func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool) (found []Exchange[M], err error) {
 	begin := 0 // where the turn that is being read begins in found
-	kept := kept{most: s.opts.MaxExchanges}
+	kept := kept{most: s.driver.Retention().MaxExchanges}
 	for before := (driver.Place{}); ; {
 		ask := kept.ask()
 		// On the first page alone: entries that cannot be read would make all further pages small.
@@ -236,9 +236,9 @@ func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool)
 	}
 }
 
-// beginning returns the place before the oldest exchange that Options.MaxExchanges keeps.
+// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
 func (s *Store[M, D]) beginning(r *reader) (after driver.Place, err error) {
-	kept := kept{most: s.opts.MaxExchanges}
+	kept := kept{most: s.driver.Retention().MaxExchanges}
 	for before := (driver.Place{}); ; {
 		page, err := r.page(driver.Read{Before: before, Backward: true}, kept.ask())
 		if err != nil {
@@ -259,7 +259,7 @@ func (s *Store[M, D]) beginning(r *reader) (after driver.Place, err error) {
 	}
 }
 
-// kept finds the turns that Options.MaxExchanges keeps, among entries that come newest first.
+// kept finds the turns that Retention.MaxExchanges keeps, among entries that come newest first.
 type kept struct {
 	most  int // 0: all
 	seen  int

@@ -41,10 +41,10 @@ func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error)
 func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string], *counting) {
 	t.Helper()
 	d := &counting{}
-	store, err := sessionstore.New(func(s driver.Settings) (driver.Driver, error) {
-		d.Driver = memstore.NewDriver(s)
-		return d, nil
-	}, lockedmemory.FixedKey("s"), plain{}, opts)
+	var err error
+	d.Driver, err = memstore.NewDriver(nil)
+	must(t, err)
+	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), plain{}, opts)
 	must(t, err)
 	text := bytes.Repeat([]byte("x"), size/2)
 	for n := range exchanges {

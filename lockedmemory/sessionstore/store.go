@@ -28,25 +28,24 @@ type Store[M, D any] struct {
 	tenures tenures
 }
 
-// New makes a Store over the driver that open returns. Backends have a New of their own that calls
-// it, as redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil key or
-// codec, for a codec that stores nothing of a message, see [JSON], and for options out of range.
-func New[M, D any](open func(driver.Settings) (driver.Driver, error), key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
+// New makes a Store over a driver, which several stores may share. Backends have a New of their own
+// that makes the driver as well, as redisstore.New. It does no I/O. It returns
+// distlock.ErrInvalidOption for a nil driver, key or codec, for a codec that stores nothing of a
+// message, see [JSON], and for options out of range.
+func New[M, D any](d driver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
 	case err != nil:
 		return nil, err
+	case d == nil:
+		return nil, invalidOption("the driver is nil: make one with redisstore.NewDriver or memstore.NewDriver")
 	case key == nil:
 		return nil, invalidOption("the KeyFunc is nil: give the one that lockedmemory.New is given")
 	case codec == nil:
 		return nil, invalidOption("the codec is nil: use sessionstore.JSON for plain structs")
 	case storesNothing(codec):
-		return nil, invalidOption("%s has only unexported fields, of which JSON stores nothing: export them, or give the type a MarshalJSON",
-			reflect.TypeFor[M]())
-	}
-	d, err := open(o.settings())
-	if err != nil {
-		return nil, err
+		return nil, invalidOption("%s has only unexported fields, of which JSON stores nothing: "+
+			"export them, or give the type a MarshalJSON", reflect.TypeFor[M]())
 	}
 	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}, nil
 }
@@ -54,18 +53,15 @@ func New[M, D any](open func(driver.Settings) (driver.Driver, error), key locked
 // Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
 func (s *Store[M, D]) Fenced() bool { return true }
 
-// AcceptsLocker implements lockedmemory.Selective: it asks the driver, if that is a driver.Selective.
+// AcceptsLocker implements lockedmemory.Selective: it asks the driver.
 func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
-	if d, ok := s.driver.(driver.Selective); ok {
-		return d.AcceptsLocker(locker)
-	}
-	return nil
+	return s.driver.AcceptsLocker(locker)
 }
 
 // Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
 //
 // In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is
-// stored once, also if its exchange was cleared or trimmed since, for Options.RememberTurns. A Save
+// stored once, also if its exchange was cleared or trimmed since, for Retention.RememberTurns. A Save
 // that has failed keeps its number: repeat it with the same messages. A turn that is repeated under
 // its ID goes on after the highest number stored. Without an ID, a Save whose outcome is unknown
 // may be stored twice if it is repeated.

@@ -33,7 +33,7 @@ func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 // A holder has loaded, then another lock service gives somebody else a higher token, then the holder gets one above that: from its next
 // Load on, the other one is refused.
 func TestStore_S2_aRaisedTokenIsShownAgain(t *testing.T) {
-	store, ourLocker := storeOver(t, func(s driver.Settings) driver.Driver { return sparing{memstore.NewDriver(s)} })
+	store, ourLocker := storeOver(t, func(inner driver.Driver) driver.Driver { return sparing{inner} })
 	theirLocker, err := memlock.New(nil)
 	must(t, err)
 	t.Cleanup(func() { _ = theirLocker.Close(context.Background()) })
@@ -81,7 +81,7 @@ func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 
 // What a driver has read, and knows to be gone by the time it has, is not shown.
 func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
-	store, locker := storeOver(t, func(s driver.Settings) driver.Driver { return trimmed{memstore.NewDriver(s)} })
+	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver { return trimmed{inner} })
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for n := range 3 {
@@ -118,8 +118,8 @@ func (d *moody) Append(ctx context.Context, a driver.Append) (driver.Verdict, er
 func TestSave_C_outlastsAServiceThatTurnsItAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &moody{until: time.Now().Add(time.Second)}
-		memory := memoryOver(t, func(s driver.Settings) driver.Driver {
-			d.Driver = memstore.NewDriver(s)
+		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+			d.Driver = inner
 			return d
 		})
 		if err := memory.Save(t.Context(), "q", "a"); err != nil {
@@ -144,7 +144,7 @@ func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error)
 // lease.
 func TestSave_N_withoutAnAnswerWhenTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(s driver.Settings) driver.Driver { return mute{memstore.NewDriver(s)} })
+		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return mute{inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
@@ -177,8 +177,8 @@ func over(ctx context.Context) context.Context {
 // A write whose context has ended on its way to the store is not made.
 func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
 	d := &asked{}
-	store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
-		d.Driver = memstore.NewDriver(s)
+	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver {
+		d.Driver = inner
 		return d
 	})
 	memory, err := lockedmemory.New(hasty{store}, locker, lockedmemory.FixedKey("s"), nil)
@@ -207,10 +207,9 @@ func TestStaleError_lossSaidOnce(t *testing.T) {
 // new history, and fails with the error of the lease, also if the session never had an exchange.
 func TestSave_O_endedLease_notHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, locker := storeOver(t, func(s driver.Settings) driver.Driver {
-			s.IdleTTL = time.Minute
-			return memstore.NewDriver(s)
-		})
+		sessions, err := memstore.NewDriver(&driver.Retention{IdleTTL: time.Minute})
+		must(t, err)
+		store, locker := storeOver(t, func(driver.Driver) driver.Driver { return sessions })
 		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 		must(t, err)
 		var late context.Context

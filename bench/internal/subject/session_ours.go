@@ -25,7 +25,7 @@ func openStore(s Setup) (Sessions, error) {
 
 func (s store) Session(name string) (Session, error) {
 	key := lockedmemory.FixedKey(name)
-	inner, err := redisstore.New(s.client, key, sessionstore.JSON[Message]{}, nil)
+	inner, err := redisstore.New(s.client, key, sessionstore.JSON[Message]{}, nil, nil)
 	if err != nil {
 		return nil, err
 	}

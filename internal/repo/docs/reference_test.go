@@ -16,7 +16,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
@@ -70,25 +69,26 @@ func TestGuide_lockedmemoryOptions(t *testing.T) {
 
 func TestGuide_sessionstoreOptions(t *testing.T) {
 	t.Parallel()
-	var settings storedriver.Settings
-	store, err := newStore(&settings, nil)
+	d, err := memstore.NewDriver(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inForce := map[string]any{"Namespace": settings.Namespace, "IdleTTL": settings.IdleTTL, "MaxExchanges": settings.MaxExchanges,
-		"RememberTurns": settings.Remember}
 	var want [][]string
+	inForce := reflect.ValueOf(d.Retention())
+	for _, field := range reflect.VisibleFields(inForce.Type()) {
+		want = append(want, []string{field.Name, strings.TrimSuffix(shown(inForce.FieldByIndex(field.Index)), "0m0s")})
+	}
+	sameRows(t, "### sessionstore.Retention", want)
+
+	want = nil
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[sessionstore.Options]()) {
-		value, ok := inForce[field.Name]
-		if !ok {
-			value = reflect.Zero(field.Type).Interface()
-		}
-		text := strings.TrimSuffix(shown(reflect.ValueOf(value)), "0m0s")
+		value := reflect.Zero(field.Type)
+		text := shown(value)
 		switch field.Name {
 		case "MaxMessage":
 			text = "8 MiB" // see below
 		case "Broken":
-			text = map[any]string{sessionstore.Fail: "Fail"}[value]
+			text = map[any]string{sessionstore.Fail: "Fail"}[value.Interface()]
 		case "Logger":
 			text = "slog.Default()"
 		}
@@ -96,6 +96,10 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 	}
 	sameRows(t, "### sessionstore.Options", want)
 
+	store, err := newStore(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	memory, err := lockedmemory.New(store, inProcess(t, nil), lockedmemory.FixedKey("session"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -112,38 +116,41 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 // The row of an option says its limit. There are values on both sides of that.
 func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
 	const ms = time.Millisecond
-	type options = sessionstore.Options
-	rows := ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options")
+	type keep = sessionstore.Retention
+	type view = sessionstore.Options
+	rows := slices.Concat(ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Retention"),
+		ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options"))
 	for _, c := range []struct {
 		says, field     string
-		allowed, beyond options
+		allowed, beyond any
 	}{
-		{"At most 128 bytes", "Namespace", options{Namespace: strings.Repeat("n", 128)}, options{Namespace: strings.Repeat("n", 129)}},
-		{"no braces", "Namespace", options{Namespace: "n"}, options{Namespace: "n}"}},
-		{"At least 1 s", "IdleTTL", options{IdleTTL: time.Second}, options{IdleTTL: 999 * ms}},
-		{"At most 256 MiB", "MaxMessage", options{MaxMessage: 256 << 20}, options{MaxMessage: 256<<20 + 1}},
-		{"At least 1 s", "RememberTurns", options{RememberTurns: time.Second}, options{RememberTurns: 999 * ms}},
+		{"At most 128 bytes", "Namespace", &keep{Namespace: strings.Repeat("n", 128)}, &keep{Namespace: strings.Repeat("n", 129)}},
+		{"no braces", "Namespace", &keep{Namespace: "n"}, &keep{Namespace: "n}"}},
+		{"At least 1 s", "IdleTTL", &keep{IdleTTL: time.Second}, &keep{IdleTTL: 999 * ms}},
+		{"At most 256 MiB", "MaxMessage", &view{MaxMessage: 256 << 20}, &view{MaxMessage: 256<<20 + 1}},
+		{"At least 1 s", "RememberTurns", &keep{RememberTurns: time.Second}, &keep{RememberTurns: 999 * ms}},
 	} {
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)
 		}
-		if _, err := newStore(nil, &c.allowed); err != nil {
+		made := func(options any) error {
+			keep, _ := options.(*keep)
+			view, _ := options.(*view)
+			_, err := newStore(keep, view)
+			return err
+		}
+		if err := made(c.allowed); err != nil {
 			t.Errorf("%s, %s: %v", c.field, c.says, err)
 		}
-		if _, err := newStore(nil, &c.beyond); err == nil {
-			t.Errorf("%s, %s: more is allowed", c.field, c.says)
+		if err := made(c.beyond); !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("%s, %s: more is allowed: %v", c.field, c.says, err)
 		}
 	}
 }
 
-// newStore is one in memory; settings, if not nil, is where the options in force go.
-func newStore(settings *storedriver.Settings, options *sessionstore.Options) (*sessionstore.Store[string, string], error) {
-	return sessionstore.New(func(s storedriver.Settings) (storedriver.Driver, error) {
-		if settings != nil {
-			*settings = s
-		}
-		return memstore.NewDriver(s), nil
-	}, lockedmemory.FixedKey("session"), sessionstore.JSON[string]{}, options)
+// newStore is one in memory.
+func newStore(keep *sessionstore.Retention, view *sessionstore.Options) (*sessionstore.Store[string, string], error) {
+	return memstore.New(lockedmemory.FixedKey("session"), sessionstore.JSON[string]{}, keep, view)
 }
 
 func TestGuide_tracingOptions(t *testing.T) {

@@ -125,7 +125,7 @@ func newStored(t *testing.T, client redis.UniversalClient) *stored {
 	}
 	t.Cleanup(func() { locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey("session")
-	if s.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil); err != nil {
+	if s.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.memory, err = lockedmemory.New(s.store, locker, key, nil); err != nil {

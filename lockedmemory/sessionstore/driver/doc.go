@@ -26,7 +26,7 @@
 // An Append is gone if the session has no entry, the lease has seen one, and no Clear explains
 // that: see [Access].Need and the table of states in docs/design/sessions.md.
 //
-// The first access of a lease may trim: entries beyond Settings.MaxExchanges, in whole turns, but
+// The first access of a lease may trim: entries beyond Retention.MaxExchanges, in whole turns, but
 // never the newest turn. All entries under one token are a turn.
 //
 // Write.Op is the identity of a write. The store gives the same one, at the same place, when it
@@ -39,6 +39,4 @@
 // It returns raw errors, which mean that the outcome is unknown, and does not try again. It does
 // not look at the clock of its process to judge a lease. It need not watch ctx: the store returns
 // when that ends. It does not look into messages.
-//
-// The interface [Selective] is optional. It is for sessions that other processes see.
 package driver

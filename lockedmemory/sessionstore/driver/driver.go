@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 )
@@ -41,18 +40,6 @@ type Entry struct {
 	Size int
 }
 
-// Settings say how a driver keeps sessions; see Options of package sessionstore.
-type Settings struct {
-	Namespace    string        // prefix of every key
-	IdleTTL      time.Duration // 0: sessions with an exchange are kept for ever
-	MaxExchanges int           // 0: all; a driver may keep some more, and keeps turns whole
-	Remember     time.Duration // how long turn IDs are known
-}
-
-// KeepEmpty is how long a session without an exchange is kept after its last access, and how long
-// the highest token of an expired session outlives it.
-const KeepEmpty = 24 * time.Hour
-
 // Access is what calls under a lease have in common.
 type Access struct {
 	Session string
@@ -86,7 +73,7 @@ type Append struct {
 type Content struct {
 	Messages [][]byte
 	// ID, if not empty, is the turn's. ID and Number are remembered with Digest, for
-	// Settings.Remember, whatever becomes of the entry. A Number that is known already writes
+	// Retention.RememberTurns, whatever becomes of the entry. A Number that is known already writes
 	// nothing.
 	ID     string
 	Number int    // from 1
@@ -165,11 +152,10 @@ type Driver interface {
 	Clear(ctx context.Context, w Write) (Verdict, error)
 	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
-}
-
-// Selective is implemented by a Driver whose sessions other processes see. It refuses a Locker whose locks
-// they do not see.
-type Selective interface {
-	// AcceptsLocker returns nil, or an error that says what to do. It does no I/O.
+	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide
+	// exchanges beyond MaxExchanges, so a driver may keep some more.
+	Retention() Retention
+	// AcceptsLocker returns nil, or an error that says what to do: the sessions are visible to other
+	// processes, but the locks of locker are not. It does no I/O.
 	AcceptsLocker(locker *distlock.Locker) error
 }

@@ -4,13 +4,11 @@
 // Its store keeps the promises of package sessionstore, with any lock. Each store of [New] has sessions
 // of its own. Stores over one driver, see [NewDriver], share sessions, as processes over one Redis do:
 //
-//	sessions := memstore.NewDriver(driver.Settings{Remember: time.Hour})
-//	open := func(driver.Settings) (driver.Driver, error) { return sessions, nil }
-//	one, err := sessionstore.New(open, session, codec, nil)
+//	sessions, err := memstore.NewDriver(nil)
 //	…
-//	two, err := sessionstore.New(open, session, codec, nil)
-//
-// Such stores keep sessions by the settings of the driver, not by their own Options.
+//	one, err := sessionstore.New(sessions, session, codec, nil)
+//	…
+//	two, err := sessionstore.New(sessions, session, codec, nil)
 //
 // Everything ends with the process. Until then, a session that was cleared or has expired
 // leaves its highest token for 24 hours, and its turn IDs for as long as they are remembered.

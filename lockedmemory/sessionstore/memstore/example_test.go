@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
@@ -23,7 +21,7 @@ func ExampleNew() {
 	defer locker.Close(ctx)
 
 	session := lockedmemory.FixedKey("session-123")
-	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil)
+	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -42,15 +40,18 @@ func ExampleNew() {
 // not look at its lease either, the store refuses its Save.
 func ExampleNewDriver() {
 	ctx := context.Background()
-	locks, sessions := memlock.NewDriver(), memstore.NewDriver(storedriver.Settings{Remember: time.Hour})
+	locks := memlock.NewDriver()
+	sessions, err := memstore.NewDriver(nil)
+	if err != nil {
+		panic(err)
+	}
 	session := lockedmemory.FixedKey("session-123")
 	instance := func() (*sessionstore.Store[string, string], *distlock.Locker, *lockedmemory.LockedMemory[string, string]) {
 		locker, err := distlock.New(locks, nil)
 		if err != nil {
 			panic(err)
 		}
-		store, err := sessionstore.New(func(storedriver.Settings) (storedriver.Driver, error) { return sessions, nil },
-			session, sessionstore.JSON[string]{}, nil)
+		store, err := sessionstore.New(sessions, session, sessionstore.JSON[string]{}, nil)
 		if err != nil {
 			panic(err)
 		}
@@ -66,7 +67,7 @@ func ExampleNewDriver() {
 	defer two.Close(ctx)
 
 	var paused context.Context
-	err := first.Turn(ctx, func(ctx context.Context) error {
+	err = first.Turn(ctx, func(ctx context.Context) error {
 		paused = context.WithoutCancel(ctx)
 		return nil
 	})

@@ -7,25 +7,37 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// New makes a store. Give it the KeyFunc that the lock has. A nil key or codec, and options out of range, are refused with
-// distlock.ErrInvalidOption. Options.Namespace has no effect.
-func New[M, D any](key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D], opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
-	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return NewDriver(s), nil }, key, codec, opts)
+// New makes a store with sessions of its own. Give it the KeyFunc that the lock has. It returns
+// distlock.ErrInvalidOption for a nil key or codec, and for a retention or options out of range.
+// Retention.Namespace has no effect.
+func New[M, D any](key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D], keep *sessionstore.Retention,
+	opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
+	d, err := NewDriver(keep)
+	if err != nil {
+		return nil, err
+	}
+	return sessionstore.New(d, key, codec, opts)
 }
 
-// NewDriver makes a driver, which several stores may share.
-func NewDriver(s driver.Settings) driver.Driver {
-	return &service{settings: s, sessions: make(map[string]*session)}
+// NewDriver makes a driver, which several stores may share. It returns distlock.ErrInvalidOption for a
+// retention out of range.
+func NewDriver(keep *driver.Retention) (driver.Driver, error) {
+	kept, err := keep.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &service{keep: kept, sessions: make(map[string]*session)}, nil
 }
 
 // service is a driver.Driver.
 type service struct {
-	settings driver.Settings
+	keep driver.Retention
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -85,11 +97,11 @@ func (s *service) at(name string, now time.Time) *session {
 
 func (s *service) expire(each *session, now time.Time) {
 	idle, keep := now.Sub(each.used), driver.KeepEmpty
-	if s.settings.IdleTTL > 0 && idle >= s.settings.IdleTTL {
+	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
 		each.entries = nil
 	}
 	if each.state == begun {
-		keep += s.settings.IdleTTL
+		keep += s.keep.IdleTTL
 	}
 	if each.entries == nil && idle >= keep {
 		each.mark, each.op, each.state = driver.Place{}, "", empty
@@ -126,7 +138,7 @@ func (s *service) show(each *session, a driver.Access, now time.Time) driver.Ver
 	}
 	each.used = now
 	if a.First {
-		each.trim(s.settings.MaxExchanges)
+		each.trim(s.keep.MaxExchanges)
 	}
 	return driver.Verdict{}
 }
@@ -211,7 +223,7 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 		for len(digests) < a.Number-1 {
 			digests = append(digests, unknown)
 		}
-		each.turns[a.ID] = turn{append(digests, a.Digest), now.Add(s.settings.Remember)}
+		each.turns[a.ID] = turn{append(digests, a.Digest), now.Add(s.keep.RememberTurns)}
 	}
 	return v, nil
 }
@@ -223,6 +235,11 @@ func (each *session) digests(id string, now time.Time) []string {
 	}
 	return nil
 }
+
+func (s *service) Retention() driver.Retention { return s.keep }
+
+// AcceptsLocker accepts all: no other process sees the sessions.
+func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 
 func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
 	s.mu.Lock()

@@ -34,7 +34,10 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 		kept time.Duration
 	}{"without an exchange": {false, storedriver.KeepEmpty}, "with an exchange": {true, idle + storedriver.KeepEmpty}} {
 		synctest.Test(t, func(t *testing.T) {
-			sessions := memstore.NewDriver(storedriver.Settings{IdleTTL: idle, Remember: time.Hour})
+			sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: idle, RememberTurns: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
 			append := func(fence int64) storedriver.Outcome {
 				v, err := sessions.Append(t.Context(), storedriver.Append{
 					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1, Op: fmt.Sprintf("%032d", fence)},
@@ -65,14 +68,17 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.Service {
 		locks := memlock.NewDriver()
-		stores := make(map[storedriver.Settings]storedriver.Driver)
+		stores := make(map[storedriver.Retention]storedriver.Driver)
 		return storetest.Service{
-			Driver: func(_ testing.TB, s storedriver.Settings) storedriver.Driver {
-				s.Namespace = ""
-				if stores[s] == nil {
-					stores[s] = memstore.NewDriver(s)
+			Driver: func(_ testing.TB, keep storedriver.Retention) storedriver.Driver {
+				if stores[keep] == nil {
+					d, err := memstore.NewDriver(&keep)
+					if err != nil {
+						tb.Fatal(err)
+					}
+					stores[keep] = d
 				}
-				return stores[s]
+				return stores[keep]
 			},
 			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
 				l, err := distlock.New(locks, opts)

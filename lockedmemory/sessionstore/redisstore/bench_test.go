@@ -33,7 +33,7 @@ func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
 	must(b, err)
 	b.Cleanup(func() { _ = locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey("session")
-	store, err := redisstore.New(client, key, sessionstore.JSON[message]{}, nil)
+	store, err := redisstore.New(client, key, sessionstore.JSON[message]{}, nil, nil)
 	must(b, err)
 	m, err := lockedmemory.New(store, locker, key, nil)
 	must(b, err)

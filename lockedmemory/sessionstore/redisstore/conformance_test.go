@@ -29,8 +29,8 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 			lockClient = newClient(*locks)
 		}
 		return storetest.Service{
-			Driver: func(tb testing.TB, s driver.Settings) driver.Driver {
-				d, err := redisstore.NewDriver(client, s)
+			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
+				d, err := redisstore.NewDriver(client, &keep)
 				if err != nil {
 					tb.Fatal(err)
 				}

@@ -8,11 +8,11 @@
 // The keys of the session K in the store's namespace N ("session" by default). In K, '%' and '}' are
 // written as %25 and %7D:
 //
-//	N:{K}:log   the exchanges (Stream); lives for Options.IdleTTL after the last use, by default for ever
+//	N:{K}:log   the exchanges (Stream); lives for Retention.IdleTTL after the last use, by default for ever
 //	N:{K}:mark  the highest token that the session has seen (string); lives for 24 hours longer than the
 //	            log, or for 24 hours in a session without an exchange
 //	N:{K}:ids   the turn IDs (hash): by 16 bytes of the SHA-256 of each, until when it is known, and the
-//	            digests of its exchanges; lives for Options.RememberTurns after the last named Save
+//	            digests of its exchanges; lives for Retention.RememberTurns after the last named Save
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and share one slot of a Cluster with these.
 //
@@ -56,7 +56,7 @@
 //
 // A session without an exchange costs some 200 B for 24 hours: a turn that only loads, a Clear, a
 // probed session ID. A turn ID costs some 100 B until it expires. Each named Save looks at 4 turn IDs
-// of its session and removes those that have expired. Redis keeps Options.MaxExchanges exchanges and
+// of its session and removes those that have expired. Redis keeps Retention.MaxExchanges exchanges and
 // those of the last turn. The first access of a lease trims, at most 100 exchanges and the rest of a turn.
 //
 // To remove a session by hand, remove its log and leave the mark: it refuses older holders.

@@ -54,7 +54,7 @@ func newGround(t *testing.T) *ground {
 	locker, err := redislock.New(locks, &distlock.Options{TTL: 2 * time.Second, Namespace: t.Name()})
 	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, &sessionstore.Options{IdleTTL: time.Hour})
+	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, &sessionstore.Retention{IdleTTL: time.Hour}, nil)
 	must(t, err)
 	g.memory, err = lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
@@ -198,7 +198,7 @@ func TestSave_C_overAConnectionThatRedisRejects(t *testing.T) {
 		}
 	}
 	do("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
-	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "app", Password: "first"}, nil, &sessionstore.Options{IdleTTL: time.Hour})
+	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "app", Password: "first"}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
 	_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, r.memory.Save(ctx, "q", "a"))
 		do("ACL", "SETUSER", "app", "resetpass", ">second")

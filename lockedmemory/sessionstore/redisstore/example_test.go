@@ -35,7 +35,7 @@ func ExampleNew() {
 		return id, nil // an empty one is refused
 	}
 	type message struct{ Role, Text string }
-	store, err := redisstore.New(client, session, sessionstore.JSON[message]{}, nil)
+	store, err := redisstore.New(client, session, sessionstore.JSON[message]{}, nil, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -243,7 +243,7 @@ func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
 	if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Options{IdleTTL: time.Hour})
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
 	err := r.memory.Save(t.Context(), "q", "a")
 	t.Log("Save:", err)
 	if got := r.history(t); len(got) > 2 {

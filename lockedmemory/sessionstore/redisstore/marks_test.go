@@ -25,7 +25,7 @@ import (
 // the log.
 func TestMarks_doNotGather(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 150})
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 150})
 	ctx := t.Context()
 	for n := range 300 {
 		err := s.memory.Turn(ctx, func(ctx context.Context) error {

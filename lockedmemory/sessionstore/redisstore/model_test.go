@@ -101,7 +101,7 @@ func TestDriver_S2_followsTheTableOfStates(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	d, err := redisstore.NewDriver(client, driver.Settings{Namespace: "session"})
+	d, err := redisstore.NewDriver(client, &driver.Retention{Namespace: "session"})
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)

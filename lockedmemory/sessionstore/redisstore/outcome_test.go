@@ -34,7 +34,7 @@ func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
 			s, theirs := newRig(t, redis.Options{}, &distlock.Options{Observer: noticed}, nil), newRig(t, redis.Options{}, nil, nil)
 			ctx := t.Context()
 			must(t, s.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a"))
-			store, err := redisstore.New(s.client, lockedmemory.FixedKey(s.key), picky{}, &sessionstore.Options{MaxMessage: 1000})
+			store, err := redisstore.New(s.client, lockedmemory.FixedKey(s.key), picky{}, nil, &sessionstore.Options{MaxMessage: 1000})
 			must(t, err)
 			ours := s.around(t, &overtaken{store, func(ctx context.Context) {
 				noticed.by = ctx

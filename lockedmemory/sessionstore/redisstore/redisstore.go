@@ -21,15 +21,20 @@ import (
 
 // New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the
 // lock has, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
-// nil client, key or codec, for options out of range, and for a client that cannot keep sessions or
+// nil client, key or codec, for a retention or options out of range, and for a client that cannot keep sessions or
 // reads from replicas.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
-	opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
-	return sessionstore.New(func(s driver.Settings) (driver.Driver, error) { return NewDriver(client, s) }, key, codec, opts)
+	keep *sessionstore.Retention, opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
+	d, err := NewDriver(client, keep)
+	if err != nil {
+		return nil, err
+	}
+	return sessionstore.New(d, key, codec, opts)
 }
 
-// NewDriver makes a driver over client, which stays the caller's. It refuses the clients that New refuses.
-func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, error) {
+// NewDriver makes a driver over client, which stays the caller's. It refuses the clients and the
+// retention that New refuses.
+func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
@@ -41,7 +46,11 @@ func NewDriver(client redis.UniversalClient, s driver.Settings) (driver.Driver, 
 		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, so a Load may miss "+
 			"acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
 	}
-	return &service{client: client, settings: s}, nil
+	kept, err := keep.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &service{client: client, keep: kept}, nil
 }
 
 // replicaOption names the option of a client by which go-redis reads from replicas; empty: none.
@@ -62,15 +71,15 @@ func replicaOption(client redis.UniversalClient) string {
 
 // service is a driver.Driver.
 type service struct {
-	client   redis.UniversalClient
-	settings driver.Settings
+	client redis.UniversalClient
+	keep   driver.Retention
 }
 
 // keys are those of a session. They share their hash tag with those of its lock.
 type keys struct{ log, mark, ids string }
 
 func (s *service) keys(session string) keys {
-	prefix := s.settings.Namespace + ":" + redislock.HashTag(session)
+	prefix := s.keep.Namespace + ":" + redislock.HashTag(session)
 	return keys{prefix + "log", prefix + "mark", prefix + "ids"}
 }
 
@@ -87,8 +96,8 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {
 		lock, isLock = b.Lock, 1
 	}
-	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.settings.IdleTTL.Milliseconds(),
-		driver.KeepEmpty.Milliseconds(), s.settings.MaxExchanges}
+	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.keep.IdleTTL.Milliseconds(),
+		driver.KeepEmpty.Milliseconds(), s.keep.MaxExchanges}
 }
 
 // seq is the second number of the ID that an entry has in the Stream.
@@ -126,7 +135,7 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) *red
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
 	} else {
-		args = append(args, field(a.ID), a.Number, a.Digest, s.settings.Remember.Milliseconds())
+		args = append(args, field(a.ID), a.Number, a.Digest, s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
 	return appendScript.once(ctx, s.client, keys, append(args, entry...)...)
@@ -139,8 +148,8 @@ func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bo
 	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", driver.Place{Fence: w.Fence, N: w.N}.String())
 	call := redislock.NewCall(ctx, len(args), append(args, entry...)...)
 	cmds := []redis.Cmder{call}
-	if s.settings.IdleTTL > 0 {
-		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.settings.IdleTTL.Milliseconds()))
+	if s.keep.IdleTTL > 0 {
+		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.keep.IdleTTL.Milliseconds()))
 	}
 	inOrder(ctx, s.client, log, cmds...)
 	switch err := call.Failure(); {
@@ -165,7 +174,8 @@ func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, er
 	return v, s.explain(err)
 }
 
-// AcceptsLocker implements driver.Selective.
+func (s *service) Retention() driver.Retention { return s.keep }
+
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 	if locker.Driver().Capabilities().Shared {
 		return nil

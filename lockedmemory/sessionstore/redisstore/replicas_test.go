@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -35,7 +34,7 @@ func TestNewDriver_refusesReplicaReads(t *testing.T) {
 		{"", cluster(redis.ClusterOptions{})},
 		{"", sentinel(redis.FailoverOptions{})},
 	} {
-		d, err := redisstore.NewDriver(c.client, driver.Settings{})
+		d, err := redisstore.NewDriver(c.client, nil)
 		_ = c.client.Close()
 		switch {
 		case c.option == "" && err != nil:

@@ -148,7 +148,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 	}
 	r.Cleanup(func() { _ = r.locker.Close(context.Background()) })
 	key := lockedmemory.FixedKey(r.key)
-	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil); err != nil {
+	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil, nil); err != nil {
 		r.Fatal(err)
 	}
 	if r.memory, err = lockedmemory.New(r.store, r.locker, key, nil); err != nil {
@@ -253,7 +253,7 @@ func (r *rightless) rare(when string) {
 		_ = lease.Release(r.Context())
 		r.admin.Del(r.Context(), "distlock:{"+lease.Key()+"}:lock")
 	}()
-	d, err := redisstore.NewDriver(r.client, driver.Settings{Namespace: "session", MaxExchanges: 1, Remember: time.Hour})
+	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, RememberTurns: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func (r *rightless) rare(when string) {
 	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // it has written nothing
 		return
 	}
-	all, err := redisstore.NewDriver(r.admin, driver.Settings{Namespace: "session", Remember: time.Hour})
+	all, err := redisstore.NewDriver(r.admin, &driver.Retention{Namespace: "session", RememberTurns: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}

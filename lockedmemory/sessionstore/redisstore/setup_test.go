@@ -36,15 +36,15 @@ type rig struct {
 }
 
 // newRig connects to the shared server if the options name no other.
-func newRig(t testing.TB, o redis.Options, lo *distlock.Options, so *sessionstore.Options) *rig {
+func newRig(t testing.TB, o redis.Options, lo *distlock.Options, keep *sessionstore.Retention) *rig {
 	t.Helper()
 	if o.Addr == "" {
 		o.Addr = testservers.SharedServer().Addr()
 	}
-	return newRigOver(t, redis.NewClient(&o), lo, so)
+	return newRigOver(t, redis.NewClient(&o), lo, keep)
 }
 
-func newRigOver(t testing.TB, client redis.UniversalClient, lo *distlock.Options, so *sessionstore.Options) *rig {
+func newRigOver(t testing.TB, client redis.UniversalClient, lo *distlock.Options, keep *sessionstore.Retention) *rig {
 	t.Helper()
 	r := &rig{key: t.Name(), client: client}
 	t.Cleanup(func() { _ = client.Close() })
@@ -56,7 +56,7 @@ func newRigOver(t testing.TB, client redis.UniversalClient, lo *distlock.Options
 		defer cancel()
 		_ = r.locker.Close(ctx)
 	})
-	r.store, err = redisstore.New(client, lockedmemory.FixedKey(r.key), sessionstore.JSON[string]{}, so)
+	r.store, err = redisstore.New(client, lockedmemory.FixedKey(r.key), sessionstore.JSON[string]{}, keep, nil)
 	must(t, err)
 	r.memory = r.around(t, r.store)
 	return r

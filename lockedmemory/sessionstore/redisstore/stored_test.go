@@ -20,10 +20,9 @@ import (
 )
 
 // driverOf makes a driver over a client, and a writer of it. Its locks are elsewhere.
-func driverOf(t *testing.T, client *redis.Client, s driver.Settings) func(session string, fence int64) (driver.Driver, driver.Access) {
+func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(session string, fence int64) (driver.Driver, driver.Access) {
 	t.Helper()
-	s.Namespace = "session"
-	d, err := redisstore.NewDriver(client, s)
+	d, err := redisstore.NewDriver(client, &keep)
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)
@@ -59,7 +58,7 @@ func TestSave_storedForm(t *testing.T) {
 // Trimming keeps the newest turn whole and no part of another one.
 func TestTrim_O_turnsStayWhole(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 5})
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 5})
 	for _, step := range []struct {
 		saves int
 		loads bool
@@ -110,7 +109,7 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 // Where the mark is data of another program, markers gather. Trimming does not take them for exchanges.
 func TestTrim_O_foreignMark_keepsAll(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Options{MaxExchanges: 2})
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 2})
 	must(t, s.memory.Save(t.Context(), "q", "a"))
 	must(t, s.memory.Save(t.Context(), "q2", "a2"))
 	must(t, s.client.Set(t.Context(), s.mark(), "foreign", 0).Err())
@@ -155,7 +154,7 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	must(t, s.memory.Turn(ctx, s.opens))
 	bytes()
 	s.client.FlushAll(ctx)
-	probe := driverOf(t, s.client.(*redis.Client), driver.Settings{})
+	probe := driverOf(t, s.client.(*redis.Client), driver.Retention{})
 	for n := range 1000 {
 		d, access := probe(fmt.Sprint("probed-", n), 1)
 		_, err := d.Read(ctx, driver.Read{Session: access.Session, Access: &access, Limit: 1, ID: "id"})
@@ -174,7 +173,7 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	long, short := driverOf(t, client, driver.Settings{Remember: time.Hour}), driverOf(t, client, driver.Settings{Remember: time.Millisecond})
+	long, short := driverOf(t, client, driver.Retention{RememberTurns: time.Hour}), driverOf(t, client, driver.Retention{RememberTurns: time.Second})
 	n := int64(0)
 	save := func(by func(string, int64) (driver.Driver, driver.Access), fence int64, id string, want driver.Outcome) {
 		d, access := by("s", fence)
@@ -195,6 +194,7 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
 		t.Errorf("a shorter time has cut the life of the turn IDs to %s", life)
 	}
+	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
 	save(long, 1, "stale", driver.Stale)
 	save(long, n+2, "stale", driver.Done) // the ID of a refused Save is not known
 	many(long, 98)

@@ -3,7 +3,7 @@
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB) storetest.Service {
 //			return storetest.Service{
-//				Driver: func(tb testing.TB, s driver.Settings) driver.Driver { … },
+//				Driver: func(tb testing.TB, keep driver.Retention) driver.Driver { … },
 //				Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker { … },
 //			}
 //		})

@@ -263,7 +263,7 @@ func refusesOlderLeases(h *harness) {
 
 // A session that has expired has not forgotten who was there last.
 func refusesAfterExpiry(h *harness) {
-	opts := &sessionstore.Options{IdleTTL: 3 * time.Second}
+	opts := &options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
 	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 1) })
 	unused, fence2 := a.stale(nil)
@@ -282,7 +282,7 @@ func refusesAfterExpiry(h *harness) {
 
 // A holder is refused too whose lease was handed on within the process, under tokens of one grant.
 func refusesAfterExpiryWithinATurn(h *harness) {
-	a := h.instance(&sessionstore.Options{IdleTTL: 3 * time.Second}, nil)
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
 	var (
 		first, second context.Context
 		fence         int64
@@ -322,7 +322,7 @@ func (i *instance) isGone(what string, err error) {
 // end of a turn without its beginning, so the store refuses it, until a Clear.
 func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 	return func(h *harness) {
-		opts := &sessionstore.Options{IdleTTL: time.Second}
+		opts := &options{Retention: sessionstore.Retention{IdleTTL: time.Second}}
 		a, b := h.instance(opts, nil), h.instance(opts, nil)
 		a.mustSave(h.Context(), 0)
 		a.turn(func(ctx context.Context) {
@@ -396,7 +396,7 @@ var (
 // Late copies of calls under a lease do not restore a cleared history, and do not hide that the session
 // is gone.
 func lateCopies(h *harness) {
-	a := h.instance(&sessionstore.Options{IdleTTL: time.Second}, nil)
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		write := func(n int64, need driver.Place) driver.Write {

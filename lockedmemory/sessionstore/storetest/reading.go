@@ -18,7 +18,7 @@ import (
 
 // A session expires when nobody has used it for IdleTTL. A turn uses it, also one that only loads; a Load outside does not.
 func idleSessionsExpire(h *harness) {
-	opts := &sessionstore.Options{IdleTTL: 1500 * time.Millisecond}
+	opts := &options{Retention: sessionstore.Retention{IdleTTL: 1500 * time.Millisecond}}
 	a := h.instance(opts, nil)
 	for inTime := false; !inTime; { // or it may have expired with good reason
 		if err := a.memory.Clear(h.Context()); err != nil {
@@ -58,13 +58,25 @@ func idleSessionsExpire(h *harness) {
 	a.has(4)
 }
 
-// over makes an instance that shares the driver of a, whose settings it keeps.
-func (i *instance) over(opts *sessionstore.Options, wrap func(driver.Driver) driver.Driver) *instance {
+// keeping is a driver of which a store reads as if the driver had another retention.
+type keeping struct {
+	driver.Driver
+	retention driver.Retention
+}
+
+func (k keeping) Retention() driver.Retention { return k.retention }
+
+// over makes an instance that shares the driver of i, which keeps its own retention.
+func (i *instance) over(opts *options, wrap func(driver.Driver) driver.Driver) *instance {
 	return i.instance(opts, func(driver.Driver) driver.Driver {
-		if wrap == nil {
-			return i.driver
+		d := keeping{Driver: i.driver} // and the store reads all that is there
+		if opts != nil {
+			d.retention = opts.Retention
 		}
-		return wrap(i.driver)
+		if wrap == nil {
+			return d
+		}
+		return wrap(d)
 	})
 }
 
@@ -82,7 +94,7 @@ func (i *instance) exchanges() (names []any) {
 }
 
 func maxExchangesAndWindow(h *harness) {
-	kept := h.instance(&sessionstore.Options{MaxExchanges: 10}, nil)
+	kept := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 10}}, nil)
 	var all []any
 	for n := range 200 {
 		all = append(all, fmt.Sprint(n))
@@ -103,7 +115,7 @@ func maxExchangesAndWindow(h *harness) {
 	check(all[5:60]...)
 	kept.mustSave(h.Context(), all[60:]...)
 	check(all[190:]...)
-	window := h.instance(&sessionstore.Options{MaxExchanges: 10, Window: 4}, nil)
+	window := h.instance(&options{sessionstore.Retention{MaxExchanges: 10}, sessionstore.Options{Window: 4}}, nil)
 	window.has(all[196:]...)
 	for query, want := range map[string][]any{"q19": all[196:], "q191": all[191:192], "q189": nil} {
 		messages, err := window.store.Load(h.Context(), query)
@@ -125,8 +137,8 @@ func turnsAreNotCut(h *harness) {
 	for limit, from := range []int{0, 6, 6, 5, 5, 5, 2, 2, 0, 0} {
 		for size := range 4 {
 			wrap := func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: max(3*size, 1)} }
-			a.over(&sessionstore.Options{Window: limit}, wrap).has(all[from:]...)
-			kept := a.over(&sessionstore.Options{MaxExchanges: limit}, wrap)
+			a.over(&options{view: sessionstore.Options{Window: limit}}, wrap).has(all[from:]...)
+			kept := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: limit}}, wrap)
 			kept.has(all[from:]...)
 			if got := kept.exchanges(); !slices.Equal(got, all[from:]) {
 				h.Errorf("Exchanges with limit %d yields %s, want %s", limit, got, all[from:])
@@ -141,7 +153,7 @@ func turnsAreNotCut(h *harness) {
 	if err := a.memory.Clear(h.Context()); err != nil {
 		h.Fatal(err)
 	}
-	trims := h.instance(&sessionstore.Options{MaxExchanges: 3}, nil)
+	trims := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 3}}, nil)
 	stored := trims.over(nil, nil)
 	turns = append(turns, []any{"9", "10", "11", "12"})
 	for n, want := range [][]any{nil, turns[0], turns[1], turns[2], {"6", "7", "8"}, turns[4]} {
@@ -262,7 +274,7 @@ func pages(h *harness) {
 		if n != 20 {
 			h.Errorf("Exchanges in pages of %d: %d exchanges", limit, n)
 		}
-		w := h.instance(&sessionstore.Options{Window: 7}, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		w := h.instance(&options{view: sessionstore.Options{Window: 7}}, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
 		w.has(all[13:]...)
 	}
 }
@@ -281,7 +293,7 @@ func clearedBetweenPages(h *harness) {
 			}
 			a.mustSave(h.Context(), "new", "newer")
 		}
-		cleared := func(opts *sessionstore.Options) *instance {
+		cleared := func(opts *options) *instance {
 			return h.instance(opts, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: 2, before: clear} })
 		}
 		if forward {
@@ -302,7 +314,7 @@ func clearedBetweenPages(h *harness) {
 			}
 		} else {
 			// Read from the end, it is empty, as it was for a moment.
-			cleared(&sessionstore.Options{Window: 8}).has()
+			cleared(&options{view: sessionstore.Options{Window: 8}}).has()
 		}
 		if err := a.memory.Clear(h.Context()); err != nil {
 			h.Fatal(err)
@@ -340,8 +352,7 @@ func codecRefuses(h *harness) {
 	for _, window := range []int{0, 3} {
 		for _, broken := range []sessionstore.Broken{sessionstore.Fail, sessionstore.Skip} {
 			var log bytes.Buffer
-			store, err := sessionstore.New(func(driver.Settings) (driver.Driver, error) { return a.driver, nil },
-				lockedmemory.FixedKey(h.session), picky{decode: "a2"},
+			store, err := sessionstore.New(a.driver, lockedmemory.FixedKey(h.session), picky{decode: "a2"},
 				&sessionstore.Options{Window: window, Broken: broken, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				h.Fatal(err)
@@ -387,11 +398,11 @@ func codecRefuses(h *harness) {
 }
 
 func badInput(h *harness) {
-	a := h.instance(&sessionstore.Options{MaxMessage: 1000}, nil)
+	a := h.instance(&options{view: sessionstore.Options{MaxMessage: 1000}}, nil)
 	ctx := h.Context()
 	a.mustSave(ctx, 1)
 	store := func(key lockedmemory.KeyFunc, codec sessionstore.Codec[Message, Message]) *Memory {
-		s, err := sessionstore.New(func(driver.Settings) (driver.Driver, error) { return a.driver, nil }, key, codec, &sessionstore.Options{MaxMessage: 1000})
+		s, err := sessionstore.New(a.driver, key, codec, &sessionstore.Options{MaxMessage: 1000})
 		if err != nil {
 			h.Fatal(err)
 		}

@@ -17,8 +17,9 @@ import (
 
 // Service is an instance of a service, with a lock service beside it.
 type Service struct {
-	// Driver makes a driver that sees the same sessions as all others with these settings, as one in another process would.
-	Driver func(tb testing.TB, s driver.Settings) driver.Driver
+	// Driver makes a driver that sees the same sessions as all others with this retention, as a driver
+	// in another process would.
+	Driver func(tb testing.TB, keep driver.Retention) driver.Driver
 	// Locker makes a Locker that sees the same locks as all others with this namespace.
 	Locker func(tb testing.TB, opts *distlock.Options) *distlock.Locker
 }
@@ -97,8 +98,14 @@ type instance struct {
 	memory *Memory
 }
 
+// options are those of an instance.
+type options struct {
+	sessionstore.Retention
+	view sessionstore.Options
+}
+
 // instance makes one; wrap, if not nil, is put around its driver.
-func (h *harness) instance(opts *sessionstore.Options, wrap func(driver.Driver) driver.Driver) *instance {
+func (h *harness) instance(opts *options, wrap func(driver.Driver) driver.Driver) *instance {
 	h.Helper()
 	i := &instance{harness: h, locker: h.Locker(h, &distlock.Options{TTL: 10 * time.Second, Wait: -1})}
 	h.Cleanup(func() {
@@ -106,14 +113,14 @@ func (h *harness) instance(opts *sessionstore.Options, wrap func(driver.Driver) 
 			h.Errorf("closing the Locker: %v", err)
 		}
 	})
+	if opts == nil {
+		opts = &options{}
+	}
+	if i.driver = h.Driver(h, opts.Retention); wrap != nil {
+		i.driver = wrap(i.driver)
+	}
 	var err error
-	i.store, err = sessionstore.New(func(s driver.Settings) (driver.Driver, error) {
-		i.driver = h.Driver(h, s)
-		if wrap != nil {
-			i.driver = wrap(i.driver)
-		}
-		return i.driver, nil
-	}, lockedmemory.FixedKey(h.session), codec, opts)
+	i.store, err = sessionstore.New(i.driver, lockedmemory.FixedKey(h.session), codec, &opts.view)
 	if err == nil {
 		i.memory, err = lockedmemory.New(i.store, i.locker, lockedmemory.FixedKey(h.session), nil)
 	}

@@ -26,7 +26,7 @@ func newOp() string {
 // A turn ID is stored once: in a turn and outside, by another instance, after others, after Clear, and after trimming. With other
 // messages it is a conflict.
 func turnIDs(h *harness) {
-	opts := &sessionstore.Options{MaxExchanges: 3}
+	opts := &options{Retention: sessionstore.Retention{MaxExchanges: 3}}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
 	id := func(ctx context.Context, id string) context.Context { return lockedmemory.WithTurnID(ctx, id) }
 	again := func(when string) {
@@ -180,7 +180,7 @@ func lostAnswers(h *harness) {
 }
 
 func turnIDsForgotten(h *harness) {
-	a := h.instance(&sessionstore.Options{RememberTurns: time.Second}, nil)
+	a := h.instance(&options{Retention: sessionstore.Retention{RememberTurns: time.Second}}, nil)
 	ctx := lockedmemory.WithTurnID(h.Context(), "id")
 	start := time.Now()
 	a.mustSave(ctx, 1)

@@ -1,0 +1,70 @@
+package driver
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// Retention says what a driver keeps, where, and for how long. The zero value of a field, and a nil
+// Retention, mean the defaults.
+type Retention struct {
+	// Namespace begins every key of the store: at most 128 bytes of text without control characters
+	// and braces. Default: "session".
+	Namespace string
+	// IdleTTL is how long a session with an exchange is kept after its last use: a Save, a Clear, or
+	// the first access of a lease. Whole milliseconds, at least one second. Default: for ever.
+	// A session without an exchange is kept for 24 hours.
+	IdleTTL time.Duration
+	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
+	// newest turn is kept whole, also if it is longer. Default: all.
+	MaxExchanges int
+	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
+	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
+	// one second. Default: 24 hours.
+	RememberTurns time.Duration
+}
+
+// KeepEmpty is how long a session without an exchange is kept after its last access. The highest
+// token of an expired session outlives the session for as long.
+const KeepEmpty = 24 * time.Hour
+
+const (
+	maxNamespace = 128
+	maxExchanges = 1_000_000_000
+	maxTime      = 10 * 365 * 24 * time.Hour
+)
+
+// WithDefaults returns r with the defaults filled in. It fails with distlock.ErrInvalidOption if a
+// field is out of range.
+func (r *Retention) WithDefaults() (Retention, error) {
+	var keep Retention
+	if r != nil {
+		keep = *r
+	}
+	keep.Namespace = cmp.Or(keep.Namespace, "session")
+	keep.RememberTurns = cmp.Or(keep.RememberTurns, 24*time.Hour)
+	lasts := func(d time.Duration) bool { return d >= time.Second && d <= maxTime && d%time.Millisecond == 0 }
+	var problem string
+	switch {
+	case len(keep.Namespace) > maxNamespace || !utf8.ValidString(keep.Namespace) ||
+		strings.ContainsAny(keep.Namespace, "{}") || strings.ContainsFunc(keep.Namespace, unicode.IsControl):
+		problem = fmt.Sprintf("Namespace is %q, but must be at most %d bytes of UTF-8 without control characters and braces",
+			keep.Namespace, maxNamespace)
+	case keep.IdleTTL != 0 && !lasts(keep.IdleTTL):
+		problem = fmt.Sprintf("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep sessions for ever",
+			keep.IdleTTL, maxTime)
+	case keep.MaxExchanges < 0 || keep.MaxExchanges > maxExchanges:
+		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges, maxExchanges)
+	case !lasts(keep.RememberTurns):
+		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds", keep.RememberTurns, maxTime)
+	default:
+		return keep, nil
+	}
+	return keep, fmt.Errorf("%w: %s", distlock.ErrInvalidOption, problem)
+}
