@@ -1,0 +1,44 @@
+package sessionstore
+
+import "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+
+// Exchange is the stored form of one Save.
+type Exchange[M any] struct {
+	Messages []M
+	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
+	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	Place    Place
+	// First says that the history begins here: no exchange before this one belongs to it. Exchanges
+	// yields another First after a Clear.
+	First bool
+}
+
+// Input returns the first message. Without messages, it returns the zero value.
+func (e Exchange[M]) Input() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[0]
+	}
+	return m
+}
+
+// Output returns the last message. Without messages, it returns the zero value.
+func (e Exchange[M]) Output() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[len(e.Messages)-1]
+	}
+	return m
+}
+
+// Place is where an exchange stands in its session. Places of a session only rise. A turn in the
+// store is all exchanges with one Fence.
+type Place struct {
+	Fence int64 // the fencing token of the lease that the exchange was stored under
+	N     int64 // the number of the write under that token, from 1
+	Sub   int64 // 0
+}
+
+// Compare returns -1, 0 or 1.
+func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Place(q)) }
+
+// String writes the place as errors do. In Redis, it is the ID of the Stream's entry.
+func (p Place) String() string { return driver.Place(p).String() }
