@@ -81,7 +81,8 @@
 // 24 hours.
 //
 // Load holds its result in memory; Window bounds that. [Store.Exchanges] holds one page: at most
-// 2,048 exchanges, and about 16 MiB or one exchange.
+// 2,048 exchanges, and about 16 MiB or one exchange. With Retention.MaxExchanges it also holds one turn
+// while it looks for the oldest turn. Search holds its results and one turn.
 //
 // # The codec
 //
