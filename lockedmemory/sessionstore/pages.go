@@ -13,7 +13,7 @@ type reader struct {
 	ctx    context.Context
 	op     operation
 	access driver.Access
-	tenure *tenure // nil: without a lease
+	state  *leaseState // nil: without a lease
 	driver driver.Driver
 	most   int          // Retention.MaxExchanges
 	size   int          // of an exchange, as estimated; see page
@@ -36,7 +36,7 @@ func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error)
 	}
 	r.access.Session, r.access.Lease, err = s.underLease(ctx, op)
 	if err == nil {
-		r.tenure = s.tenures.of(r.access.Lease)
+		r.state = s.leases.of(r.access.Lease)
 	}
 	return r, err
 }
@@ -63,7 +63,7 @@ func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
 
 func (r *reader) read(req driver.Read) (driver.Page, error) {
 	req.Session = r.access.Session
-	if r.tenure == nil {
+	if r.state == nil {
 		page, err := call(r.ctx, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
 		return page, failed(r.ctx, r.op, err)
 	}
@@ -73,13 +73,13 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 			req.ID = turn.ID
 		}
 	}
-	page, err := under(r.ctx, r.op, r.access, r.tenure, func(a driver.Access) func(context.Context) (driver.Page, error) {
+	page, err := under(r.ctx, r.op, r.access, r.state, func(a driver.Access) func(context.Context) (driver.Page, error) {
 		req := req // a call may outlive the wait for it
 		req.Access = &a
 		return func(ctx context.Context) (driver.Page, error) {
 			page, err := r.driver.Read(ctx, req)
 			for _, entry := range page.Entries {
-				r.tenure.has(entry.Place)
+				r.state.has(entry.Place)
 			}
 			return page, err
 		}

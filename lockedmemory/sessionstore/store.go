@@ -20,12 +20,12 @@ import (
 // It keeps the Saves of a session in the order of their leases, and refuses stale writers. It writes
 // under a lease alone: put lockedmemory.New in front of it. It is safe for concurrent use.
 type Store[M, D any] struct {
-	driver  driver.Driver
-	key     lockedmemory.KeyFunc
-	codec   Codec[M, D]
-	opts    Options
-	ops     ops
-	tenures tenures
+	driver driver.Driver
+	key    lockedmemory.KeyFunc
+	codec  Codec[M, D]
+	opts   Options
+	ops    ops
+	leases leases
 }
 
 // New makes a Store over a driver, which several stores may share. Backends have a New of their own
@@ -133,7 +133,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 func (s *Store[M, D]) write(ctx context.Context, op operation, session string, lease *distlock.Lease,
 	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
 	id := s.ops.next()
-	t := s.tenures.of(lease)
+	t := s.leases.of(lease)
 	access := driver.Access{Session: session, Lease: lease}
 	var w driver.Write
 	v, err := under(ctx, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
@@ -153,8 +153,8 @@ const tries = 5
 // under makes a call under a lease, and, if the store refuses its token from the first, asks the lock for a higher one: the store may
 // have seen tokens from before the lock service lost its data. Only the lock's owner is given one.
 //
-// ⚑ What prepare returns may be called more than once, see retry, and must be the same call each time.
-func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operation, a driver.Access, t *tenure,
+// ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
+func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operation, a driver.Access, t *leaseState,
 	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		a, accepted := t.access(a)
@@ -173,7 +173,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operati
 		}
 		switch v := reply.Said(); v.Outcome {
 		case driver.Done:
-			t.shown(a.Fence)
+			t.accept(a.Fence)
 			return reply, nil
 		case driver.Known:
 			return reply, nil
@@ -187,7 +187,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operati
 			return reply, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
 				"begin a new turn and load the history again", ErrGone)
 		case driver.Taken: // by another Store, under the same lease
-			t.shown(a.Fence)
+			t.accept(a.Fence)
 			t.places.skip(v.Mark.N)
 			if try == tries {
 				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
