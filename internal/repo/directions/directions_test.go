@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"distlock/internal/cleanup":            {"distlock/driver"},
 	"distlock/internal/trust":              {},
 	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/calls"},
+	"distlock/internal/queue":              {},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "github.com/redis/go-redis/v9/..."},

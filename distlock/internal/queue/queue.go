@@ -1,0 +1,340 @@
+// Package queue keeps the callers of one process that want the same lock in the order of their
+// arrival.
+//
+// At most one waiter of a key, the contender, asks the backend. The other waiters poll nothing: a
+// holder in the process hands the lock off to the first waiter, or the first waiter becomes the
+// contender.
+//
+//	w := queues.Join(key, caller)
+//	select {
+//	case outcome = <-w.Outcome(): // a handoff, a failure, or the start as the contender
+//	case <-ctx.Done():
+//		outcome, came, others = w.Leave()
+//	}
+//
+// A contender calls Answered after each answer of the backend. It ends with Hold when the backend
+// grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
+// and O is what a waiter receives.
+package queue
+
+import (
+	"cmp"
+	"container/list"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Window is how long after a grant of the backend the lock may be handed off within the process. It
+// bounds how long waiters of other processes are overtaken, and how much of the TTL a new holder
+// lacks.
+const Window = 10 * time.Millisecond
+
+// Queues holds one queue for each key that the process holds or wants. It is safe for concurrent
+// use.
+type Queues[C, O any] struct {
+	overlap bool
+
+	mu     sync.Mutex
+	byKey  map[string]*queue[C, O]
+	closed bool
+}
+
+// New makes empty queues. If the backend keeps a queue, overlap is true: a contender then asks
+// while the process still holds the lock, as soon as a handoff is impossible.
+func New[C, O any](overlap bool) *Queues[C, O] {
+	return &Queues[C, O]{overlap: overlap, byKey: make(map[string]*queue[C, O])}
+}
+
+// queue is the queue of one key, guarded by Queues.mu.
+type queue[C, O any] struct {
+	all       *Queues[C, O]
+	key       string
+	waiting   list.List // of *Waiter[C, O]
+	contender *Waiter[C, O]
+	hold      *Hold[C, O]
+	arrivals  int
+	last      O     // what a contender last reported
+	failures  int   // of contenders in a row
+	ticket    int64 // in the backend's queue, of the last contender that left
+}
+
+// Waiter is the place of one caller.
+type Waiter[C, O any] struct {
+	Caller   C
+	Waited   bool        // another caller was there before
+	Notified atomic.Bool // the backend notifies this contender of a release
+
+	outcome   chan O
+	queue     *queue[C, O]
+	place     *list.Element // nil from the moment that the outcome is certain
+	arrival   int
+	inBackend bool // the backend's queue counts this contender
+}
+
+// Hold is a grant of the backend to this process. It lasts over all handoffs within the process.
+type Hold[C, O any] struct {
+	queue     *queue[C, O]
+	since     time.Time
+	contested bool // other processes waited at the time of the grant
+	known     int  // arrivals at the time of the grant
+	last      O    // what a leaving waiter receives
+	timer     *time.Timer
+}
+
+// Join adds a caller at the end of the queue. It returns nil after Close.
+func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return nil
+	}
+	q := all.of(key)
+	q.arrivals++
+	w := &Waiter[C, O]{Caller: caller, outcome: make(chan O, 1), queue: q, arrival: q.arrivals}
+	w.place = q.waiting.PushBack(w)
+	q.advance()
+	w.Waited = q.contender != w
+	return w
+}
+
+func (all *Queues[C, O]) of(key string) *queue[C, O] {
+	q := all.byKey[key]
+	if q == nil {
+		q = &queue[C, O]{all: all, key: key}
+		all.byKey[key] = q
+	}
+	return q
+}
+
+// advance makes the first waiter the contender if there is no contender and no handoff can come.
+// It drops an unused queue.
+func (q *queue[C, O]) advance() {
+	switch {
+	case q.contender != nil:
+	case q.waiting.Len() == 0:
+		q.ticket = 0 // too good a place for later callers
+		if q.hold == nil {
+			delete(q.all.byKey, q.key)
+		}
+	case q.hold == nil:
+		q.promote()
+	case !q.all.overlap: // the backend rejects the contender until the process releases the lock
+	default:
+		h := q.hold
+		if left := Window - time.Since(h.since); left <= 0 {
+			q.promote()
+		} else if h.timer == nil {
+			h.timer = time.AfterFunc(max(left, 1), func() {
+				q.all.mu.Lock()
+				defer q.all.mu.Unlock()
+				if q.hold == h {
+					q.advance()
+				}
+			})
+		}
+	}
+}
+
+func (q *queue[C, O]) promote() {
+	q.contender = q.pop()
+	q.contender.outcome <- q.last
+}
+
+// pop removes the first waiter. Its only outcome follows.
+func (q *queue[C, O]) pop() *Waiter[C, O] {
+	w := q.first()
+	q.remove(w)
+	return w
+}
+
+func (q *queue[C, O]) first() *Waiter[C, O] { return q.waiting.Front().Value.(*Waiter[C, O]) }
+
+func (q *queue[C, O]) remove(w *Waiter[C, O]) {
+	q.waiting.Remove(w.place)
+	w.place = nil
+}
+
+// Outcome receives the one outcome of the wait. For a contender that is the last report of the
+// contender before it. A contender then receives a value, without a meaning of its own, each time
+// that it should ask the backend again.
+func (w *Waiter[C, O]) Outcome() <-chan O { return w.outcome }
+
+// Leave ends the wait of a waiter that has received no outcome. If a handoff or a failure came in
+// the same moment, Leave returns that and came is true. Otherwise it returns the last report of the
+// holder or the contender, and the number of other waiters here.
+func (w *Waiter[C, O]) Leave() (o O, came bool, others int) {
+	q := w.queue
+	q.all.mu.Lock()
+	switch {
+	case w.place != nil:
+		q.remove(w)
+	case q.contender == w: // it has asked nothing yet
+		q.contender = nil
+	default:
+		q.all.mu.Unlock()
+		return <-w.outcome, true, 0
+	}
+	defer q.all.mu.Unlock()
+	o, others = q.last, q.waiting.Len()
+	if q.hold != nil {
+		o = q.hold.last
+	}
+	if q.contender != nil {
+		others++
+	}
+	q.advance()
+	return o, false, others
+}
+
+// JoinBackend notes that the contender is about to join the backend's queue. It returns the ticket
+// of an earlier contender that left that queue, or 0: the place belongs to the process.
+func (w *Waiter[C, O]) JoinBackend() (ticket int64) {
+	w.queue.all.mu.Lock()
+	defer w.queue.all.mu.Unlock()
+	w.inBackend = true
+	ticket, w.queue.ticket = w.queue.ticket, 0
+	return ticket
+}
+
+// Unseen counts the waiters of a key that the backend's queue does not count.
+func (all *Queues[C, O]) Unseen(key string) int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q := all.byKey[key]
+	if q == nil {
+		return 0
+	}
+	n := q.waiting.Len()
+	if q.contender != nil && !q.contender.inBackend {
+		n++
+	}
+	return n
+}
+
+// Answered keeps the report of a contender that goes on, for the next contender and for leaving
+// waiters.
+func (w *Waiter[C, O]) Answered(report O, failed bool) {
+	w.queue.all.mu.Lock()
+	defer w.queue.all.mu.Unlock()
+	w.queue.last = report
+	if !failed {
+		w.queue.failures = 0
+	}
+}
+
+// Failure says which waiters the failure of a contender concerns.
+type Failure int
+
+const (
+	Own      Failure = iota // the contender alone, whose wait is over
+	Repeated                // all waiters, if it is the second in a row: the backend is silent
+	Shared                  // all waiters: the backend rejects every request
+)
+
+// Yield ends a contender without a grant. A ticket other than 0 is its place in the backend's
+// queue. If the failure concerns the other waiters, they all receive outcome. Otherwise the first
+// waiter becomes the contender.
+func (w *Waiter[C, O]) Yield(ticket int64, failure Failure, outcome O) {
+	q := w.queue
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	q.contender = nil
+	q.ticket = cmp.Or(ticket, q.ticket)
+	if failure != Own {
+		q.failures++
+		if failure == Shared || q.failures > 1 {
+			q.fail(outcome)
+		}
+	}
+	q.advance()
+}
+
+func (q *queue[C, O]) fail(outcome O) {
+	for q.waiting.Len() > 0 {
+		q.pop().outcome <- outcome
+	}
+}
+
+// Hold notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
+// contested, other processes wait for the lock. A waiter that leaves during the hold receives last.
+func (all *Queues[C, O]) Hold(key string, w *Waiter[C, O], contested bool, last O) *Hold[C, O] {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q := all.of(key)
+	if q.contender == w {
+		q.contender = nil
+	}
+	q.hold = &Hold[C, O]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
+	var none O
+	q.last, q.failures, q.ticket = none, 0, 0
+	q.advance()
+	return q.hold
+}
+
+// Release takes the waiter out of the queue to which the holder must hand the lock off, see
+// HandOff. If it returns nil, the holder must release the lock in the backend, and the next
+// contender may ask at the same time.
+//
+// ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the
+// first waiter. While other processes wait, each waiter that was there at the grant is handed the
+// lock at most once, and no contender delays these processes.
+func (h *Hold[C, O]) Release(at time.Time, accept func(C) bool) *Waiter[C, O] {
+	q := h.queue
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if q.hold != h || q.contender != nil || q.waiting.Len() == 0 {
+		return nil
+	}
+	first := q.first()
+	switch known := first.arrival <= h.known; {
+	case at.Sub(h.since) < Window && (known || !h.contested) && accept(first.Caller):
+		return q.pop()
+	case q.all.overlap && !h.contested:
+		q.promote()
+	}
+	return nil
+}
+
+// HandOff gives a waiter that Release returned its outcome. A waiter that leaves from now on
+// receives last.
+func (h *Hold[C, O]) HandOff(w *Waiter[C, O], outcome, last O) {
+	h.queue.all.mu.Lock()
+	defer h.queue.all.mu.Unlock()
+	h.last = last
+	w.outcome <- outcome
+}
+
+// End notes that the process holds the lock no more. A contender that the backend does not notify
+// is woken: any contender if the lock was lost, because the backend may know nothing of a loss.
+func (h *Hold[C, O]) End(lost bool) {
+	q := h.queue
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	if q.hold != h {
+		return // the backend has granted the lock again
+	}
+	q.hold, q.last = nil, h.last
+	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
+		select {
+		case c.outcome <- q.last:
+		default: // it is about to ask
+		}
+	}
+	q.advance()
+}
+
+// Close gives every waiter its outcome, and later callers are refused. Contenders end by
+// themselves.
+func (all *Queues[C, O]) Close(outcome O) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.closed = true
+	for _, q := range all.byKey {
+		q.fail(outcome)
+		q.advance()
+	}
+}
