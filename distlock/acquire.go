@@ -26,7 +26,7 @@ import (
 // If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	o := l.callOptions(opts)
-	return l.acquire(ctx, key, o.ttl, patience{wait: o.wait, delay: l.delay, promptly: true})
+	return l.acquire(ctx, key, o.ttl, patience{wait: o.wait, delay: l.delay})
 }
 
 // TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
@@ -49,7 +49,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	defer l.end()
 
 	start := time.Now()
-	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start, said: said{at: start}}
+	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start}
 	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl.Truncate(time.Millisecond)}
 	op := &a.op
 	returns := false
@@ -65,7 +65,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 		returns = true
 	}()
 
-	lease, err = a.contend()
+	out := a.contend()
+	lease, err = out.lease, out.err
 	op.Wait = time.Since(a.start)
 	op.Err = err
 	op.Outcome = acquireOutcome(err, p)

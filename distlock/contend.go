@@ -7,20 +7,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// patience says how long and how often to ask for a lock that is busy.
+// patience says for how long and how often to ask for a busy lock.
 type patience struct {
-	attempts int           // 0: as many as fit
+	attempts int           // 0: as many as fit, from a place in the queue
 	wait     time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
 	delay    func(attempts int) time.Duration
-	promptly bool // wake up when the holder's TTL has passed, even if delay is longer
 }
 
 // firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
@@ -30,111 +29,57 @@ const firstAnswer = 5 * time.Second
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {
 	locker *Locker
-	caller context.Context // what the lease's own context will be made from
-	ctx    context.Context // the same with what the Observer added
+	caller context.Context // the context of the lease is made from it
+	ctx    context.Context // the same with the additions of the Observer
 	op     Operation
 	patience
-	start time.Time
+	start  time.Time
+	waiter *waiter // its place in the process; nil if it asks a number of times and no more
+	last   lastAnswer
 
-	// Its place in the process's line. It has none if it asks so many times and no more.
-	line    *line // set before it contends if it is the process's contender already
-	place   place
-	arrival uint64
-	counted bool      // the service's line has it, or is about to; guarded by lines.mu
-	turn    chan turn // nil if it has not waited
-
-	req   driver.AcquireRequest
-	doubt bool // a copy of a request may take effect later
-	said
-	answered bool          // the backend has answered this acquisition, not only an earlier contender
-	common   error         // why it has failed, if the next contender may fail for the same reason
-	poke     chan struct{} // wakes it up when it polls and should ask; made under lines.mu
-	again    bool          // it should, but is not there yet; guarded by lines.mu
-
-	// Its place in the service's line.
-	lined   bool               // it stands in it, or is about to
-	entered bool               // the service has said so, of this owner
-	wakes   <-chan driver.Wake // nil: it is not told, and polls
-	called  atomic.Bool        // it is told
-	deaf    func()             // ends the wakes
-	sent    [2]trust.Moment    // when the last request and the one before it were sent
-	check   time.Duration      // how soon after a request it promises the next
-
-	// giveUp ends with ctx, a limit of time, or the Locker, whichever comes first; see setLimit.
-	giveUp context.Context
-	stop   context.CancelFunc
+	req            driver.AcquireRequest
+	outcomeUnknown bool // a copy of a request may take effect later
+	answered       bool // the backend has answered this acquisition, not only an earlier contender
+	place          place
 }
 
-// contend gets the lock: at once, or in its turn.
-func (a *acquisition) contend() (lease *Lease, err error) {
+// contend gets the lock: at once, or after a wait in the queue.
+func (a *acquisition) contend() (out outcome) {
 	l := a.locker
 	if lease, ok := l.FromContext(a.ctx, a.op.Key); ok {
 		if err := lease.Err(); err != nil {
-			return nil, err
+			return outcome{err: err}
 		}
-		return nil, &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}
+		return outcome{err: &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}}
 	}
 	if a.ctx.Err() != nil {
-		return nil, left("acquire", a.ctx)
+		return outcome{err: left("acquire", a.ctx)}
 	}
-	if a.attempts > 0 {
-		return a.compete()
-	}
-	asks, err := l.lines.join(a)
-	if err != nil {
-		return nil, err
-	}
-	if !asks {
-		if lease, err := a.stand(); lease != nil || err != nil {
-			return lease, err
-		}
-	}
-	defer func() { // also if the driver panics
-		if lease == nil {
-			l.lines.yield(a)
-		}
-	}()
-	return a.compete()
-}
-
-// stand waits in line until the lock is handed over, or it is time to ask the lock service: then it returns neither a lease nor
-// an error.
-func (a *acquisition) stand() (*Lease, error) {
-	var waited <-chan time.Time
+	ctx, giveUp := context.WithCancelCause(a.ctx)
+	defer giveUp(nil)
+	defer context.AfterFunc(l.closing, func() { giveUp(ErrClosed) })()
 	if a.wait >= 0 {
-		timer := time.NewTimer(positive(time.Until(a.start.Add(a.wait))))
-		defer timer.Stop()
-		waited = timer.C
+		over := func() { giveUp(usedUp{limit: a.wait}) }
+		defer time.AfterFunc(positive(time.Until(a.start.Add(a.wait))), over).Stop()
 	}
-	var (
-		t     turn
-		cause error
-	)
-	select {
-	case t = <-a.turn:
-	case <-a.ctx.Done():
-		cause = a.ctx.Err()
-	case <-waited:
-		cause = usedUp{limit: a.wait}
-	}
-	defer a.locker.lines.turns.Put(a.turn)
-	if cause != nil {
-		came := false
-		if t, came = a.locker.lines.leave(a); t.lease == nil {
-			if came && t.err == nil {
-				a.locker.lines.yield(a)
-			}
-			return nil, a.gaveUp(cause)
+	if a.attempts == 0 {
+		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
+			return outcome{err: ErrClosed}
 		}
+		if out = a.await(ctx); out.lease != nil || out.err != nil {
+			return out
+		}
+		defer func() { // also if the driver panics
+			if out.lease == nil {
+				a.waiter.Yield(out.failure, out, outcome{last: a.last})
+			}
+		}()
 	}
-	if t.lease != nil {
-		a.op.Blocker, a.op.Handoff = t.blocker, HandoffLocal
-	}
-	return t.lease, t.err
+	return a.compete(ctx, giveUp)
 }
 
-// compete asks the lock service until it has the lock.
-func (a *acquisition) compete() (lease *Lease, err error) {
+// compete asks the backend until it grants the lock, or ctx ends. A missing first answer ends ctx by giveUp.
+func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFunc) (out outcome) {
 	l := a.locker
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
@@ -143,118 +88,112 @@ func (a *acquisition) compete() (lease *Lease, err error) {
 		Holder:   l.opts.Holder,
 		Metadata: a.op.Metadata,
 	}
-	ctx, cancel := context.WithCancelCause(a.ctx)
-	unhook := context.AfterFunc(l.closing, func() { cancel(ErrClosed) })
-	a.setLimit(ctx)
 	defer func() {
-		a.stop()
-		unhook()
-		cancel(nil)
-		if a.deaf != nil {
-			a.deaf()
-		}
-		if lease == nil {
+		a.place.stop()
+		if out.lease == nil {
 			a.undo()
 		}
 	}()
-	if a.turn != nil && l.queue != nil { // it has waited here, so it will have to wait there
-		a.listen()
+	first := min(firstAnswer, a.op.TTL)
+	silence := time.AfterFunc(positive(first), func() { giveUp(usedUp{limit: first, silent: true}) })
+	defer silence.Stop()
+	answeredAt := time.Now()
+	if a.waiter != nil && a.waiter.Waited && l.queue != nil { // it would have to wait there, too
+		a.joinQueue(ctx)
 	}
-	for {
-		lease, busy, err := a.attempt()
+	for ctx.Err() == nil {
+		lease, busy, err := a.attempt(ctx)
 		switch {
-		case errors.Is(err, calls.ErrLeft):
-			return nil, a.gaveUp(context.Cause(a.giveUp))
 		case lease != nil:
-			return lease, nil
-		case errors.Is(err, errVoid) && (a.entered || a.lined && a.doubt):
-			a.reenter()
+			return outcome{lease: lease}
+		case errors.Is(err, calls.ErrLeft):
 			continue
-		case err != nil && !a.outlives(err):
-			if l.closing.Err() != nil { // and that, not what became of the last request, is why it does not go on
-				return nil, ErrClosed
-			}
-			a.failure = err
-			if !errors.Is(err, errVoid) {
-				a.common = a.interrupted()
-			}
-			return nil, a.interrupted()
+		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
+			a.reenter(ctx)
+			continue
+		case err != nil && !a.outlives(err, answeredAt):
+			return a.failed(err)
 		}
-		if a.failure = err; err == nil {
-			if !a.answered { // from here on the wait is the limit
-				a.answered = true
-				a.stop()
-				a.setLimit(ctx)
-			}
-			a.at = time.Now()
-			a.blocked = &BusyError{Holder: busy.State.Holder, Held: busy.State.Age, Waiters: busy.State.Waiters}
-			if busy.Ticket != 0 {
-				a.blocked.Waiters-- // itself
-			}
-			if a.line == nil {
-				a.blocked.Waiters += l.lines.unseen(a.op.Key)
-			}
-			a.blocker = busy.State.Metadata
-			a.op.Blocker = a.blocker
+		if a.last.failure = err; err == nil {
+			silence.Stop() // the wait is the limit from here on
+			answeredAt = time.Now()
+			a.note(busy)
 		}
 		if a.op.Attempts == a.attempts {
-			return nil, cmp.Or[error](a.interrupted(), a.blocked)
+			return outcome{err: a.last.err()}
 		}
-		if a.line != nil {
-			l.lines.heard(a)
+		if a.waiter != nil {
+			a.waiter.Answered(outcome{last: a.last}, err != nil)
 			switch {
 			case busy.Outcome == driver.Full:
-				return nil, fmt.Errorf("%w: %w", a.blocked, errFull)
-			case l.queue != nil && !a.lined:
-				a.listen()
+				return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
+			case l.queue != nil && !a.place.joined:
+				a.joinQueue(ctx)
 				continue
 			}
 		}
-		lease, err = a.pause(busy)
-		if lease != nil || err != nil {
-			return lease, err
+		if lease := a.pause(ctx, busy); lease != nil {
+			return outcome{lease: lease}
 		}
 	}
+	return a.gaveUp(ctx)
 }
 
-// pause waits until it is time to ask again, or until the lock service has handed the lock over.
-func (a *acquisition) pause(busy driver.AcquireReply) (*Lease, error) {
-	d := a.check
-	if a.wakes == nil || a.failure != nil { // in line or not, it may not be called
+// note keeps a busy answer of the backend.
+func (a *acquisition) note(busy driver.AcquireReply) {
+	s := busy.State
+	if busy.Ticket != 0 {
+		s.Waiters-- // itself
+	}
+	if a.waiter == nil {
+		s.Waiters += a.locker.queues.Unseen(a.op.Key)
+	}
+	a.answered = true
+	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
+		busy: &BusyError{Holder: s.Holder, Held: s.Age, Waiters: s.Waiters}}
+	a.op.Blocker = s.Metadata
+}
+
+// pause waits until it is time to ask again. It returns a lease if the backend has handed the lock off.
+func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Lease {
+	d := a.place.check
+	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = a.delay(a.op.Attempts)
 	}
-	if a.failure == nil && a.promptly && busy.State.TTL >= 0 {
-		d = min(d, busy.State.TTL+time.Millisecond)
+	var wakeContender <-chan outcome
+	if a.waiter != nil {
+		wakeContender = a.waiter.Outcome()
+		if a.last.failure == nil && busy.State.TTL >= 0 {
+			d = min(d, busy.State.TTL+time.Millisecond)
+		}
 	}
 	timer := time.NewTimer(positive(d))
 	defer timer.Stop()
 	select {
-	case wake, ok := <-a.wakes:
-		if !ok { // nobody will be called any more
-			a.wakes = nil
-			a.called.Store(false)
-			return nil, nil
+	case wake, ok := <-a.place.wakes:
+		if ok {
+			return a.woken(wake)
 		}
-		return a.woken(wake), nil
-	case <-a.poke:
+		a.place.wakes = nil // notifications have ended
+		a.waiter.Notified.Store(false)
+	case <-wakeContender:
 	case <-timer.C:
-	case <-a.giveUp.Done():
-		return nil, a.gaveUp(context.Cause(a.giveUp))
+	case <-ctx.Done():
 	}
-	return nil, nil
+	return nil
 }
 
-// outlives reports whether to go on asking after err. A service that is there but cannot answer now, as while it fails
-// over, is given time; so is one that had answered before: who waits in line does not lose its place to a lost connection.
-// But not for ever, even if the caller would wait: after a TTL of silence there is no lease left to wait for.
-func (a *acquisition) outlives(err error) bool {
+// outlives reports whether to go on after err. A backend that cannot answer now, as during a failover, gets time.
+// So does a backend that has answered before: a waiter does not lose its place to a lost connection. After a TTL of
+// silence there is no lease left to wait for.
+func (a *acquisition) outlives(err error, answeredAt time.Time) bool {
 	switch {
-	case errors.Is(err, errVoid), definite(err), calls.Unsettled(err):
+	case errors.Is(err, errCancelled), definite(err), calls.Unsettled(err):
 		return false
-	case a.blocked == nil && !errors.Is(err, driver.ErrTemporary):
+	case a.last.busy == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
 	}
-	return time.Since(a.at) < a.op.TTL
+	return time.Since(answeredAt) < a.op.TTL
 }
 
 // definite reports whether every other request would fail with err of the backend, too.
@@ -262,51 +201,51 @@ func definite(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
-// attempt asks the lock service once. It returns a lease, or a reply that is busy or full, or an error; calls.ErrLeft if the caller has
-// to go before the answer has come.
-func (a *acquisition) attempt() (*Lease, driver.AcquireReply, error) {
+// attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error; calls.ErrLeft if the
+// acquisition gives up before the answer has come.
+func (a *acquisition) attempt(ctx context.Context) (*Lease, driver.AcquireReply, error) {
 	var none driver.AcquireReply
 	l := a.locker
 	a.op.Attempts++
 	a.promise()
-	// ⚑ Trust counts from before the request is sent: the service's TTL starts at some later moment.
+	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
 	sent := trust.Now()
-	a.sent[0], a.sent[1] = sent, a.sent[0]
+	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
 	limit := a.req.TTL
 	if !a.answered {
 		limit = min(limit, firstAnswer)
 	}
-	req, doubt := a.req, a.doubt
-	a.doubt = true // until the answer comes; the driver may panic instead
-	reply, err := call(a.giveUp, l, limit,
+	req, before := a.req, a.outcomeUnknown
+	a.outcomeUnknown = true // until the answer comes; the driver may panic instead
+	reply, err := call(ctx, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
-			if reply.Outcome == driver.Granted { // in spite of the mark, or before it
+			if reply.Outcome == driver.Granted { // in spite of the tombstone, or before it
 				l.cleaner.Cancel(req, 0)
 			}
 		})
 	switch {
-	case err == calls.ErrLeft:
+	case errors.Is(err, calls.ErrLeft):
 		return nil, none, err
 	case err != nil:
 		// A script that lacks a right may have written before it stopped.
-		a.doubt = doubt || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
+		a.outcomeUnknown = before || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
 		return nil, none, failedRead("acquire", err)
 	}
-	a.doubt = doubt || reply.Replayed
+	a.outcomeUnknown = before || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
-		a.entered = reply.Ticket != 0
+		a.place.confirmed = reply.Ticket != 0
 		return nil, reply, nil
 	case driver.Void:
-		return nil, none, unavailable("acquire", errVoid)
+		return nil, none, unavailable("acquire", errCancelled)
 	}
 	if a.req.Ticket != 0 {
 		a.op.Handoff = HandoffRemote
 	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
-	a.doubt = a.doubt || err != nil
+	a.outcomeUnknown = a.outcomeUnknown || err != nil
 	return lease, none, err
 }
 
@@ -319,84 +258,74 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
 			"check the latency of the lock service, or use a longer TTL", at.Sub(sent).Round(time.Millisecond), ttl))
 	}
-	if !l.adopt(lease) {
+	lease.mu.Lock() // Close sees the lease from adopt on
+	adopted := l.adopt(lease)
+	if adopted {
+		lease.tenure.hold = l.queues.Hold(a.op.Key, a.waiter, reply.Waiters > 0, outcome{last: lease.answer()})
+	}
+	lease.mu.Unlock()
+	if !adopted {
 		return nil, ErrClosed
 	}
-	l.lines.hold(a, lease)
 	lease.start()
 	return lease, nil
 }
 
-// setLimit makes giveUp from ctx. Before the first answer of the backend, giveUp ends when that
-// answer is overdue. After it, giveUp ends with the wait.
-func (a *acquisition) setLimit(ctx context.Context) {
-	a.giveUp, a.stop = ctx, func() {}
-	if at, cause := a.limit(); cause.limit > 0 {
-		a.giveUp, a.stop = context.WithDeadlineCause(ctx, at, cause)
-	}
-}
+var errCancelled = errors.New("the lock service has cancelled this acquisition: try again")
 
-// limit returns when the acquisition gives up, and the cause. Without a cause, ctx alone decides.
-func (a *acquisition) limit() (at time.Time, cause usedUp) {
-	if a.wait >= 0 {
-		at, cause = a.start.Add(a.wait), usedUp{limit: a.wait}
-	}
-	first := min(firstAnswer, a.op.TTL)
-	if overdue := a.at.Add(first); !a.answered && (a.wait < 0 || overdue.Before(at)) {
-		at, cause = overdue, usedUp{limit: first, silent: true}
-	}
-	return at, cause
-}
-
-var errVoid = errors.New("the lock service has cancelled this acquisition: try again")
-
-// usedUp ends an acquisition whose wait has passed or whose first answer is overdue. As the cause of a
-// context it matches context.DeadlineExceeded. Without any answer the acquisition ends with
-// ErrUnavailable, because the caller has cancelled nothing.
+// usedUp ends the context of an acquisition whose wait has passed or whose first answer is overdue.
 type usedUp struct {
 	limit  time.Duration
 	silent bool // the first answer is overdue
 }
 
-func (u usedUp) Error() string      { return calls.NoAnswer(u.limit) }
-func (usedUp) Is(target error) bool { return target == context.DeadlineExceeded }
+func (u usedUp) Error() string { return calls.NoAnswer(u.limit) }
 
-// interrupted is the failure that ended the acquisition, with what the service had said before it; nil if there is none.
-func (a *acquisition) interrupted() error {
-	if a.failure == nil || a.blocked == nil {
-		return a.failure
+// failed is the outcome of an acquisition that err ends.
+func (a *acquisition) failed(err error) outcome {
+	last := a.last
+	last.failure = err
+	out := outcome{err: last.err(), failure: a.silence(), last: last}
+	switch {
+	case a.locker.closing.Err() != nil: // the reason to end, whatever became of the last request
+		return outcome{err: ErrClosed}
+	case errors.Is(err, errCancelled):
+		out.failure = queue.Own
+	case definite(err):
+		out.failure = queue.Shared
 	}
-	return &interruptedError{a.failure, a.blocked}
+	return out
 }
 
-// gaveUp says why the acquisition ended without an answer, or with busy as the last one; cause is why it did now.
-func (a *acquisition) gaveUp(cause error) error {
-	if a.blocked != nil {
-		a.blocked = a.aged()
+// silence is the kind of failure that a missing answer is. Waiters with a longer TTL give the backend more time.
+func (a *acquisition) silence() queue.Failure {
+	if a.op.TTL < a.locker.opts.TTL {
+		return queue.Own
 	}
+	return queue.Repeated
+}
+
+// gaveUp is the outcome of an acquisition whose own context, ctx, has ended.
+func (a *acquisition) gaveUp(ctx context.Context) outcome {
 	var limit usedUp
-	// The cause of an ended ctx may be that of another Locker.
-	over := a.ctx.Err() == nil && errors.As(cause, &limit)
-	if limit.silent {
-		a.failure = cmp.Or(a.failure, unavailable("acquire", errors.New(limit.Error())))
-		a.common = a.interrupted()
-	}
+	// The cause of an ended ctx of the caller may be that of another Locker.
+	over := a.ctx.Err() == nil && errors.As(context.Cause(ctx), &limit)
+	err := a.last.err()
 	switch {
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
-		return ErrClosed
-	case a.failure != nil && over:
-		return a.interrupted()
-	case a.failure != nil:
-		return fmt.Errorf("%w: %w", a.interrupted(), ended(a.ctx))
-	case a.blocked == nil && over:
-		return unavailable("acquire", errors.New(limit.Error()))
-	case a.blocked == nil:
-		return left("acquire", a.ctx)
-	case over:
-		return a.blocked
-	default:
-		return fmt.Errorf("%w: %w", a.blocked, ended(a.ctx))
+		return outcome{err: ErrClosed}
+	case limit.silent:
+		last := a.last
+		last.failure = cmp.Or(last.failure, unavailable("acquire", limit))
+		return outcome{err: last.err(), failure: a.silence(), last: last}
+	case over && err == nil:
+		err = unavailable("acquire", limit)
+	case err == nil:
+		err = left("acquire", a.ctx)
+	case !over:
+		err = fmt.Errorf("%w: %w", err, ended(a.ctx))
 	}
+	return outcome{err: err}
 }
 
 // newOwner makes the identity of one acquisition.

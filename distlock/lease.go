@@ -70,8 +70,8 @@ func newLease(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver
 		name:   a.req.Name,
 		owner:  a.req.Owner,
 		ttl:    a.req.TTL,
-		doubt:  a.doubt,
-		tenure: tenure{won: at, first: reply.Fence, last: reply.FenceEnd, remote: reply.Waiters > 0},
+		doubt:  a.outcomeUnknown,
+		tenure: tenure{won: at, first: reply.Fence, last: reply.FenceEnd},
 		trust:  trust.Granted(sent, ttl),
 	}
 	le.next = le.trust.FirstRenewal(trust.Now(), le.ttl, le.period())
@@ -198,7 +198,7 @@ func (le *Lease) expire() {
 	case !le.trust.Over(trust.Now()): // renewed
 		le.locker.expiries.watch(le, le.trust.Deadline())
 	case le.state == released: // and the removal has no answer: the Observer or the driver blocks
-		le.locker.lines.gone(le, true)
+		le.tenure.hold.End(true)
 	default:
 		le.lossLocked(errDeadline)
 	}
@@ -225,7 +225,7 @@ func (le *Lease) lossLocked(reason error) error {
 	age := at.Sub(le.acquired)
 	l := le.locker
 	l.renewals.remove(le)
-	l.lines.gone(le, true)
+	le.tenure.hold.End(true)
 	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(),
 		Began: at, Held: age, Err: le.ended, Outcome: OutcomeLost}, true)
 	l.log(slog.LevelWarn, "distlock: a lease was lost", le.name.Key, "fence", le.Fence(), "held", age, "reason", reason)

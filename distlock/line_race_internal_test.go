@@ -74,10 +74,7 @@ func behind(t *testing.T, l *Locker) <-chan *Lease {
 		leases <- lease
 	}()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Microsecond) { // a poll
-		l.lines.mu.Lock()
-		waits := l.lines.byKey["k"].waiting.n == 1
-		l.lines.mu.Unlock()
-		if waits {
+		if l.queues.Unseen("k") == 1 {
 			return leases
 		}
 		if time.Now().After(deadline) {
@@ -165,11 +162,6 @@ func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
 			t.Fatal("the lease was not handed on")
 		}
 	}
-	l.lines.mu.Lock()
-	if holder := l.lines.byKey["k"].holder; holder != seen {
-		t.Error("the line does not know the successor, and would not notice its loss")
-	}
-	l.lines.mu.Unlock()
 	lost := make(chan error, 1)
 	go func() { lost <- seen.lose(errNotMine) }()
 	l.expiries.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
@@ -21,7 +22,7 @@ type Locker struct {
 
 	delay        func(attempts int) time.Duration // Options.Retry's
 	queue        driver.Queue                     // nil if the service keeps no line
-	lines        lines
+	queues       *queues
 	renewals     renewals
 	expiries     expiries
 	cleaner      *cleanup.Cleaner
@@ -38,7 +39,7 @@ type Locker struct {
 	leases leaseList
 
 	closeDriver func() error // once
-	warnDeaf    sync.Once
+	warnNoWakes sync.Once
 }
 
 // New makes a Locker over d. Backends have a New of their own that calls it: redislock.New, memlock.New. It
@@ -53,10 +54,10 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	queue, _ := d.(driver.Queue)
+	backendQueue, _ := d.(driver.Queue)
 	if queues := d.Capabilities().Queues; !queues {
-		queue = nil
-	} else if queue == nil {
+		backendQueue = nil
+	} else if backendQueue == nil {
 		return nil, invalidOption("the driver says that it keeps a line, and has no Listen: what wraps a driver has to implement driver.Queue too")
 	}
 	l := &Locker{
@@ -74,8 +75,8 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
-	l.queue = queue
-	l.lines.locker, l.lines.byKey = l, make(map[string]*line)
+	l.queue = backendQueue
+	l.queues = queue.New[*acquisition, outcome](l.queue != nil)
 	l.renewals.locker = l
 	l.cleaner = l.newCleaner()
 	return l, nil
@@ -139,6 +140,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 // the background, leases that are not released expire with their TTL, and another call of Close waits
 // longer. To close a closed Locker is fine.
 func (l *Locker) Close(ctx context.Context) error {
+	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
@@ -158,7 +160,6 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
-	l.lines.close()
 	l.cleaner.Close()
 
 	select {

@@ -175,11 +175,11 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
-	if le.handsOnLocked(at) && le.locker.lines.handOver(le, at) {
-		le.removed = true
-		return true, nil
+	if next := le.tenure.hold.Release(at, func(a *acquisition) bool { return le.handsOnLocked(at, a.op.TTL) }); next != nil {
+		if le.removed = le.handOff(next, at); le.removed {
+			return true, nil
+		}
 	}
-	le.locker.lines.giveBack(le)
 	// ⚑ Out of the schedule before the removal is sent.
 	le.locker.renewals.remove(le)
 	le.locker.forget(le)
@@ -203,7 +203,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		l.expiries.forget(le)
-		defer l.lines.gone(le, false)
+		defer le.tenure.hold.End(false)
 		if err != nil {
 			l.cleaner.Add(request, le.ttl, cleanup.MinPause)
 			err = failedWrite("release", err)

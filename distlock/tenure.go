@@ -9,11 +9,10 @@ import (
 // tenure is one grant of the lock service. Leases of the process may follow each other in it, without the service being
 // asked.
 type tenure struct {
-	won    time.Time // when the grant was learnt of
-	first  int64     // the tokens reserved for it
-	last   int64
-	remote bool   // somebody in another process waits
-	pass   uint64 // who arrived later is not handed the lock if so
+	won   time.Time // when the grant was learnt of
+	first int64     // the tokens reserved for it
+	last  int64
+	hold  *hold // its record in the queue of the process
 }
 
 // handsOnLocked reports whether the lock may be handed on within the process, as far as that depends on the lease, which
@@ -22,11 +21,10 @@ type tenure struct {
 // ⚑ Only soon after the service's grant, under a token that was reserved for it and a TTL that nobody has changed. Tokens do not
 // run ahead of the clock: there is one for each microsecond gone by. Nothing that was asked under the old lease
 // may still be on its way, as its answer would not reach the next holder.
-func (le *Lease) handsOnLocked(t time.Time) bool {
+func (le *Lease) handsOnLocked(t time.Time, ttl time.Duration) bool {
 	age := t.Sub(le.tenure.won)
 	fence := le.Fence() + 1
-	return age < handoverWindow &&
-		le.trust.HandsOn(trust.At(t), le.ttl) && le.unsettled == 0 && le.ttl == le.locker.opts.TTL &&
+	return le.trust.HandsOn(trust.At(t), le.ttl) && le.unsettled == 0 && le.ttl == le.locker.opts.TTL && ttl == le.locker.opts.TTL &&
 		fence <= le.tenure.last && fence-le.tenure.first <= age.Microseconds()
 }
 

@@ -9,7 +9,7 @@
 //	select {
 //	case outcome = <-w.Outcome(): // a handoff, a failure, or the start as the contender
 //	case <-ctx.Done():
-//		outcome, came, others = w.Leave()
+//		outcome, others = w.Leave()
 //	}
 //
 // A contender calls Answered after each answer of the backend. It ends with Hold when the backend
@@ -18,7 +18,6 @@
 package queue
 
 import (
-	"cmp"
 	"container/list"
 	"sync"
 	"sync/atomic"
@@ -54,22 +53,21 @@ type queue[C, O any] struct {
 	contender *Waiter[C, O]
 	hold      *Hold[C, O]
 	arrivals  int
-	last      O     // what a contender last reported
-	failures  int   // of contenders in a row
-	ticket    int64 // in the backend's queue, of the last contender that left
+	last      O   // what a contender last reported
+	failures  int // of contenders in a row
 }
 
 // Waiter is the place of one caller.
 type Waiter[C, O any] struct {
 	Caller   C
 	Waited   bool        // another caller was there before
+	Joined   atomic.Bool // the backend's queue counts this contender
 	Notified atomic.Bool // the backend notifies this contender of a release
 
-	outcome   chan O
-	queue     *queue[C, O]
-	place     *list.Element // nil from the moment that the outcome is certain
-	arrival   int
-	inBackend bool // the backend's queue counts this contender
+	outcome chan O
+	queue   *queue[C, O]
+	place   *list.Element // nil from the moment that the outcome is certain
+	arrival int
 }
 
 // Hold is a grant of the backend to this process. It lasts over all handoffs within the process.
@@ -113,7 +111,8 @@ func (q *queue[C, O]) advance() {
 	switch {
 	case q.contender != nil:
 	case q.waiting.Len() == 0:
-		q.ticket = 0 // too good a place for later callers
+		var none O
+		q.last = none // with a place too good for later callers
 		if q.hold == nil {
 			delete(q.all.byKey, q.key)
 		}
@@ -161,9 +160,9 @@ func (q *queue[C, O]) remove(w *Waiter[C, O]) {
 func (w *Waiter[C, O]) Outcome() <-chan O { return w.outcome }
 
 // Leave ends the wait of a waiter that has received no outcome. If a handoff or a failure came in
-// the same moment, Leave returns that and came is true. Otherwise it returns the last report of the
+// the same moment, Leave returns that outcome. Otherwise it returns the last report of the
 // holder or the contender, and the number of other waiters here.
-func (w *Waiter[C, O]) Leave() (o O, came bool, others int) {
+func (w *Waiter[C, O]) Leave() (o O, others int) {
 	q := w.queue
 	q.all.mu.Lock()
 	switch {
@@ -173,7 +172,7 @@ func (w *Waiter[C, O]) Leave() (o O, came bool, others int) {
 		q.contender = nil
 	default:
 		q.all.mu.Unlock()
-		return <-w.outcome, true, 0
+		return <-w.outcome, 0
 	}
 	defer q.all.mu.Unlock()
 	o, others = q.last, q.waiting.Len()
@@ -184,17 +183,7 @@ func (w *Waiter[C, O]) Leave() (o O, came bool, others int) {
 		others++
 	}
 	q.advance()
-	return o, false, others
-}
-
-// JoinBackend notes that the contender is about to join the backend's queue. It returns the ticket
-// of an earlier contender that left that queue, or 0: the place belongs to the process.
-func (w *Waiter[C, O]) JoinBackend() (ticket int64) {
-	w.queue.all.mu.Lock()
-	defer w.queue.all.mu.Unlock()
-	w.inBackend = true
-	ticket, w.queue.ticket = w.queue.ticket, 0
-	return ticket
+	return o, others
 }
 
 // Unseen counts the waiters of a key that the backend's queue does not count.
@@ -206,7 +195,7 @@ func (all *Queues[C, O]) Unseen(key string) int {
 		return 0
 	}
 	n := q.waiting.Len()
-	if q.contender != nil && !q.contender.inBackend {
+	if q.contender != nil && !q.contender.Joined.Load() {
 		n++
 	}
 	return n
@@ -232,20 +221,19 @@ const (
 	Shared                  // all waiters: the backend rejects every request
 )
 
-// Yield ends a contender without a grant. A ticket other than 0 is its place in the backend's
-// queue. If the failure concerns the other waiters, they all receive outcome. Otherwise the first
-// waiter becomes the contender.
-func (w *Waiter[C, O]) Yield(ticket int64, failure Failure, outcome O) {
+// Yield ends a contender without a grant, and keeps its last report for the next. If the failure
+// concerns the other waiters, they all receive outcome. Otherwise the first waiter becomes the
+// contender.
+func (w *Waiter[C, O]) Yield(failure Failure, outcome, report O) {
 	q := w.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	q.contender = nil
-	q.ticket = cmp.Or(ticket, q.ticket)
+	q.contender, q.last = nil, report
 	if failure != Own {
 		q.failures++
-		if failure == Shared || q.failures > 1 {
-			q.fail(outcome)
-		}
+	}
+	if failure == Shared || failure == Repeated && q.failures > 1 {
+		q.fail(outcome)
 	}
 	q.advance()
 }
@@ -267,7 +255,7 @@ func (all *Queues[C, O]) Hold(key string, w *Waiter[C, O], contested bool, last 
 	}
 	q.hold = &Hold[C, O]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
 	var none O
-	q.last, q.failures, q.ticket = none, 0, 0
+	q.last, q.failures = none, 0
 	q.advance()
 	return q.hold
 }

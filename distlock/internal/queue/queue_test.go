@@ -133,8 +133,8 @@ func TestHandOff_keepsOrderAndWindow(t *testing.T) {
 			h.HandOff(w, "handed", "held by "+w.Caller)
 			wantNext(t, w, "handed")
 		}
-		if o, came, others := ws[2].Leave(); o != "held by b" || came || others != 0 {
-			t.Errorf("Leave: %q, %t, %d", o, came, others)
+		if o, others := ws[2].Leave(); o != "held by b" || others != 0 {
+			t.Errorf("Leave: %q, %d", o, others)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestYield_failuresAreShared(t *testing.T) {
 				if c.answer && i == n-1 {
 					ws[i].Answered("", false)
 				}
-				ws[i].Yield(0, failure, "failed")
+				ws[i].Yield(failure, "failed", "")
 			}
 			for i, w := range ws[n:] {
 				switch {
@@ -226,54 +226,38 @@ func TestYield_failuresAreShared(t *testing.T) {
 func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
 	all := queue.New[string, string](true)
 	ws := join(all, "a", "b", "c", "d")
-	ws[0].Yield(0, queue.Repeated, "failed")
+	ws[0].Yield(queue.Repeated, "failed", "")
 	all.Hold(key, ws[1], false, "").End(false)
-	ws[2].Yield(0, queue.Repeated, "failed")
+	ws[2].Yield(queue.Repeated, "failed", "")
 	wantNext(t, ws[3], "")
 }
 
-func TestTicket_staysWithTheProcess(t *testing.T) {
-	t.Run("the next contender has it, once", func(t *testing.T) {
+// What a contender knows at its end, as the place of the process in the backend's queue, is for the next contender.
+func TestYield_reportIsForTheNextContender(t *testing.T) {
+	t.Run("that waits", func(t *testing.T) {
 		ws := join(queue.New[string, string](true), "a", "b", "c")
-		ws[0].Yield(7, queue.Own, "")
-		if ticket := ws[1].JoinBackend(); ticket != 7 {
-			t.Errorf("ticket %d, want 7", ticket)
-		}
-		ws[1].Yield(0, queue.Own, "")
-		if ticket := ws[2].JoinBackend(); ticket != 0 {
-			t.Errorf("ticket %d, want none", ticket)
-		}
+		wantNext(t, ws[0], "")
+		ws[0].Yield(queue.Own, "", "a's place")
+		wantNext(t, ws[1], "a's place")
+		ws[1].Yield(queue.Own, "", "b's place")
+		wantNext(t, ws[2], "b's place")
 	})
-	t.Run("a contender that did not join passes it on", func(t *testing.T) {
-		ws := join(queue.New[string, string](true), "a", "b", "c")
-		ws[0].Yield(7, queue.Own, "")
-		ws[1].Yield(0, queue.Own, "")
-		if ticket := ws[2].JoinBackend(); ticket != 7 {
-			t.Errorf("ticket %d, want 7", ticket)
-		}
-	})
-	t.Run("without waiters it is dropped", func(t *testing.T) {
+	t.Run("not for later callers", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			all, h, ws := waiting(true, false, "a")
 			time.Sleep(queue.Window)
 			synctest.Wait()
-			ws[0].Yield(7, queue.Own, "")
-			late := all.Join(key, "late")
-			wantNext(t, late, "")
-			if ticket := late.JoinBackend(); ticket != 0 {
-				t.Errorf("ticket %d, want none", ticket)
-			}
+			ws[0].Yield(queue.Own, "", "a's place")
+			wantNext(t, all.Join(key, "late"), "")
 			h.End(false)
 		})
 	})
-	t.Run("a grant ends it", func(t *testing.T) {
+	t.Run("not after a grant", func(t *testing.T) {
 		all := queue.New[string, string](true)
 		ws := join(all, "a", "b", "c")
-		ws[0].Yield(7, queue.Own, "")
-		all.Hold(key, ws[1], false, "").End(false)
-		if ticket := ws[2].JoinBackend(); ticket != 0 {
-			t.Errorf("ticket %d, want none", ticket)
-		}
+		ws[0].Yield(queue.Own, "", "a's place")
+		all.Hold(key, ws[1], false, "held").End(false)
+		wantNext(t, ws[2], "held")
 	})
 }
 
@@ -283,8 +267,8 @@ func TestLeave_returnsTheLastReport(t *testing.T) {
 	ws := join(all, "a", "b", "c", "d")
 	wantLeft := func(w *waiter, report string, others int) {
 		t.Helper()
-		if o, came, n := w.Leave(); o != report || came || n != others {
-			t.Errorf("%s: %q, %t, %d others, want %q, %d", w.Caller, o, came, n, report, others)
+		if o, n := w.Leave(); o != report || n != others {
+			t.Errorf("%s: %q, %d others, want %q, %d", w.Caller, o, n, report, others)
 		}
 	}
 	wantNext(t, ws[0], "")
@@ -305,10 +289,7 @@ func TestLeave_handoffComesFirst(t *testing.T) {
 	w := h.Release(time.Now(), always)
 	left := make(chan string)
 	go func() {
-		o, came, _ := w.Leave()
-		if !came {
-			o = "left"
-		}
+		o, _ := w.Leave()
 		left <- o
 	}()
 	h.HandOff(w, "handed", "")
@@ -323,8 +304,8 @@ func TestLeave_promotedPassesItsTurnOn(t *testing.T) {
 	_, h, ws := waiting(false, false, "a", "b", "c")
 	h.End(false)
 	for _, w := range ws[:2] {
-		if _, came, _ := w.Leave(); came {
-			t.Error("a promotion came as a handoff")
+		if o, _ := w.Leave(); o != "holder" {
+			t.Errorf("%s left with %q", w.Caller, o)
 		}
 	}
 	wantNext(t, ws[2], "holder")
@@ -392,7 +373,7 @@ func TestClose_failsAllWaiters(t *testing.T) {
 		t.Errorf("handed off to %s after Close", next.Caller)
 	}
 	h.End(false)
-	contender.Yield(0, queue.Own, "")
+	contender.Yield(queue.Own, "", "")
 }
 
 func TestUnseen_countsWhatTheBackendDoesNot(t *testing.T) {
@@ -406,8 +387,8 @@ func TestUnseen_countsWhatTheBackendDoesNot(t *testing.T) {
 	want(0)
 	ws := join(all, "a", "b", "c")
 	want(3)
-	ws[0].JoinBackend()
+	ws[0].Joined.Store(true)
 	want(2)
-	ws[0].Yield(0, queue.Own, "")
+	ws[0].Yield(queue.Own, "", "")
 	want(2)
 }

@@ -1,0 +1,118 @@
+package distlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
+)
+
+const (
+	// checkEvery is how often a waiter in the backend's queue asks without a notification, within a quarter
+	// more or less: no waiter rests on a notification.
+	checkEvery = 4 * time.Second
+	// checkGrace is for how much longer its place is kept.
+	checkGrace = time.Second
+	// maxPromise is the longest life of a place that these two give.
+	maxPromise = checkEvery*5/4 + checkGrace
+)
+
+var errFull = errors.New("the queue is full: try again later")
+
+// place is the place of an acquisition in the backend's queue.
+type place struct {
+	joined    bool               // its requests ask for a place
+	confirmed bool               // the backend has answered this owner with a place
+	wakes     <-chan driver.Wake // nil: the backend does not notify, and the acquisition polls
+	stopWakes func()
+	sent      [2]trust.Moment // when the last request and the one before it were sent
+	check     time.Duration   // the promised time from a request to the next
+}
+
+// joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for notifications first: the
+// handoff may overtake the answer. Without notifications the acquisition keeps its place and polls.
+func (a *acquisition) joinQueue(ctx context.Context) {
+	a.place.joined = true
+	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
+	a.waiter.Joined.Store(true)
+	l := a.locker
+	wakes, stop, err := l.queue.Listen(ctx, a.req.Name, a.req.Owner)
+	switch {
+	case err == nil:
+		a.place.wakes, a.place.stopWakes = wakes, stop
+		a.waiter.Notified.Store(true)
+	case ctx.Err() == nil: // else the end of ctx is the reason
+		l.warnNoWakes.Do(func() {
+			l.log(slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll from their places in the queue; "+
+				"check the right to subscribe and the network", a.req.Name.Key, "error", err)
+		})
+	}
+}
+
+func (p *place) stop() {
+	if p.stopWakes != nil {
+		p.stopWakes()
+	}
+}
+
+// reenter begins anew, at its old place, after a handoff that was not claimed in time: its owner can hold the lock no
+// more. A cancelled owner that never joined the queue is another matter: the next owner would be cancelled, too.
+func (a *acquisition) reenter(ctx context.Context) {
+	a.place.stop()
+	a.undo()
+	a.place, a.outcomeUnknown = place{}, false
+	a.waiter.Notified.Store(false)
+	a.req.Owner = newOwner()
+	a.joinQueue(ctx)
+}
+
+// promise prepares the next request of a waiter in the backend's queue: how soon the one after it follows, and for how
+// long the backend keeps its place. ⚑ No place outlives nine tenths of a TTL. A process that holds the lock and waits for
+// it may die: its place must not outlive its lock by a little. Else the backend would hand the lock to the dead place for
+// at least a second, and the lock would be free just after a TTL and a second.
+func (a *acquisition) promise() {
+	if !a.place.joined {
+		return
+	}
+	a.req.Seq++
+	a.place.check = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
+	a.req.Alive = min(a.place.check+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
+}
+
+// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to ask.
+//
+// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last request that the
+// backend had handled before, so it counts from the sending of that request; an unknown request does not count. If too
+// little is left, the answer to a claim comes first.
+func (a *acquisition) woken(wake driver.Wake) *Lease {
+	behind := a.req.Seq - wake.Seq
+	if wake.Grant.Outcome != driver.Granted || wake.Seq < 1 || behind < 0 || behind >= int64(len(a.place.sent)) ||
+		a.locker.opts.RenewEvery < 0 {
+		return nil
+	}
+	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a message.
+	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandover))
+	a.op.Handoff = HandoffRemote
+	lease, err := a.granted(wake.Grant, a.place.sent[behind], ttl)
+	if err != nil {
+		return nil // the next attempt claims the grant, or finds the Locker closed
+	}
+	return lease
+}
+
+// undo withdraws all requests of the acquisition from the backend.
+func (a *acquisition) undo() {
+	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
+	if a.outcomeUnknown {
+		req.VoidFor = cleanup.Tombstone(a.req.TTL)
+	}
+	if a.outcomeUnknown || req.Leave {
+		a.locker.cleaner.Add(req, a.req.TTL, 0)
+	}
+}

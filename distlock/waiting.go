@@ -1,0 +1,86 @@
+package distlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/queue"
+)
+
+// The queues of a process, see package queue. A lease's mu may be held when their lock is taken, never the other way
+// round.
+type (
+	queues = queue.Queues[*acquisition, outcome]
+	waiter = queue.Waiter[*acquisition, outcome]
+	hold   = queue.Hold[*acquisition, outcome]
+)
+
+// outcome is how an acquisition ended, or the wait for its start as the contender: then it has no lease and no error.
+type outcome struct {
+	lease   *Lease
+	err     error
+	failure queue.Failure // says which waiters err concerns
+	last    lastAnswer
+}
+
+// lastAnswer is what is known of the lock that an acquisition waits for.
+type lastAnswer struct {
+	busy     *BusyError // without an answer nil
+	at       time.Time
+	metadata map[string]string // of the holder
+	ticket   int64             // the place of the process in the backend's queue, which a contender leaves to the next
+	failure  error             // came after the answer
+}
+
+// err is the error that the last answer makes: nil without an answer and a failure.
+func (s *lastAnswer) err() error {
+	if s.busy == nil {
+		return s.failure
+	}
+	busy := *s.busy
+	busy.Held += time.Since(s.at)
+	if s.failure == nil {
+		return &busy
+	}
+	return &interruptedError{s.failure, &busy}
+}
+
+// answer is the last answer for waiters behind a lease of their process.
+func (le *Lease) answer() lastAnswer {
+	return lastAnswer{busy: &BusyError{Holder: le.locker.opts.Holder}, at: le.acquired, metadata: le.metadata}
+}
+
+// await waits in the queue of the process until the acquisition has its lease, has failed, or is the contender.
+func (a *acquisition) await(ctx context.Context) outcome {
+	var out outcome
+	select {
+	case out = <-a.waiter.Outcome():
+	case <-ctx.Done():
+		var others int
+		out, others = a.waiter.Leave()
+		if out.lease == nil {
+			if a.last = out.last; a.last.busy != nil {
+				busy := *a.last.busy
+				busy.Waiters += others
+				a.last.busy = &busy
+			}
+			return a.gaveUp(ctx)
+		}
+	}
+	if a.last = out.last; out.lease != nil {
+		a.op.Blocker, a.op.Handoff = out.last.metadata, HandoffLocal
+	}
+	return out
+}
+
+// handOff gives the lock to the next waiter of the process. It fails when the Locker has been closed.
+func (le *Lease) handOff(next *waiter, at time.Time) bool {
+	lease := le.successor(next.Caller, at)
+	out := outcome{lease: lease, last: le.answer()}
+	ok := le.succeed(lease)
+	if !ok {
+		out = outcome{err: ErrClosed}
+	}
+	le.tenure.hold.HandOff(next, out, outcome{last: lease.answer()})
+	return ok
+}
