@@ -42,12 +42,15 @@ func (a *acquisition) joinQueue(ctx context.Context) {
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
 	a.waiter.Joined.Store(true)
 	l := a.locker
-	wakes, stop, err := l.queue.Listen(ctx, a.req.Name, a.req.Owner)
+	if l.listener == nil {
+		return
+	}
+	wakes, stop, err := l.listener.Listen(ctx, a.req.Name, a.req.Owner)
 	switch {
 	case err == nil:
 		a.place.wakes, a.place.stopWakes = wakes, stop
 		a.waiter.Notified.Store(true)
-	case ctx.Err() == nil: // else the end of ctx is the reason
+	case ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported): // else ctx has ended, or a wrapper has nothing to pass on
 		l.warnNoWakes.Do(func() {
 			l.log(slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll from their places in the queue; "+
 				"check the right to subscribe and the network", a.req.Name.Key, "error", err)

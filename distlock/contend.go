@@ -98,7 +98,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 	silence := time.AfterFunc(positive(first), func() { giveUp(usedUp{limit: first, silent: true}) })
 	defer silence.Stop()
 	answeredAt := time.Now()
-	if a.waiter != nil && a.waiter.Waited && l.queue != nil { // it would have to wait there, too
+	if a.waiter != nil && a.waiter.Waited && l.queue { // it would have to wait there, too
 		a.joinQueue(ctx)
 	}
 	for ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 			switch {
 			case busy.Outcome == driver.Full:
 				return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
-			case l.queue != nil && !a.place.joined:
+			case (l.queue || l.listener != nil) && !a.place.joined:
 				a.joinQueue(ctx)
 				continue
 			}

@@ -21,7 +21,8 @@ type Locker struct {
 	opts    Options
 
 	delay        func(attempts int) time.Duration // Options.Retry's
-	queue        driver.Queue                     // nil if the service keeps no line
+	queue        bool                             // the backend keeps waiters in order
+	listener     driver.Listener                  // nil if the backend does not notify
 	queues       *queues
 	renewals     renewals
 	expiries     expiries
@@ -54,12 +55,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	backendQueue, _ := d.(driver.Queue)
-	if queues := d.Capabilities().Queues; !queues {
-		backendQueue = nil
-	} else if backendQueue == nil {
-		return nil, invalidOption("the driver says that it keeps a line, and has no Listen: what wraps a driver has to implement driver.Queue too")
-	}
 	l := &Locker{
 		driver:      d,
 		backend:     d.Capabilities().Backend,
@@ -75,8 +70,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
-	l.queue = backendQueue
-	l.queues = queue.New[*acquisition, outcome](l.queue != nil)
+	l.queue = d.Capabilities().Queues
+	l.listener, _ = driver.As[driver.Listener](d)
+	l.queues = queue.New[*acquisition, outcome](l.queue)
 	l.renewals.locker = l
 	l.cleaner = l.newCleaner()
 	return l, nil

@@ -47,8 +47,10 @@ func (s *spy) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Ac
 }
 
 func (s *spy) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	return s.Driver.(driver.Queue).Listen(ctx, name, owner)
+	return s.Driver.(driver.Listener).Listen(ctx, name, owner)
 }
+
+func (s *spy) Unwrap() driver.Driver { return s.Driver }
 
 func newService() *service {
 	s := &spy{Driver: memlock.NewDriver()}

@@ -6,7 +6,7 @@
 //   - The driver decides, atomically and by the service's own clock, who holds a name, and mints the fencing token.
 //   - The Locker does everything that has to do with time on the client: waiting, retries, renewal schedules, trust
 //     deadlines, clean-up after a call whose outcome is unknown. A driver never waits for another try, never starts a
-//     goroutine that outlives a call (but see [Queue]), and returns the errors of its client with what kind they are of, see [ErrTemporary]
+//     goroutine that outlives Close, and returns the errors of its client with what kind they are of, see [ErrTemporary]
 //     (wrapped with %w, so that they stay visible).
 //
 // Every call may be repeated with the same arguments, because clients of such services replay requests by
@@ -93,7 +93,8 @@ type Capabilities struct {
 	Shared bool
 	// Expires says that a grant ends by itself when its TTL has passed by the service's clock.
 	Expires bool
-	// Queues says that the service keeps those who wait in line; the driver implements [Queue].
+	// Queues says that the backend keeps waiters in the order of their tickets and hands a free name to
+	// the first of them. A driver without it ignores Alive, Seq, Ticket and Leave of its requests.
 	Queues bool
 }
 
@@ -115,8 +116,12 @@ type AcquireRequest struct {
 	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
 	Metadata map[string]string
 
-	// Alive, if positive, has a request that finds the name busy stand in line, or stay there, for this long from the
-	// moment the service handles it; see [Queue]. Whole milliseconds, at most TTL.
+	// Alive, if positive, has a request that finds the name busy enter the queue, or stay there, for this
+	// long from the moment the backend handles it. Whole milliseconds, at most TTL.
+	//
+	// The owner leaves the queue by a grant, by a Release with Leave, or when the time passes without
+	// another Acquire. It is then dropped, at the latest when its turn comes, and enters again with its
+	// ticket. Another Acquire with Alive counts anew, and shortens no earlier promise.
 	Alive time.Duration
 	// Seq numbers the requests of one owner that stand in line, from 1. A hand-over names the last that had been handled.
 	Seq int64
@@ -224,7 +229,7 @@ type State struct {
 	Metadata map[string]string
 }
 
-// Driver keeps locks. It is safe for concurrent use. All methods but Capabilities and Close may block on the network
+// Driver keeps locks. It may also implement the optional interfaces [Listener] and others, see [As]. It is safe for concurrent use. All methods but Capabilities and Close may block on the network
 // until ctx ends; a driver whose client does not notice the end of ctx promptly may return late.
 // The kind of an error says what became of the request, see MayHaveEffect.
 type Driver interface {
@@ -245,7 +250,7 @@ type Driver interface {
 	// one that arrives late could shorten what was prolonged since, so a client that replays must be kept from it.
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
-	// Release ends the owner's grant and no other, and hands the name to the first in line, see [Queue]. The first thing it writes is a removal, so it works in a service
+	// Release ends the owner's grant and no other, and hands the name to the first waiter of the queue. The first thing it writes is a removal, so it works in a service
 	// that is out of memory. It is idempotent as ReleaseReply says.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseReply, error)
 
@@ -257,36 +262,10 @@ type Driver interface {
 	Close() error
 }
 
-// MinHandover is the least TTL of a grant that is handed over.
+// MinHandover is the least TTL of a handoff. A handoff is a grant of a free name to the first waiter of the
+// queue, by the Acquire or Release of any owner that finds the name free. It lasts as long as the waiter's
+// promise. The waiter claims it by an Acquire, which leaves it the full TTL.
 const MinHandover = time.Second
 
 // MaxLine is how many may stand in the line of one name.
 const MaxLine = 1000
-
-// Queue is implemented by a Driver whose service keeps those who wait in line, in the order of their tickets. What it adds
-// to the contract of Driver:
-//
-// An owner stands in line from an Acquire with Alive that was answered Busy with a ticket, until it is granted the name, it
-// leaves by a Release with Leave, or the time it has promised to ask again has passed: then it is dropped, at the latest when its turn
-// comes, and enters again with its ticket. Each further Acquire with Alive counts from anew, and never takes from what
-// an earlier one has given.
-//
-// Nobody overtakes the line. Whoever finds the name free while somebody stands in line, in an Acquire or Release, hands it to
-// the first: a grant to that owner with the TTL that is left of its promise, at least MinHandover, of which it is told. The
-// owner claims it by an Acquire, which answers with the grant and leaves it the full TTL.
-type Queue interface {
-	// Listen has wakes of the owner sent to the channel until stop is called; a wake that nobody takes is replaced by the
-	// next. It returns when wakes are sure to come, or with the reason why they will not; the owner may stand in line
-	// all the same. The channel is closed when there will be none any more. What Listen starts ends with Close.
-	Listen(ctx context.Context, name Name, owner string) (wakes <-chan Wake, stop func(), err error)
-}
-
-// Wake is what an owner in line is told. The zero Wake says that something may have been missed: it should ask.
-type Wake struct {
-	// Grant is the reply to the Acquire that was answered by the hand-over.
-	Grant AcquireReply
-	// Seq is that of the last request of the owner that the service had handled before.
-	Seq int64
-	// TTL is how long the grant lasts from the moment it was made.
-	TTL time.Duration
-}

@@ -69,7 +69,7 @@ func Run(t *testing.T, newDriver New) {
 	}
 }
 
-// queueTests are those of driver.Queue.
+// queueTests are those of Capabilities.Queues.
 var queueTests = map[string]func(*testing.T, New){
 	"L_firstComeFirstServed":              testFirstComeFirstServed,
 	"L_allWhoLineUpAreServed":             testAllAreServed,

@@ -9,7 +9,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Op names a method of driver.Driver or driver.Queue.
+// Op names a method of driver.Driver or of an optional interface.
 type Op string
 
 // The methods that can be made to fail.
@@ -19,7 +19,7 @@ const (
 	Extend  Op = "extend"
 	Release Op = "release"
 	Inspect Op = "inspect"
-	Listen  Op = "listen" // of driver.Queue
+	Listen  Op = "listen" // of driver.Listener
 )
 
 // Call is one call of a driver's method.
@@ -121,9 +121,12 @@ func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 	return replies
 }
 
-// Listen implements driver.Queue, if the wrapped driver does. A fault of its call makes it fail; HoldAfter has no meaning.
+// Unwrap shows the optional interfaces of the wrapped driver that Faults passes on without a fault.
+func (f *Faults) Unwrap() driver.Driver { return f.Driver }
+
+// Listen implements driver.Listener, if the wrapped driver does. A fault of its call makes it fail; HoldAfter has no meaning.
 func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	queue, ok := f.Driver.(driver.Queue)
+	listener, ok := driver.As[driver.Listener](f.Driver)
 	if !ok {
 		return nil, nil, errors.ErrUnsupported
 	}
@@ -131,7 +134,7 @@ func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-
 	if err := cmp.Or(fault.Before, fault.After); err != nil {
 		return nil, nil, err
 	}
-	return queue.Listen(ctx, name, owner)
+	return listener.Listen(ctx, name, owner)
 }
 
 func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {

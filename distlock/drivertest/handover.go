@@ -164,11 +164,7 @@ func testTheRightDriverIsTold(t *testing.T, newDriver New) {
 	b.name = a.name
 	holder := a.held()
 	inB, inA := b.inLine(), a.inLine()
-	elsewhere, deaf, err := a.Driver.(driver.Queue).Listen(context.Background(), b.name, inB.req.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer deaf()
+	elsewhere, _ := a.listen(inB.req)
 	a.release(holder, true)
 	inB.handed()
 	b.release(inB.req, true)

@@ -27,13 +27,23 @@ func (s *subject) waiter() *waiter {
 	s.tb.Helper()
 	w := &waiter{subject: s, req: s.request()}
 	w.req.Alive = long
-	wakes, deaf, err := s.Driver.(driver.Queue).Listen(context.Background(), w.req.Name, w.req.Owner)
+	w.wakes, w.deaf = s.listen(w.req)
+	return w
+}
+
+// listen lets the request's owner receive wakes until stop is called, or the test ends.
+func (s *subject) listen(req driver.AcquireRequest) (wakes <-chan driver.Wake, stop func()) {
+	s.tb.Helper()
+	listener, ok := driver.As[driver.Listener](s.Driver)
+	if !ok {
+		s.tb.Fatal("the driver has a queue and no Listener")
+	}
+	wakes, stop, err := listener.Listen(context.Background(), req.Name, req.Owner)
 	if err != nil {
 		s.tb.Fatalf("Listen: %v", err)
 	}
-	s.tb.Cleanup(deaf)
-	w.wakes, w.deaf = wakes, deaf
-	return w
+	s.tb.Cleanup(stop)
+	return wakes, stop
 }
 
 // inLine is a waiter that stands in line.

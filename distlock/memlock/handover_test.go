@@ -30,7 +30,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatHasExpired(t *testing.T) {
 					return reply
 				}
 				acquire("holder", time.Second, 0)
-				wakes, stop, err := d.(driver.Queue).Listen(t.Context(), n, "waiter")
+				wakes, stop, err := d.(driver.Listener).Listen(t.Context(), n, "waiter")
 				if err != nil {
 					t.Fatal(err)
 				}

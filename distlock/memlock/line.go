@@ -81,7 +81,7 @@ func (t *table) handOver(l *lock, now time.Time) {
 	}
 }
 
-// Listen implements driver.Queue. Wakes are sure to come at once.
+// Listen implements driver.Listener. Wakes are sure to come at once.
 func (t *table) Listen(_ context.Context, _ driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,20 +27,11 @@ var BesideLua string
 // BesideOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.
 // It reports false for another client, also if that has the same address.
 func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Beside, bool) {
-	d := locker.Driver()
-	for {
-		if s, ok := d.(*service); ok {
-			if s.client != client {
-				return Beside{}, false
-			}
-			return Beside{Lock: keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key}).lock()}, true
-		}
-		wrapped, ok := d.(interface{ Unwrap() driver.Driver })
-		if !ok {
-			return Beside{}, false
-		}
-		d = wrapped.Unwrap()
+	s, ok := driver.As[*service](locker.Driver())
+	if !ok || s.client != client {
+		return Beside{}, false
 	}
+	return Beside{Lock: keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key}).lock()}, true
 }
 
 // Explain adds to an error of the client what to do about it, and says of what kind it is, see driver.ErrTemporary. Its text begins with

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -106,12 +106,12 @@ func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faulty, err := distlock.New(drivertest.NewFaults(d), nil)
+	hidden, err := distlock.New(struct{ driver.Driver }{d}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer faulty.Close(context.Background())
-	if _, ok := redislock.BesideOf(faulty, b.client, "k"); ok {
+	defer hidden.Close(context.Background())
+	if _, ok := redislock.BesideOf(hidden, b.client, "k"); ok {
 		t.Error("a driver that is wrapped, and does not say in what")
 	}
 	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.keys.Lock {

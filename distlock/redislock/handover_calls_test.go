@@ -55,7 +55,7 @@ func TestListen_L_outlastsASilenceWithoutTheRightToPing(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("it was not told")
 	}
-	_, stop, err := d.(driver.Queue).Listen(t.Context(), owner("c").Name, owner("c").Owner)
+	_, stop, err := d.(driver.Listener).Listen(t.Context(), owner("c").Name, owner("c").Owner)
 	if err != nil {
 		t.Fatalf("the next to listen: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestListen_L_isEndedWhenTheServerRefusesItLater(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := d.(driver.Queue).Listen(t.Context(), owner("d").Name, owner("d").Owner); !errors.Is(err, driver.ErrRefused) {
+	if _, _, err := d.(driver.Listener).Listen(t.Context(), owner("d").Name, owner("d").Owner); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("the next to listen: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return cutOff{conn, &mended}, err
 	}})
-	queue := driverOver(t, client).(driver.Queue)
+	queue := driverOver(t, client).(driver.Listener)
 	for i := range 5 {
 		name, stop, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, leakcheck.Stalls(), time.Now()
 		_, _, err := queue.Listen(t.Context(), name, owner("a").Owner)
@@ -151,7 +151,7 @@ func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 	server.Pause()
 	listening, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := d.(driver.Queue).Listen(listening, owner("a").Name, owner("a").Owner); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := d.(driver.Listener).Listen(listening, owner("a").Name, owner("a").Owner); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Listen: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -18,7 +18,7 @@ const lineKey = "n:{k}:line"
 func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Helper()
 	req := owner(c)
-	wakes, stop, err := d.(driver.Queue).Listen(t.Context(), req.Name, req.Owner)
+	wakes, stop, err := d.(driver.Listener).Listen(t.Context(), req.Name, req.Owner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func newWakes(client redis.UniversalClient) *wakes {
 	return &wakes{client: client, id: hex.EncodeToString(id[:]), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
 }
 
-// Listen implements driver.Queue.
+// Listen implements driver.Listener.
 func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	return s.wakes.listen(ctx, name.Namespace+":wake:"+s.wakes.id, owner)
 }

@@ -30,7 +30,7 @@ func newMemService() *memService {
 
 func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, error) {
 	return distlock.New(&faulty{
-		Driver: m.locks, Queue: m.locks.(driver.Queue), failing: &m.failing[n],
+		Driver: m.locks, failing: &m.failing[n],
 	}, opts)
 }
 
@@ -41,9 +41,10 @@ func (m *memService) store() (memory, error) {
 // faulty is the driver of one of several Lockers. It outlives that one, and may fail to renew.
 type faulty struct {
 	driver.Driver
-	driver.Queue
 	failing *atomic.Int64
 }
+
+func (f *faulty) Unwrap() driver.Driver { return f.Driver }
 
 var errFaulty = errors.New("the service does not answer")
 

@@ -109,7 +109,7 @@ type locks struct {
 	point *point
 }
 
-var _ driver.Queue = (*locks)(nil)
+var _ driver.Listener = (*locks)(nil)
 
 func (d *locks) Capabilities() driver.Capabilities { return d.inner.Capabilities() }
 
@@ -143,7 +143,7 @@ func (d *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, er
 }
 
 func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	queue := d.inner.(driver.Queue)
+	queue := d.inner.(driver.Listener)
 	if !d.point.hit() {
 		return queue.Listen(ctx, name, owner)
 	}

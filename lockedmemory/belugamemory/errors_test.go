@@ -229,7 +229,7 @@ func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	outer, inner := newMemory(locks, ""), newMemory(locks, "")
 	elsewhere, apart := newMemory(memlock.NewDriver(), ""), newMemory(locks, "another")
 	other := memlock.NewDriver()
-	foreign := newMemory(renamed{other, other.(driver.Queue)}, "")
+	foreign := newMemory(renamed{other}, "")
 	held := func() map[*Memory]func() { // before the run or turn, by this process
 		return map[*Memory]func(){elsewhere: func() {}, apart: hold(t, inSession(t, "s"), apart), foreign: hold(t, inSession(t, "s"), foreign)}
 	}
@@ -248,8 +248,9 @@ func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 // renamed gives a backend a second name.
 type renamed struct {
 	driver.Driver
-	driver.Queue
 }
+
+func (r renamed) Unwrap() driver.Driver { return r.Driver }
 
 func (r renamed) Capabilities() driver.Capabilities {
 	c := r.Driver.Capabilities()
