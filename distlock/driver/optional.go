@@ -43,3 +43,53 @@ type Wake struct {
 	// TTL is how long the grant lasts from the moment of the handoff.
 	TTL time.Duration
 }
+
+// Lister is implemented by a Driver that lists names. It serves operators: a backend may need seconds, and
+// a page shows a moment that has passed.
+type Lister interface {
+	// List returns a page of the names of a namespace that are held or have waiters. A name that is held
+	// while all pages are read is on at least one of them, and may be on two. The order is the backend's.
+	// A page may be short, or empty, and have a next page.
+	List(ctx context.Context, req ListRequest) (ListReply, error)
+}
+
+// ListRequest asks for one page.
+type ListRequest struct {
+	Namespace string
+	// After is the Next of the page before; empty for the first page.
+	After string
+	// Limit is the most names on the page, at least 1.
+	Limit int
+	// Waiters is the most waiters shown of each name, in the order of the queue; 0 shows none.
+	Waiters int
+}
+
+// ListReply is one page.
+type ListReply struct {
+	Names []Listed
+	// Next is the After of the next page; empty after the last page.
+	Next string
+}
+
+// Listed is a name as a page shows it. State.Held is false if the name is free and has waiters.
+type Listed struct {
+	Name  Name
+	State State
+	Queue []Waiter
+}
+
+// Waiter is an owner in the queue.
+type Waiter struct {
+	Holder string        // of its AcquireRequest
+	Ticket int64         // the place in the queue
+	Alive  time.Duration // the rest of its promise, by the backend's clock
+}
+
+// Breaker is implemented by a Driver that ends grants for an operator.
+type Breaker interface {
+	// Break releases the name in place of its holder, if fence is one of the tokens reserved for the
+	// present grant. It reports whether it did. The holder can never hold the name again, as after its
+	// own Release, and the name goes to the first waiter of the queue. A fence of another grant has no
+	// effect, so a repetition ends no other grant.
+	Break(ctx context.Context, name Name, fence int64) (broken bool, err error)
+}

@@ -58,8 +58,15 @@ func Run(t *testing.T, newDriver New) {
 		"C_aCancelledCallGrantsNothing":     testCancelled,
 		"inspectShowsTheHolder":             testInspect,
 	}
-	if newDriver(t).Capabilities().Queues {
+	d := newDriver(t)
+	if d.Capabilities().Queues {
 		maps.Copy(tests, queueTests)
+	}
+	if _, ok := driver.As[driver.Lister](d); ok {
+		maps.Copy(tests, listTests)
+	}
+	if _, ok := driver.As[driver.Breaker](d); ok {
+		maps.Copy(tests, breakTests)
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

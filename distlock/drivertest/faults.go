@@ -20,6 +20,8 @@ const (
 	Release Op = "release"
 	Inspect Op = "inspect"
 	Listen  Op = "listen" // of driver.Listener
+	List    Op = "list"   // of driver.Lister
+	Break   Op = "break"  // of driver.Breaker
 )
 
 // Call is one call of a driver's method.
@@ -135,6 +137,24 @@ func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-
 		return nil, nil, err
 	}
 	return listener.Listen(ctx, name, owner)
+}
+
+// List implements driver.Lister, if the wrapped driver does.
+func (f *Faults) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
+	lister, ok := driver.As[driver.Lister](f.Driver)
+	if !ok {
+		return driver.ListReply{}, errors.ErrUnsupported
+	}
+	return faulty(f.begin(List), func() (driver.ListReply, error) { return lister.List(ctx, req) })
+}
+
+// Break implements driver.Breaker, if the wrapped driver does.
+func (f *Faults) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
+	breaker, ok := driver.As[driver.Breaker](f.Driver)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	return faulty(f.begin(Break), func() (bool, error) { return breaker.Break(ctx, name, fence) })
 }
 
 func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {

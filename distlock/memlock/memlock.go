@@ -193,14 +193,19 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 		l.leave(req.Owner)
 	}
 	if l.heldAt(now) && l.owner == req.Owner {
-		l.owner, l.released, l.metadata = "", req.Owner, nil
-		t.handOver(l, now)
+		t.release(l, now)
 		return driver.ReleaseReply{Released: true}, nil
 	}
 	if !l.heldAt(now) {
 		t.handOver(l, now)
 	}
 	return driver.ReleaseReply{Released: l.released == req.Owner}, nil
+}
+
+// release ends the present grant.
+func (t *table) release(l *lock, now time.Time) {
+	l.owner, l.released, l.metadata = "", l.owner, nil
+	t.handOver(l, now)
 }
 
 func (t *table) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {

@@ -1,0 +1,220 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// listTests are those of driver.Lister.
+var listTests = map[string]func(*testing.T, New){
+	"listShowsTheHeldNames":  testListHeld,
+	"listShowsQueuesInOrder": testListQueues,
+	"listOfACancelledCall":   testListCancelled,
+}
+
+// breakTests are those of driver.Breaker.
+var breakTests = map[string]func(*testing.T, New){
+	"S1_breakEndsOneGrant":         testBreak,
+	"S1_breakIsForOneToken":        testBreakToken,
+	"L_breakHandsOff":              testBreakQueue,
+	"C_aCancelledBreakEndsNothing": testBreakCancelled,
+}
+
+// list reads all pages of the subject's namespace.
+func (s *subject) list(limit, waiters int) map[string]driver.Listed {
+	s.tb.Helper()
+	lister, _ := driver.As[driver.Lister](s.Driver)
+	listed := make(map[string]driver.Listed)
+	req := driver.ListRequest{Namespace: s.name.Namespace, Limit: limit, Waiters: waiters}
+	for range 1000 {
+		page, err := lister.List(context.Background(), req)
+		if err != nil {
+			s.tb.Fatalf("List: %v", err)
+		}
+		if len(page.Names) > limit {
+			s.tb.Errorf("a page has %d names, want %d at most", len(page.Names), limit)
+		}
+		for _, l := range page.Names {
+			if l.Name.Namespace != s.name.Namespace {
+				s.tb.Errorf("the page of a namespace shows a name of another")
+			}
+			listed[l.Name.Key] = l
+		}
+		if req.After = page.Next; page.Next == "" {
+			return listed
+		}
+	}
+	s.tb.Fatal("the list has no last page")
+	return nil
+}
+
+func testListHeld(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	s.name.Namespace = randomHex()
+	want := make(map[string]driver.AcquireReply)
+	for _, odd := range []string{"a", "b:c", "{d}", "e}", "*", "?f", "g%7D", "ä", "' \\ \"", strings.Repeat("k", 1024)} {
+		s.name.Key = odd
+		req := s.request()
+		req.Holder = "holder of " + odd
+		want[odd] = s.granted(req)
+	}
+	s.name.Key = "released"
+	req := s.request()
+	s.granted(req)
+	s.release(req, true)
+	s.name.Key = "expired"
+	req = s.request()
+	req.TTL = short
+	s.granted(req)
+	s.awaitFree()
+	elsewhere := newSubject(t, s.Driver)
+	elsewhere.name.Namespace = s.name.Namespace + "x"
+	elsewhere.granted(elsewhere.request())
+
+	for _, limit := range []int{1, 3, 1000} {
+		listed := s.list(limit, 0)
+		for key, grant := range want {
+			l, ok := listed[key]
+			if !ok || !l.State.Held || l.State.Fence != grant.Fence || l.State.Holder != "holder of "+key || l.State.TTL > long || l.Queue != nil {
+				t.Errorf("pages of %d show %+v, %t; want the grant %+v", limit, l, ok, grant)
+			}
+		}
+		if len(listed) != len(want) {
+			t.Errorf("pages of %d show %d names, want %d", limit, len(listed), len(want))
+		}
+	}
+}
+
+func testListQueues(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	if !s.Capabilities().Queues {
+		if listed := s.list(10, 10); len(listed) != 0 {
+			t.Errorf("an empty namespace shows %+v", listed)
+		}
+		return
+	}
+	s.name.Namespace = randomHex()
+	holder := s.held()
+	enter := func(name string, alive time.Duration) *waiter {
+		w := s.waiter()
+		w.req.Holder, w.req.Alive = name, alive
+		w.stand()
+		return w
+	}
+	enter("dead", short)
+	first, second, third := enter("first", long), enter("second", long), enter("third", long)
+	pass(short)
+	queue := func(waiters int) (names []string) {
+		for _, w := range s.list(1, waiters)[s.name.Key].Queue {
+			names = append(names, w.Holder)
+			if w.Ticket < 1 || w.Alive <= 0 || w.Alive > long {
+				t.Errorf("a waiter is shown as %+v", w)
+			}
+		}
+		return names
+	}
+	if got := queue(10); !slices.Equal(got, []string{"first", "second", "third"}) {
+		t.Errorf("the queue is shown as %q", got)
+	}
+	if got := queue(2); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("two waiters of the queue are shown as %q", got)
+	}
+	second.leave(false)
+	s.extend(holder, short, true, true)
+	s.awaitFree()
+	listed := s.list(1, 10)[s.name.Key]
+	if listed.State.Held || len(listed.Queue) != 2 || listed.Queue[0].Ticket != first.req.Ticket || listed.Queue[1].Ticket != third.req.Ticket {
+		t.Errorf("a free name with two waiters is shown as %+v", listed)
+	}
+}
+
+func testListCancelled(t *testing.T, newDriver New) {
+	lister, _ := driver.As[driver.Lister](newDriver(t))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := lister.List(ctx, driver.ListRequest{Namespace: "n", Limit: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("List: %v, want context.Canceled", err)
+	}
+}
+
+func (s *subject) breakGrant(fence int64, want bool) {
+	s.tb.Helper()
+	breaker, _ := driver.As[driver.Breaker](s.Driver)
+	broken, err := breaker.Break(context.Background(), s.name, fence)
+	if err != nil {
+		s.tb.Fatalf("Break: %v", err)
+	}
+	if broken != want {
+		s.tb.Fatalf("Break: %t, want %t", broken, want)
+	}
+}
+
+func testBreak(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	s.breakGrant(1, false)
+	req := s.request()
+	grant := s.granted(req)
+	s.breakGrant(grant.Fence, true)
+	if st := s.state(); st.Held {
+		t.Errorf("a broken grant is shown as %+v", st)
+	}
+	s.extend(req, long, false, false)
+	s.refused(req, driver.Void)
+	s.notRaised(req, 1)
+	next := s.request()
+	if second := s.granted(next); second.Fence <= grant.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", second.Fence, grant.FenceEnd)
+	}
+	s.breakGrant(grant.Fence, false)
+	s.refused(req, driver.Void)
+	s.extend(next, long, false, true)
+}
+
+// A handoff within a process raises the token inside the block, which the backend does not see.
+func testBreakToken(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	grant := s.granted(req)
+	s.breakGrant(grant.Fence-1, false)
+	s.breakGrant(grant.FenceEnd+1, false)
+	s.extend(req, long, false, true)
+	s.breakGrant(grant.FenceEnd, true)
+	s.extend(req, long, false, false)
+}
+
+func testBreakQueue(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	grant := s.granted(req)
+	if !s.Capabilities().Queues {
+		s.breakGrant(grant.Fence, true)
+		s.granted(s.request())
+		return
+	}
+	first, second := s.inLine(), s.inLine()
+	s.breakGrant(grant.Fence, true)
+	wake := first.handed()
+	second.notHanded()
+	s.breakGrant(grant.Fence, false)
+	s.breakGrant(wake.Grant.Fence, true)
+	second.handed()
+}
+
+func testBreakCancelled(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := s.request()
+	grant := s.granted(req)
+	breaker, _ := driver.As[driver.Breaker](s.Driver)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := breaker.Break(ctx, s.name, grant.Fence); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("Break: %v, want context.Canceled and ErrNotSent", err)
+	}
+	s.extend(req, long, false, true)
+}
