@@ -36,7 +36,7 @@ func newScripted(t *testing.T) *scripted {
 }
 
 func (s *scripted) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "script", Expires: true, Queues: true}
+	return driver.Capabilities{Backend: "script", Queues: true}
 }
 
 func (s *scripted) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ type Locker struct {
 	delay        func(attempts int) time.Duration // Options.Retry's
 	queue        bool                             // the backend keeps waiters in order
 	listener     driver.Listener                  // nil if the backend does not notify
+	maxBatch     int                              // the most renewals of one call
 	queues       *queues
 	renewals     renewals
 	expiries     expiries
@@ -71,6 +73,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.queue = d.Capabilities().Queues
+	l.maxBatch = cmp.Or(d.Capabilities().MaxBatch, 1000)
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.queue)
 	l.renewals.locker = l

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// maxBatch bounds the renewals of one exchange, so that a single one does not occupy the service for long.
-	maxBatch = 1000
 	// abreast is how many batches are under way at once while the service keeps up: one that it works at, and one that is
 	// made or read. Each costs a goroutine, and a connection.
 	abreast = 2
@@ -230,7 +228,7 @@ func (r *renewals) collect(now time.Time) (batch []*ticket, next time.Time, ok b
 }
 
 func (r *renewals) takeLocked(now time.Time) (batch []*ticket) {
-	for len(r.due) > 0 && len(batch) < maxBatch {
+	for len(r.due) > 0 && len(batch) < r.locker.maxBatch {
 		le := r.due[0]
 		slack := le.period() / 8
 		if len(batch) == 0 {

@@ -24,7 +24,7 @@ import (
 // numbers.
 const MaxFence int64 = 1<<53 - 1
 
-// FenceBlock is how far beyond the service's clock an acquisition reserves tokens: 20,000 µs.
+// FenceBlock is the Capabilities.FenceBlock of backends in which one clock mints all tokens of a name: 20,000 µs.
 //
 // One grant owns the tokens Fence…FenceEnd of its [AcquireReply]; whoever is granted the name next gets a token above
 // FenceEnd. Tokens count microseconds since the Unix epoch, so a block that is never used up costs nothing.
@@ -91,11 +91,14 @@ type Capabilities struct {
 	Backend string
 	// Shared says that drivers in other processes see the same locks.
 	Shared bool
-	// Expires says that a grant ends by itself when its TTL has passed by the service's clock.
-	Expires bool
 	// Queues says that the backend keeps waiters in the order of their tickets and hands a free name to
 	// the first of them. A driver without it ignores Alive, Seq, Ticket and Leave of its requests.
 	Queues bool
+	// FenceBlock is how far beyond the backend's clock a grant reserves tokens, in µs: its FenceEnd is
+	// max(Fence, clock + FenceBlock). With a block of at most 256, FenceEnd may be Fence + FenceBlock instead.
+	FenceBlock int64
+	// MaxBatch is the most requests of one Extend; 0 means 1,000.
+	MaxBatch int
 }
 
 // AcquireRequest asks for a name on behalf of one acquisition.
@@ -148,7 +151,7 @@ type AcquireReply struct {
 	Outcome Outcome
 	// Fence is the fencing token of a grant: max(last+1, the service's clock in µs since the Unix epoch, FenceFloor).
 	Fence int64
-	// FenceEnd is the last token reserved for this grant: max(Fence, clock + FenceBlock).
+	// FenceEnd is the last token reserved for this grant, see Capabilities.FenceBlock.
 	FenceEnd int64
 	// State describes the present holder of a busy name.
 	State State

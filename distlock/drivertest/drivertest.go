@@ -249,11 +249,6 @@ func (s *subject) awaitFree() {
 	}
 }
 
-func (s *subject) needsExpiry() bool {
-	s.tb.Helper()
-	return s.Capabilities().Expires
-}
-
 func testExcludes(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.request()
@@ -341,9 +336,6 @@ func testNames(t *testing.T, newDriver New) {
 
 func testNotBeforeTTL(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	req := s.request()
 	req.TTL = short
 	sent := time.Now()
@@ -370,7 +362,7 @@ func testOnlyOwnerExtends(t *testing.T, newDriver New) {
 	s.granted(holder)
 	s.extend(s.request(), long, false, false)
 	s.extend(s.request(), short, true, false)
-	if s.needsExpiry() && s.state().TTL <= short {
+	if s.state().TTL <= short {
 		t.Errorf("another owner's extend shortened the grant to %s", s.state().TTL)
 	}
 	s.extend(holder, long, false, true)
@@ -403,23 +395,18 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 	if third := s.granted(floored); third.Fence != first.Fence {
 		t.Errorf("a repeated acquire was granted %+v, at first %+v", third, first)
 	}
-	if s.needsExpiry() {
-		if left := s.state().TTL; left <= long/2 {
-			t.Errorf("a repeated acquire leaves %s of its TTL of %s", left, long)
-		}
-		req.TTL = long / 2
-		s.granted(req)
-		if left := s.state().TTL; left <= long/2 {
-			t.Errorf("a repeated acquire shortened the grant to %s", left)
-		}
+	if left := s.state().TTL; left <= long/2 {
+		t.Errorf("a repeated acquire leaves %s of its TTL of %s", left, long)
+	}
+	req.TTL = long / 2
+	s.granted(req)
+	if left := s.state().TTL; left <= long/2 {
+		t.Errorf("a repeated acquire shortened the grant to %s", left)
 	}
 }
 
 func testExpiredVoid(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	req := s.request()
 	req.TTL = short
 	s.granted(req)
@@ -456,9 +443,6 @@ func testReleasedVoid(t *testing.T, newDriver New) {
 	if s.state().Held {
 		t.Error("the name is held by an owner that was released")
 	}
-	if !s.needsExpiry() {
-		return
-	}
 	next := s.request()
 	next.TTL = short
 	s.granted(next)
@@ -479,9 +463,6 @@ func testReleaseFrees(t *testing.T, newDriver New) {
 
 func testExpiryFrees(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	req := s.request()
 	req.TTL = short
 	first := s.granted(req)

@@ -30,7 +30,7 @@ func testClaim(t *testing.T, newDriver New) {
 		} else {
 			s.extend(w.req, long, false, true)
 		}
-		if left := s.state().TTL; s.needsExpiry() && left <= w.req.Alive {
+		if left := s.state().TTL; left <= w.req.Alive {
 			t.Errorf("%s left after the claim of a TTL of %s", left, long)
 		}
 		s.release(w.req, true)
@@ -40,9 +40,6 @@ func testClaim(t *testing.T, newDriver New) {
 // A hand-over that nobody claims is over soon, and its owner can hold the name no more.
 func testUnclaimed(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	var late, next, last *waiter
 	for inTime := false; !inTime; { // or it counts as dead
 		s.name = freshName()

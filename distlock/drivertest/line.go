@@ -216,9 +216,6 @@ func testAllAreServed(t *testing.T, newDriver New) {
 // Whoever finds the name free while somebody waits hands it over, and does not get it.
 func testNobodyOvertakes(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	holder := s.request()
 	end := s.granted(holder).FenceEnd
 	first, second := s.waiter(), s.waiter()
@@ -251,9 +248,6 @@ func testNobodyOvertakes(t *testing.T, newDriver New) {
 // The same by one who stands in line, and comes behind those who were there.
 func testNobodyOvertakesInLine(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	if !s.needsExpiry() {
-		return
-	}
 	holder := s.held()
 	first, second := s.inLine(), s.waiter()
 	s.extend(holder, short, true, true)
@@ -335,9 +329,6 @@ func testReentersAtItsTicket(t *testing.T, newDriver New) {
 	s.release(holder, true)
 	heir.handed()
 	second.notHanded()
-	if !s.needsExpiry() {
-		return
-	}
 	// Nor has it to wait, where the name is free and all in line come later.
 	early := s.waiter()
 	early.req.Ticket = first.req.Ticket

@@ -53,7 +53,7 @@ type lock struct {
 }
 
 func (t *table) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "memory", Expires: true, Queues: true}
+	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock}
 }
 
 // ended is the error of a call whose context has ended before it began.
