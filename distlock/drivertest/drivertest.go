@@ -22,12 +22,13 @@ const (
 	tick = 2 * time.Millisecond
 )
 
-// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If the driver's
-// Capabilities say Shared, all drivers of one New see the same locks.
-type New func(tb testing.TB) driver.Driver
+// New is Service.New.
+type New = func(tb testing.TB) driver.Driver
 
-// Run tests the drivers that newDriver makes. The tests wait for real time, a few seconds in all, and run in parallel.
-func Run(t *testing.T, newDriver New) {
+// Run tests the drivers of a service. The tests wait for real time, a few seconds in all. Those that disturb
+// the service run first, one after the other, and all others in parallel.
+func Run(t *testing.T, service Service) {
+	newDriver := service.New
 	tests := map[string]func(*testing.T, New){
 		"S1_aGrantExcludesOthers":           testExcludes,
 		"S1_oneOfManyWins":                  testOneWins,
@@ -67,6 +68,9 @@ func Run(t *testing.T, newDriver New) {
 	}
 	if _, ok := driver.As[driver.Breaker](d); ok {
 		maps.Copy(tests, breakTests)
+	}
+	for name, test := range service.faultTests() {
+		t.Run(name, func(t *testing.T) { test(t, service) })
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newDriver(testing.TB) driver.Driver { return memlock.NewDriver() }
 
-func TestConformance(t *testing.T) { drivertest.Run(t, newDriver) }
+func TestConformance(t *testing.T) { drivertest.Run(t, drivertest.Service{New: newDriver}) }
 
 func BenchmarkAcquireRelease(b *testing.B) { drivertest.Benchmark(b, newDriver) }

@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"flag"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -73,12 +75,42 @@ func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 
 func TestConformance_redis(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, drivers(onNode(t)))
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	do := func(args ...string) string {
+		t.Helper()
+		reply, err := server.Do(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	drivertest.Run(t, drivertest.Service{
+		New:     drivers(redis.UniversalOptions{Addrs: []string{proxy.Addr()}, MaxRetries: -1}),
+		Restart: server.Restart,
+		CutConnections: func() {
+			proxy.Refuse()
+			proxy.Heal()
+		},
+		DenyRight: func() func() {
+			do("ACL", "SETUSER", "default", "-eval", "-evalsha")
+			return func() { do("ACL", "SETUSER", "default", "+eval", "+evalsha") }
+		},
+		PutForeign: func(name driver.Name) func() bool {
+			lock := fmt.Sprintf("%s:{%s}:lock", name.Namespace, name.Key)
+			do("SET", lock, "theirs")
+			return func() bool { return do("GET", lock) == "theirs" }
+		},
+	})
 }
 
-func TestConformance_sentinel(t *testing.T) { drivertest.Run(t, drivers(on("sentinel"))) }
+func TestConformance_sentinel(t *testing.T) {
+	drivertest.Run(t, drivertest.Service{New: drivers(on("sentinel"))})
+}
 
-func TestConformance_cluster(t *testing.T) { drivertest.Run(t, drivers(on("cluster"))) }
+func TestConformance_cluster(t *testing.T) {
+	drivertest.Run(t, drivertest.Service{New: drivers(on("cluster"))})
+}
 
 // miniredis is what the examples embed; it is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
@@ -86,7 +118,7 @@ func TestConformance_miniredis(t *testing.T) {
 	// A server for each of the tests: with every command it goes through all keys that there are.
 	var mu sync.Mutex
 	servers := make(map[string]drivertest.New)
-	drivertest.Run(t, func(tb testing.TB) driver.Driver {
+	drivertest.Run(t, drivertest.Service{New: func(tb testing.TB) driver.Driver {
 		mu.Lock()
 		newDriver := servers[tb.Name()]
 		if newDriver == nil {
@@ -98,5 +130,5 @@ func TestConformance_miniredis(t *testing.T) {
 		}
 		mu.Unlock()
 		return newDriver(tb)
-	})
+	}})
 }

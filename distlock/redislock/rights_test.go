@@ -25,5 +25,7 @@ func TestConformance_withTheDocumentedRights(t *testing.T) {
 			t.Errorf("the server has refused %s", refused)
 		}
 	})
-	drivertest.Run(t, drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: testservers.UserPassword}))
+	drivertest.Run(t, drivertest.Service{
+		New: drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: testservers.UserPassword}),
+	})
 }

@@ -1,0 +1,216 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Service is a backend under test. A nil function means that the backend has nothing of that kind: no
+// connections, no users, no data of other programs. Its tests then do not exist.
+type Service struct {
+	// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If the
+	// driver's Capabilities say Shared, all drivers of one Service see the same locks.
+	New func(tb testing.TB) driver.Driver
+	// Restart stops the backend and starts it again. It may lose its data.
+	Restart func()
+	// CutConnections ends all connections of drivers. They may connect again. Their clients make each call
+	// once, so that calls under way fail.
+	CutConnections func()
+	// DenyRight takes a right from the drivers that Acquire and Release need, until restore is called.
+	DenyRight func() (restore func())
+	// PutForeign puts data of another program where the lock of a free name would be. intact reports
+	// whether that data is as it was.
+	PutForeign func(name driver.Name) (intact func() bool)
+}
+
+// faultTests returns the tests that the Service has functions for.
+func (s Service) faultTests() map[string]func(*testing.T, Service) {
+	tests := make(map[string]func(*testing.T, Service))
+	if s.Restart != nil {
+		tests["L_aRestartIsSurvived"] = testRestart
+	}
+	if s.CutConnections != nil {
+		tests["C_aKindIsTrueWhenConnectionsBreak"] = testCutKinds
+		tests["L_aCutConnectionWakesListeners"] = testCutListeners
+	}
+	if s.DenyRight != nil {
+		tests["C_aMissingRightIsRefused"] = testDenied
+	}
+	if s.PutForeign != nil {
+		tests["C_foreignDataIsLeftAlone"] = testForeign
+	}
+	return tests
+}
+
+// recovers acquires a fresh name until that succeeds.
+func (s *subject) recovers() {
+	s.tb.Helper()
+	var err error
+	for deadline := time.Now().Add(notified); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // a poll
+		other := newSubject(s.tb, s.Driver)
+		if _, err = s.Acquire(context.Background(), other.request()); err == nil {
+			return
+		}
+	}
+	s.tb.Fatalf("the driver does not recover: %v", err)
+}
+
+// during calls Acquire with fresh names, from several goroutines, while do runs. It returns the
+// names whose requests failed.
+func (s *subject) during(do func()) map[driver.Name]error {
+	var (
+		calls  sync.WaitGroup
+		mu     sync.Mutex
+		failed = make(map[driver.Name]error)
+		over   = make(chan struct{})
+	)
+	for range 8 {
+		calls.Go(func() {
+			for {
+				req := driver.AcquireRequest{Name: freshName(), Owner: randomHex(), TTL: long}
+				ctx, cancel := context.WithTimeout(context.Background(), notified)
+				_, err := s.Acquire(ctx, req)
+				cancel()
+				if err != nil {
+					mu.Lock()
+					failed[req.Name] = err
+					mu.Unlock()
+				}
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+		})
+	}
+	time.Sleep(10 * time.Millisecond) // so that calls are under way
+	do()
+	close(over)
+	calls.Wait()
+	return failed
+}
+
+func testRestart(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	holder := s.request()
+	first := s.granted(holder)
+	for _, err := range s.during(service.Restart) {
+		for _, lasting := range []error{driver.ErrRefused, driver.ErrForeign, driver.ErrFloor} {
+			if errors.Is(err, lasting) {
+				t.Errorf("Acquire during a restart: %v", err)
+			}
+		}
+	}
+	s.recovers()
+	time.Sleep(time.Duration(s.Capabilities().FenceBlock) * time.Microsecond) // a restart that is quicker could lose more
+	held := s.Extend(context.Background(), []driver.ExtendRequest{{Name: s.name, Owner: holder.Owner, TTL: long}})[0]
+	if held.Err != nil {
+		t.Fatalf("Extend: %v", held.Err)
+	}
+	if held.Held {
+		s.refused(s.request(), driver.Busy)
+		s.release(holder, true)
+	}
+	if next := s.granted(s.request()); next.Fence <= first.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", next.Fence, first.FenceEnd)
+	}
+}
+
+// An error that says that nothing was done is believed: no clean-up follows.
+func testCutKinds(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	holder := s.request()
+	s.granted(holder)
+	failed := s.during(func() {
+		for range 10 {
+			service.CutConnections()
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	if len(failed) == 0 {
+		t.Error("no call failed: CutConnections cuts none")
+	}
+	s.recovers()
+	for name, err := range failed {
+		if driver.MayHaveEffect(err) {
+			continue
+		}
+		if state, looked := s.Inspect(context.Background(), name); looked != nil || state.Held {
+			t.Errorf("Acquire: %v, and then Inspect: %+v, %v", err, state, looked)
+		}
+	}
+	s.extend(holder, long, false, true)
+}
+
+// What was sent while the connection was cut is lost, so a listener is woken, or sees its channel closed.
+func testCutListeners(t *testing.T, service Service) {
+	d := service.New(t)
+	if _, ok := driver.As[driver.Listener](d); !ok {
+		return
+	}
+	s := newSubject(t, d)
+	wakes, _ := s.listen(s.request())
+	service.CutConnections()
+	select {
+	case wake, open := <-wakes:
+		if open && wake.Seq != 0 {
+			t.Errorf("a listener of a cut connection received %+v, want the zero Wake", wake)
+		}
+	case <-time.After(notified):
+		t.Error("a listener of a cut connection was not woken")
+	}
+}
+
+func testDenied(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	holder := s.request()
+	s.granted(holder)
+	other := newSubject(t, s.Driver)
+	denied := other.request()
+	restore := service.DenyRight()
+	_, acquired := s.Acquire(context.Background(), denied)
+	_, released := s.Release(context.Background(), driver.ReleaseRequest{Name: holder.Name, Owner: holder.Owner})
+	restore()
+	for call, err := range map[string]error{"Acquire": acquired, "Release": released} {
+		if !errors.Is(err, driver.ErrRights) || !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
+			t.Errorf("%s without a right: %v, want ErrRights", call, err)
+		}
+	}
+	if other.state().Held {
+		t.Error("a refused Acquire has left a grant")
+	}
+	s.extend(holder, long, false, true)
+	s.release(holder, true)
+	other.granted(denied)
+}
+
+func testForeign(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	req := s.request()
+	intact := service.PutForeign(s.name)
+	_, acquired := s.Acquire(context.Background(), req)
+	_, inspected := s.Inspect(context.Background(), s.name)
+	for call, err := range map[string]error{"Acquire": acquired, "Inspect": inspected} {
+		if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
+			t.Errorf("%s of a name with foreign data: %v, want ErrForeign", call, err)
+		}
+	}
+	if reply, err := s.Raise(context.Background(), driver.RaiseRequest{Name: s.name, Owner: req.Owner, Floor: 1}); reply.Held {
+		t.Errorf("Raise: %+v, %v", reply, err)
+	}
+	if reply := s.Extend(context.Background(), []driver.ExtendRequest{{Name: s.name, Owner: req.Owner, TTL: short, Exact: true}})[0]; reply.Held {
+		t.Errorf("Extend: %+v", reply)
+	}
+	if reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: s.name, Owner: req.Owner, VoidFor: long}); reply.Released {
+		t.Errorf("Release: %+v, %v", reply, err)
+	}
+	if !intact() {
+		t.Error("the foreign data has changed")
+	}
+}
