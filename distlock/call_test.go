@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // unready sits in its calls.
@@ -96,7 +97,7 @@ func TestLocker_C_noCallTakesLongerThanATTL(t *testing.T) {
 		},
 		"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Extend(context.Background(), ttl) },
 		"Refence": func(_ *distlock.Locker, lease *distlock.Lease) error {
-			return lease.Refence(context.Background(), lease.Fence())
+			return fencing.RaiseToken(context.Background(), lease, lease.Fence())
 		},
 		"Release": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) },
 	} {
@@ -203,7 +204,7 @@ var calls = map[string]func(context.Context, *distlock.Locker, *distlock.Lease) 
 		return lease.Extend(ctx, 10*ttl)
 	},
 	"Refence": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
-		return lease.Refence(ctx, lease.Fence())
+		return fencing.RaiseToken(ctx, lease, lease.Fence())
 	},
 	"Release": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(ctx) },
 }

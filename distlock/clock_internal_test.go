@@ -93,7 +93,7 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 					lease.trust.Freeze()
 				}
 				wallRunsAhead(t, 10*time.Minute)
-				if err := lease.Check(t.Context()); err != nil || d.exact {
+				if err := lease.check(t.Context()); err != nil || d.exact {
 					t.Errorf("%v; exact: %t", err, d.exact)
 				}
 			})
@@ -184,7 +184,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 		"a step back":                      {-time.Hour, false, 0, nil},
 	} {
 		for call, guarded := range map[string]func(*Locker, *Lease) error{
-			"Check": func(_ *Locker, le *Lease) error { return le.Check(context.Background()) },
+			"Check": func(_ *Locker, le *Lease) error { return le.check(context.Background()) },
 			"Guard": func(_ *Locker, le *Lease) error {
 				return le.Guard(context.Background(), func(context.Context) error { return nil })
 			},

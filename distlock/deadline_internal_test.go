@@ -35,7 +35,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 		"Release": func(_ *Locker, le *Lease) error { return le.Release(t.Context()) },
 		"Guard":   func(_ *Locker, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
 		"Do":      func(l *Locker, le *Lease) error { return l.Do(le.Context(), "k", ran(t)) },
-		"Refence": func(_ *Locker, le *Lease) error { return le.Refence(t.Context(), 1) },
+		"Refence": func(_ *Locker, le *Lease) error { return le.raiseToken(t.Context(), 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, granter{}, Options{RenewEvery: -1})
@@ -156,7 +156,7 @@ func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
 // A driver that does not know floors cannot help a store that has seen a higher token.
 func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
 	lease := granted(t)
-	if err := lease.Refence(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
+	if err := lease.raiseToken(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }

@@ -45,7 +45,7 @@ func (l *Locker) TryDo(ctx context.Context, key string, fn func(ctx context.Cont
 func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context) error,
 	acquire func(context.Context, string, ...CallOption) (*Lease, error), opts []CallOption) error {
 	if lease, ok := l.FromContext(ctx, key); ok {
-		if err := lease.Check(ctx); err != nil {
+		if err := lease.check(ctx); err != nil {
 			return err
 		}
 		work, leave := lease.rejoin(ctx)
@@ -61,7 +61,7 @@ func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context
 
 // do runs fn under the lease, and gives the lock back.
 func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	work, leave := le.Join(ctx)
+	work, leave := le.join(ctx)
 	defer func() {
 		leave()
 		if gone := le.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
@@ -83,7 +83,7 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 // Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran, or the error of ctx if that
 // ended before fn could start.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
-	if err := le.Check(ctx); err != nil {
+	if err := le.check(ctx); err != nil {
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil {
@@ -103,7 +103,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return le.Err()
 	}
 	defer func() { <-guard }()
-	if err := le.Check(ctx); err != nil { // ended while this step waited
+	if err := le.check(ctx); err != nil { // ended while this step waited
 		return err
 	}
 	work, leave := le.rejoin(ctx)
@@ -123,10 +123,8 @@ func inGuard(ctx context.Context, le *Lease) bool {
 	return within != nil && !within.over.Load()
 }
 
-// Join returns ctx with the lease in it, cancelled also when the lease ends, with the cause that [Lease.Context] has: what the function
-// of [Locker.Do] works under. A Do, Guard or locked memory with it is part of the lease. Call the function that comes with it when the
-// work is over; it gives back no lock.
-func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc) {
+// join returns ctx with the lease in it, which also ends with the lease.
+func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithValue(ctx, leaseKey{le.locker, le.name.Key}, le)
 	ctx, cancel := context.WithCancelCause(ctx)
 	if le.ctx.Err() != nil { // by the time it is returned, not some time after
@@ -136,13 +134,13 @@ func (le *Lease) Join(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
 }
 
-// rejoin is Join for a ctx that may be part of the lease. If ctx ends with the lease already, rejoin
+// rejoin is join for a ctx that may be part of the lease. If ctx ends with the lease already, rejoin
 // uses ctx as it is.
 func (le *Lease) rejoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends != nil && ends == ctx.Done() {
 		return ctx, func() {}
 	}
-	return le.Join(ctx)
+	return le.join(ctx)
 }
 
 // joinedKey finds the Done of a context that ends with the lease: a context that still has that Done
@@ -155,7 +153,7 @@ func (le *Lease) verdict(ctx context.Context, err error) error {
 	if errors.Is(gone, errSuspect) {
 		asked, stop := lingering(ctx, releaseGrace) // the work may have ended because ctx did
 		defer stop()
-		gone = le.Check(asked)
+		gone = le.check(asked)
 	}
 	return judged(gone, err)
 }

@@ -35,7 +35,7 @@ var (
 	ErrOutcomeUnknown = errors.New("distlock: outcome unknown")
 	// ErrInvalidKey: the key cannot name a lock; see [Locker.Acquire] for what can.
 	ErrInvalidKey = errors.New("distlock: invalid key")
-	// ErrInvalidOption: an argument of a constructor or of [Lease.Refence] is out of its range.
+	// ErrInvalidOption: an argument of a constructor or of fencing.RaiseToken is out of its range.
 	// Nothing was started or written.
 	ErrInvalidOption = errors.New("distlock: invalid option")
 	// ErrClosed: the Locker was closed.

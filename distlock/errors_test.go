@@ -11,6 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // ownError returns a complaint if err is not the right error of a call whose caller has left.
@@ -108,7 +109,7 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 					"TryAcquire": {second(l.TryAcquire(t.Context(), "another")), c.read},
 					"Inspect":    {second(l.Inspect(t.Context(), key)), c.read},
 					"Extend":     {lease.Extend(t.Context(), ttl), c.write},
-					"Refence":    {lease.Refence(t.Context(), lease.Fence()), c.read},
+					"Refence":    {fencing.RaiseToken(t.Context(), lease, lease.Fence()), c.read},
 					"Release":    {lease.Release(t.Context()), c.write},
 				} {
 					for _, kind := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown} {

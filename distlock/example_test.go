@@ -117,33 +117,6 @@ func ExampleWithWait() {
 
 // An Observer that exports keys shows them as log lines do.
 func ExampleKeyMode_Show() {
-	locker := newLocker(&distlock.Options{LogKeys: distlock.KeyHashed})
-	defer locker.Close(context.Background())
-
-	fmt.Println(locker.Options().LogKeys.Show("conversation-42"))
+	fmt.Println(distlock.KeyHashed.Show("conversation-42"))
 	// Output: c5119362c78ef8e9
-}
-
-// A lease whose work begins and ends in different functions, where Do does not fit.
-func ExampleLease_Join() {
-	ctx := context.Background()
-	locker := newLocker(nil)
-	defer locker.Close(ctx)
-	save := func(ctx context.Context) error {
-		return locker.Do(ctx, "conversation-42", func(context.Context) error { return nil })
-	}
-
-	lease, err := locker.Acquire(ctx, "conversation-42")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	work, leave := lease.Join(ctx)
-	fmt.Println("inside:", save(work)) // it does not wait for the lease, it is part of it
-	leave()
-	_ = lease.Release(ctx)
-	fmt.Println("later:", save(work))
-	// Output:
-	// inside: <nil>
-	// later: distlock: lock not held by this instance: it was released
 }

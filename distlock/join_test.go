@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 func TestJoin_carriesTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
-		ctx, leave := lease.Join(t.Context())
+		ctx, leave := fencing.Join(t.Context(), lease)
 		if got, ok := l.FromContext(ctx, key); got != lease || !ok {
 			t.Errorf("the lease of the context is %v, %t", got, ok)
 		}
@@ -53,7 +54,7 @@ func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 				outer, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				ctx, leave := lease.Join(outer)
+				ctx, leave := fencing.Join(outer, lease)
 				defer leave()
 				if ctx.Err() != nil {
 					t.Fatal(ctx.Err())
@@ -73,7 +74,7 @@ func TestJoin_N_ofALeaseThatHasEndedHasEnded(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		mustRelease(t, lease)
-		ctx, leave := lease.Join(t.Context())
+		ctx, leave := fencing.Join(t.Context(), lease)
 		defer leave()
 		if ctx.Err() == nil || context.Cause(ctx) != distlock.ErrNotHeld {
 			t.Errorf("error %v, cause %v", ctx.Err(), context.Cause(ctx))

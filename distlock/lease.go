@@ -102,9 +102,6 @@ func (le *Lease) start() {
 // Key is the key that the lease is for.
 func (le *Lease) Key() string { return le.name.Key }
 
-// Locker is the one that the lease was acquired from.
-func (le *Lease) Locker() *Locker { return le.locker }
-
 // Fence is the lease's fencing token: positive, below 2^53, and higher than that of every lease granted on this key
 // before. A store that keeps the highest token it has seen, and refuses writes with a lower one, is safe from a holder
 // that was paused past its TTL (Martin Kleppmann, "How to do distributed locking", 2016).
@@ -115,19 +112,26 @@ func (le *Lease) Fence() int64 { return le.fence.Load() }
 // that needs the lock under it.
 func (le *Lease) Context() context.Context { return le.ctx }
 
+// Deadline returns when the lease ends unless it is renewed or extended. It is TTL after the sending
+// of the last request that the backend granted, less drift and margin. Renewals move it.
+func (le *Lease) Deadline() time.Time {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	at := time.Now()
+	return at.Add(le.trust.Left(trust.At(at)))
+}
+
 // Err returns nil while the lease is held. It compares clock and deadline itself, so it is right even where a timer is
-// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]; [ErrUnavailable] means that nobody knows, see
-// [Lease.Check]. A lease that is being released is not held any more.
+// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]; [ErrUnavailable] means that only the backend
+// knows, and Guard asks it. A lease that is being released is not held any more.
 func (le *Lease) Err() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.errLocked()
 }
 
-// Check is Err, but where the clock leaves a doubt it asks the lock service. That is so on systems other than Linux when the
-// wall clock has run ahead: the machine may have been suspended for longer than the lease lasts. Check then fails as
-// [Lease.Extend] does.
-func (le *Lease) Check(ctx context.Context) error {
+// check is Err, and asks the backend if the clock is not enough.
+func (le *Lease) check(ctx context.Context) error {
 	err := le.Err()
 	if errors.Is(err, errSuspect) {
 		return le.confirm(ctx)
@@ -167,7 +171,7 @@ func (le *Lease) goneLocked() error {
 var (
 	errDeadline = errors.New("its deadline passed before it was renewed, or this process was paused; " +
 		"check the lock service and its latency, or use a longer TTL")
-	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; the next renewal, or Check, will tell")
+	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; the next renewal, or Guard, asks the backend")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, was removed by hand, or the service lost its data")
 )

@@ -99,7 +99,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 			give(t, lease)
 		}
 		first := lease.Fence()
-		if err := lease.Refence(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
+		if err := lease.raiseToken(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("Refence: %v", err)
 		}
 		second := <-next
@@ -125,7 +125,7 @@ func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) 
 		lease := take(t, l)
 		first := lease.Fence()
 		refenced := make(chan error)
-		go func() { refenced <- lease.Refence(t.Context(), first) }()
+		go func() { refenced <- lease.raiseToken(t.Context(), first) }()
 		synctest.Wait()
 		give(t, lease)
 		close(d.hold)

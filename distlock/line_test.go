@@ -13,6 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // queue is a number of calls of Acquire that have lined up one after the other.
@@ -381,7 +382,7 @@ func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
 			underWay(t, s, drivertest.Extend, func(ctx context.Context) { _ = le.Extend(ctx, ttl) })
 		},
 		"a Refence under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
-			underWay(t, s, drivertest.Raise, func(ctx context.Context) { _ = le.Refence(ctx, le.Fence()+100_000) })
+			underWay(t, s, drivertest.Raise, func(ctx context.Context) { _ = fencing.RaiseToken(ctx, le, le.Fence()+100_000) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -445,7 +446,7 @@ func TestLine_S2_handsOnAboveARefencedToken(t *testing.T) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
 		above := first.Fence() + time.Hour.Microseconds()
-		if err := first.Refence(t.Context(), above); err != nil {
+		if err := fencing.RaiseToken(t.Context(), first, above); err != nil {
 			t.Fatal(err)
 		}
 		q := newQueue(t)

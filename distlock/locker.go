@@ -81,56 +81,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Options returns the options in force, defaults filled in. Packages above a Locker take Observer and
-// Logger from here: these survive panics of the application's, and the Logger does not block.
-func (l *Locker) Options() Options { return l.opts }
-
-// Backend is the name of the lock service's kind, as "redis" or "memory".
-func (l *Locker) Backend() string { return l.backend }
-
-// Driver returns the driver under the Locker, which stays the Locker's: a store that keeps its data beside the lock
-// recognizes its service by it.
-func (l *Locker) Driver() driver.Driver { return l.driver }
-
-// Info is what Inspect sees of a lock: what the lock service knows. It is not asked when a lock is handed on within a
-// process, so Fence and Age are those of the first lease under its grant. The present holder may have a higher
-// token, and a lease that is about 10 ms younger at most; it is one of the same process.
-type Info struct {
-	Held    bool
-	Holder  string        // the holder's Options.Holder
-	Fence   int64         // the fencing token that was granted; the holder's is this or a higher one
-	Age     time.Duration // since the lock was granted, by the lock service's clock
-	TTL     time.Duration // left unless it is renewed; negative: the lock does not expire
-	Waiters int           // in the lock service's line, where each process counts once; 0 where it keeps none
-}
-
-// Inspect shows who holds the lock on key. It changes nothing, and what it shows may be history by the time it is read:
-// it is for people and dashboards, not for decisions. A lock that nobody holds has an Info with Held
-// false and no error. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrRefused],
-// [ErrClosed], the error of ctx.
-func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
-	if err := validKey(key); err != nil {
-		return Info{}, err
-	}
-	if !l.enter() {
-		return Info{}, ErrClosed
-	}
-	defer l.end()
-	if ctx.Err() != nil {
-		return Info{}, left("inspect", ctx)
-	}
-	s, err := call(ctx, l, min(firstAnswer, l.opts.TTL),
-		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) },
-		func(driver.State, error) {})
-	switch {
-	case err == calls.ErrLeft:
-		return Info{}, left("inspect", ctx)
-	case err != nil:
-		return Info{}, failedRead("inspect", err)
-	}
-	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
-}
-
 // Close ends the Locker: calls that wait return [ErrClosed], every lease it holds is released and its context
 // cancelled, renewal stops, and a driver that opened its own client closes it. New calls are refused with [ErrClosed].
 //
@@ -268,12 +218,6 @@ func (l *Locker) newCleaner() *cleanup.Cleaner {
 
 func (l *Locker) name(key string) driver.Name {
 	return driver.Name{Namespace: l.opts.Namespace, Key: key}
-}
-
-// Background runs f in a goroutine that Close waits for: for what a store has to clean up after a call. The context of f goes on
-// for a moment after the Locker was closed; f has to end with it. A Locker that has been closed may not run f at all.
-func (l *Locker) Background(f func(ctx context.Context)) {
-	l.background(func() { f(l.cleaner.Context()) })
 }
 
 // background runs f in a goroutine that Close waits for.

@@ -8,10 +8,10 @@ import (
 
 // The names of the operations that an [Observer] is told of. Packages on top of distlock add their own.
 const (
-	OpAcquire = "distlock.acquire"
-	OpExtend  = "distlock.extend"
-	OpRelease = "distlock.release"
-	OpRefence = "distlock.refence"
+	OpAcquire    = "distlock.acquire"
+	OpExtend     = "distlock.extend"
+	OpRelease    = "distlock.release"
+	OpRaiseToken = "distlock.raise_token"
 	// OpLost is a moment, at Operation.Began. Start and End follow each other.
 	OpLost = "distlock.lost"
 )

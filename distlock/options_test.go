@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 )
 
@@ -74,13 +75,13 @@ func TestNew_defaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := l.Options()
+	o := fencing.Options(l)
 	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 35*time.Second || o.RenewEvery != 10*time.Second ||
 		o.MaxHold != 0 || o.Retry != (distlock.Retry{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}) ||
 		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil || o.LogKeys != distlock.KeyHashed {
 		t.Errorf("defaults %+v", o)
 	}
-	if l.Backend() != "memory" {
-		t.Errorf("backend %q", l.Backend())
+	if fencing.Backend(l) != "memory" {
+		t.Errorf("backend %q", fencing.Backend(l))
 	}
 }

@@ -11,17 +11,8 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// Refence raises the lease's fencing token above the given one. A store that has seen a higher token than the lease's, and
-// so refuses its writes, although the lease is held, knows tokens from before the lock service lost its data and its
-// clock stepped back. With the store's highest token the lease gets one that the store accepts.
-//
-// It does nothing if the token is high enough already. It fails with [ErrInvalidOption] if above is
-// negative, or at least a year (365 days) ahead of the lock service's clock. The store's mark may then
-// be damaged, or the clock of the lock service may be wrong. It fails with [ErrLost] if another owner
-// has the lock by now (and so the store's refusal was right), with [ErrNotHeld], [ErrUnavailable],
-// [ErrRefused], or the error of ctx. The token is then the old one. If the answer was lost, a higher
-// token may be in the backend, which does no harm.
-func (le *Lease) Refence(ctx context.Context, above int64) error {
+// raiseToken is fencing.RaiseToken.
+func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	if le == nil {
 		return ErrNotHeld
 	}
@@ -29,30 +20,30 @@ func (le *Lease) Refence(ctx context.Context, above int64) error {
 		return badFloor(above)
 	}
 	l := le.locker
-	op := &Operation{Name: OpRefence, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
+	op := &Operation{Name: OpRaiseToken, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
-	err := op.end(le.refence(ctx, op, above))
+	err := op.end(le.raise(ctx, op, above))
 	op.Fence = le.Fence()
 	return err
 }
 
-func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error {
+func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	if !le.locker.begin() {
 		return cmp.Or(le.gone(), ErrClosed)
 	}
 	defer le.locker.end()
-	if err := le.Check(ctx); err != nil || le.Fence() > above {
+	if err := le.check(ctx); err != nil || le.Fence() > above {
 		return err
 	}
 	if ctx.Err() != nil {
-		return left("refence", ctx)
+		return left("raise token", ctx)
 	}
 	op.Attempts++
 	l := le.locker
 	request := driver.RaiseRequest{Name: le.name, Owner: le.owner, Floor: above + 1}
 	le.mu.Lock()
-	if err := le.goneLocked(); err != nil { // released in the meantime, and perhaps handed on
+	if err := le.goneLocked(); err != nil { // released since, perhaps with a local handoff
 		le.mu.Unlock()
 		return err
 	}
@@ -65,7 +56,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		case errors.Is(err, driver.ErrFloor):
 			return badFloor(above)
 		case err != nil:
-			return failedRead("refence", err) // a higher token in the backend alone does no harm
+			return failedRead("raise token", err) // a higher token in the backend alone does no harm
 		case !reply.Held:
 			return le.lose(errNotMine)
 		}
@@ -82,9 +73,9 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		func(reply driver.RaiseReply, err error) { _ = settle(reply, err) })
 	switch {
 	case err == calls.ErrLeft:
-		return left("refence", ctx)
+		return left("raise token", ctx)
 	case calls.Unsettled(err): // if the lease has ended, its end is the error
-		return cmp.Or(le.gone(), failedRead("refence", err))
+		return cmp.Or(le.gone(), failedRead("raise token", err))
 	}
 	if err := settle(reply, err); err != nil {
 		return err
@@ -93,7 +84,7 @@ func (le *Lease) refence(ctx context.Context, op *Operation, above int64) error 
 		return err
 	}
 	if le.Fence() <= above { // a driver that does not know floors
-		return unavailable("refence", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
+		return unavailable("raise token", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
 }

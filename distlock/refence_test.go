@@ -13,21 +13,22 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
+func TestRaiseToken_S2_jumpsAboveAStoresMark(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Observer: &recorder{t: t}})
 		lease := mustAcquire(t, l)
 		first, mark := lease.Fence(), lease.Fence()+time.Hour.Microseconds()
-		if err := lease.Refence(t.Context(), first-1); err != nil || lease.Fence() != first {
+		if err := fencing.RaiseToken(t.Context(), lease, first-1); err != nil || lease.Fence() != first {
 			t.Errorf("with a lower mark: %d, %v", lease.Fence(), err)
 		}
 		if n := s.Calls(drivertest.Acquire); n != 1 {
 			t.Errorf("%d requests, want that of the acquisition", n)
 		}
 		granted := s.state(t)
-		if err := lease.Refence(t.Context(), mark); err != nil || lease.Fence() <= mark {
+		if err := fencing.RaiseToken(t.Context(), lease, mark); err != nil || lease.Fence() <= mark {
 			t.Errorf("fence %d, %v; want more than %d", lease.Fence(), err, mark)
 		}
 		if state := s.state(t); state.Fence != lease.Fence() {
@@ -46,14 +47,14 @@ func TestRefence_S2_jumpsAboveAStoresMark(t *testing.T) {
 }
 
 // A damaged mark must not take the tokens that are left below 2^53.
-func TestRefence_S2_damagedMarkIsInvalid(t *testing.T) {
+func TestRaiseToken_S2_damagedMarkIsInvalid(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
 		year := time.Now().Add(driver.FloorAhead).UnixMicro()
 		first := lease.Fence()
 		for _, mark := range []int64{year + time.Hour.Microseconds(), driver.MaxFence - driver.FenceBlock - 1, driver.MaxFence, math.MaxInt64} {
-			err := lease.Refence(t.Context(), mark)
+			err := fencing.RaiseToken(t.Context(), lease, mark)
 			if !errors.Is(err, distlock.ErrInvalidOption) || errors.Is(err, distlock.ErrUnavailable) ||
 				!strings.Contains(err.Error(), "check the mark of the store") {
 				t.Errorf("with the mark %d: %v, want ErrInvalidOption and what to check", mark, err)
@@ -70,7 +71,7 @@ func TestRefence_S2_damagedMarkIsInvalid(t *testing.T) {
 }
 
 // A stale holder is not let back in: the refusal was right.
-func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
+func TestRaiseToken_S2_isForTheHolderAlone(t *testing.T) {
 	for name, next := range map[string]bool{"another holds": true, "nobody holds": false} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -80,8 +81,8 @@ func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
 					mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 				}
 				fence := lease.Fence()
-				if err := lease.Refence(t.Context(), fence+1000); !errors.Is(err, distlock.ErrLost) || lease.Fence() != fence {
-					t.Errorf("Refence: %v, fence %d after %d", err, lease.Fence(), fence)
+				if err := fencing.RaiseToken(t.Context(), lease, fence+1000); !errors.Is(err, distlock.ErrLost) || lease.Fence() != fence {
+					t.Errorf("RaiseToken: %v, fence %d after %d", err, lease.Fence(), fence)
 				}
 				if state := s.state(t); state.Held != next {
 					t.Errorf("the service says %+v", state)
@@ -91,21 +92,21 @@ func TestRefence_S2_isForTheHolderAlone(t *testing.T) {
 	}
 }
 
-func TestRefence_refusals(t *testing.T) {
+func TestRaiseToken_refusals(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		if err := lease.Refence(t.Context(), -1); !errors.Is(err, distlock.ErrInvalidOption) {
+		if err := fencing.RaiseToken(t.Context(), lease, -1); !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("above -1: %v", err)
 		}
 		s.Inject(always(drivertest.Raise, errSilence))
-		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
+		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
 			t.Errorf("without the service: %v, %v", err, lease.Err())
 		}
 		hold := make(chan struct{})
 		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: hold} })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := lease.Refence(ctx, lease.Fence()); !errors.Is(err, context.DeadlineExceeded) {
+		if err := fencing.RaiseToken(ctx, lease, lease.Fence()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a service that hangs: %v", err)
 		}
 		s.Inject(nil)
@@ -116,24 +117,24 @@ func TestRefence_refusals(t *testing.T) {
 			t.Errorf("fence %d after a late answer, before it %d", lease.Fence(), first)
 		}
 		mustRelease(t, lease)
-		if err := lease.Refence(t.Context(), 1<<52); !errors.Is(err, distlock.ErrNotHeld) {
+		if err := fencing.RaiseToken(t.Context(), lease, 1<<52); !errors.Is(err, distlock.ErrNotHeld) {
 			t.Errorf("after the release: %v", err)
 		}
-		if err := (*distlock.Lease)(nil).Refence(t.Context(), 1); !errors.Is(err, distlock.ErrNotHeld) {
+		if err := fencing.RaiseToken(t.Context(), (*distlock.Lease)(nil), 1); !errors.Is(err, distlock.ErrNotHeld) {
 			t.Errorf("of no lease: %v", err)
 		}
 	})
 }
 
-func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *testing.T) {
+func TestRaiseToken_S2_lateAnswerLowersNoToken(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		hold := make(chan struct{})
 		s.Inject(nth(drivertest.Raise, 0, drivertest.Fault{HoldAfter: hold}))
 		done := make(chan error)
-		go func() { done <- lease.Refence(t.Context(), lease.Fence()) }()
+		go func() { done <- fencing.RaiseToken(t.Context(), lease, lease.Fence()) }()
 		synctest.Wait()
-		if err := lease.Refence(t.Context(), lease.Fence()+time.Hour.Microseconds()); err != nil {
+		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()+time.Hour.Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 		second := lease.Fence()
@@ -145,15 +146,15 @@ func TestRefence_S2_anAnswerThatComesLaterThanTheNextDoesNotLowerTheToken(t *tes
 	})
 }
 
-func TestRefence_N_thatIsAnsweredTooLateIsALoss(t *testing.T) {
+func TestRaiseToken_N_lateAnswerIsALoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		time.Sleep(ttl / 2)
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{HoldAfter: in(ttl - ttl/10)}
 		})
-		if err := lease.Refence(t.Context(), lease.Fence()); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("Refence: %v, want ErrLost", err)
+		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("RaiseToken: %v, want ErrLost", err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // A call that is made inside a turn, but with the context from outside, would wait for the turn it is part of. That context
@@ -102,7 +103,7 @@ func (m *LockedMemory[M, D]) outside(ctx context.Context, op *distlock.Operation
 		return nil
 	}
 	op.Outcome = distlock.OutcomeBusy // it has not waited
-	return &distlock.BusyError{Self: true, Holder: m.locker.Options().Holder, Held: time.Since(this.since)}
+	return &distlock.BusyError{Self: true, Holder: fencing.Options(m.locker).Holder, Held: time.Since(this.since)}
 }
 
 // goroutine is the ID of the calling goroutine, which the first line of its stack shows: "goroutine 42 [running]:". 0: it

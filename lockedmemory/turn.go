@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // The names of the operations that this package reports to a Locker's Observer.
@@ -141,8 +142,8 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 	if key == "" {
 		return fmt.Errorf("%s: %w: the session is empty: put its ID into the context that the KeyFunc reads", name, distlock.ErrInvalidKey)
 	}
-	observer := m.locker.Options().Observer
-	op := &distlock.Operation{Name: name, Backend: m.locker.Backend(), Key: key}
+	observer := fencing.Options(m.locker).Observer
+	op := &distlock.Operation{Name: name, Backend: fencing.Backend(m.locker), Key: key}
 	ctx = observer.Start(ctx, op)
 	defer func() {
 		op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeFailed) // the call did not return
@@ -162,7 +163,7 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 		lease, _ = m.locker.FromContext(ctx, key)
 	}
 	if lease != nil {
-		if err := lease.Check(ctx); err != nil {
+		if err := fencing.Check(ctx, lease); err != nil {
 			return ctx, err
 		}
 	} else if turn := m.unlockedTurn(ctx, key); turn != nil && turn.over.Load() {

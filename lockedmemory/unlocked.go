@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // unlockedTurn is what stands in a context in the place of a lease while a turn, or one write, runs without the lock.
@@ -40,7 +41,7 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 		return false
 	}
 	op.Unlocked = true
-	opts := m.locker.Options()
+	opts := fencing.Options(m.locker)
 	opts.Logger.Warn("lockedmemory: the lock service is unavailable, running without the lock",
 		"operation", op.Name, opts.LogKeys.Attr(op.Key), "unlocked", true, "error", err)
 	return true

@@ -19,6 +19,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/tracing"
@@ -263,7 +264,7 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 		{session, "chat" + session + "2", "chat(key)2"},
 	} {
 		s.spans.Reset()
-		observer := s.locker.Options().Observer
+		observer := fencing.Options(s.locker).Observer
 		op := &distlock.Operation{Name: "lockedmemory.save", Key: c.key, Err: rowError(c.text), Outcome: distlock.OutcomeFailed}
 		observer.End(observer.Start(t.Context(), op), op)
 		span := s.span(t, op.Name)
@@ -311,7 +312,7 @@ func TestFailure_panicOfTheWork_spanEnds(t *testing.T) {
 // A Locker reports operations without a caller later: their spans have the times of the operations.
 func TestSpans_laterReport_ownTimes(t *testing.T) {
 	s := newSetup(t)
-	observer := s.locker.Options().Observer
+	observer := fencing.Options(s.locker).Observer
 	began := time.Now().Add(-time.Hour).UTC()
 	renewal := &distlock.Operation{Name: distlock.OpExtend, Key: session, Scheduled: true, Began: began, Wait: 2 * time.Second,
 		Err: errBroken, Outcome: distlock.OutcomeUnavailable}

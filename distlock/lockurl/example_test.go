@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 )
 
@@ -15,6 +16,6 @@ func ExampleOpen() {
 		return
 	}
 	defer locker.Close(ctx)
-	fmt.Println(locker.Backend())
+	fmt.Println(fencing.Backend(locker))
 	// Output: memory
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -34,8 +35,8 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", backend, err)
 			continue
 		}
-		if l.Backend() != backend {
-			t.Errorf("backend %q, want %q", l.Backend(), backend)
+		if fencing.Backend(l) != backend {
+			t.Errorf("backend %q, want %q", fencing.Backend(l), backend)
 		}
 		if err := l.Do(t.Context(), "key", func(context.Context) error { return nil }); err != nil {
 			t.Errorf("%s: Do: %v", backend, err)

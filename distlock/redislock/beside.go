@@ -7,6 +7,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // Beside is what a store needs that keeps its data on the Redis of its locks, to check a fencing token
@@ -27,11 +28,11 @@ var BesideLua string
 // BesideOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.
 // It reports false for another client, also if that has the same address.
 func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Beside, bool) {
-	s, ok := driver.As[*service](locker.Driver())
+	s, ok := driver.As[*service](fencing.Driver(locker))
 	if !ok || s.client != client {
 		return Beside{}, false
 	}
-	return Beside{Lock: keysOf(driver.Name{Namespace: locker.Options().Namespace, Key: key}).lock()}, true
+	return Beside{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
 }
 
 // Explain adds to an error of the client what to do about it, and says of what kind it is, see driver.ErrTemporary. Its text begins with

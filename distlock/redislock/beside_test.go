@@ -10,6 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -77,7 +78,7 @@ func TestBeside_knowsTheOwnersTokens(t *testing.T) {
 	if !b.granted(second.Fence()) {
 		t.Errorf("the token %d of one to whom the lock was handed, after %d", second.Fence(), first.Fence())
 	}
-	if err := second.Refence(t.Context(), second.Fence()+1_000_000); err != nil {
+	if err := fencing.RaiseToken(t.Context(), second, second.Fence()+1_000_000); err != nil {
 		t.Fatal(err)
 	}
 	if !b.granted(second.Fence()) || b.granted(first.Fence()) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
@@ -43,6 +44,6 @@ func ExampleParseURL() {
 		return
 	}
 	defer locker.Close(ctx)
-	fmt.Printf("%s, %T\n", locker.Backend(), client)
+	fmt.Printf("%s, %T\n", fencing.Backend(locker), client)
 	// Output: redis, *redis.ClusterClient
 }

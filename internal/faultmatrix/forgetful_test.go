@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -68,7 +69,7 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 	apart := holders.session(s.keyAt("serverRestartedEmpty-apart", key), true).begin(t)
 	kept := holdersElsewhere.session(s.keyAt("serverRestartedEmpty-kept", key), false).begin(t)
 	ahead := holdersElsewhere.session(s.keyAt("serverRestartedEmpty-ahead", key), false).begin(t)
-	if err := ahead.lease.Refence(t.Context(), ahead.lease.Fence()+time.Hour.Microseconds()); err != nil {
+	if err := fencing.RaiseToken(t.Context(), ahead.lease, ahead.lease.Fence()+time.Hour.Microseconds()); err != nil {
 		t.Fatal(err)
 	}
 	books := make(map[*turn]*book)

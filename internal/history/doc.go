@@ -61,7 +61,7 @@
 //   - A run shows what happened in it. A history that is right is no proof of the next one.
 //   - Liveness: nothing says how long a call may take, or that a killed holder's lease ends only with its TTL.
 //   - Sessions that expire, that are trimmed, or of which a Load returns a window. Search, and Turns.
-//   - A lease whose token a store has raised, see [distlock.Lease.Refence], keeps the one it was granted in the history of leases.
+//   - A lease whose token a store has raised, see fencing.RaiseToken, keeps the one it was granted in the history of leases.
 //     In that of sessions, a call that was raised and whose outcome is unknown stands under the token it had before.
 //   - What an unknown Save has done that no Load saw.
 //   - Histories of one key with many times 10,000 operations: porcupine remembers a bit for each pair of them.

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -20,7 +21,7 @@ func (w *witness) round(in *instance) {
 	w.take("Acquire", err)
 	if err == nil {
 		w.take("Extend", lease.Extend(ctx, 400*time.Millisecond))
-		w.take("Refence", lease.Refence(ctx, lease.Fence()+1))
+		w.take("Refence", fencing.RaiseToken(ctx, lease, lease.Fence()+1))
 		waiting := make(chan error, 1)
 		go func() {
 			next, err := in.locker.Acquire(ctx, session)

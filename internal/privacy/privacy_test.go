@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -123,7 +124,7 @@ func lost(w *witness, server *testservers.Redis) {
 	lease, err = in.locker.Acquire(ctx, session)
 	must(w.t, err)
 	forget()
-	w.saw("Refence", lease.Refence(ctx, lease.Fence()+1000), distlock.ErrLost)
+	w.saw("Refence", fencing.RaiseToken(ctx, lease, lease.Fence()+1000), distlock.ErrLost)
 }
 
 func stale(w *witness, server *testservers.Redis) {

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -211,7 +212,7 @@ func (w *witness) memory(in *instance, opts *sessionstore.Options, lock *lockedm
 	if lock == nil {
 		lock = new(lockedmemory.Options)
 	}
-	lock.Wait = in.locker.Options().Wait
+	lock.Wait = fencing.Options(in.locker).Wait
 	if in.memory, err = lockedmemory.New(in.store, in.locker, key, lock); err != nil {
 		w.t.Fatal(err)
 	}

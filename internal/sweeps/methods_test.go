@@ -13,8 +13,8 @@ import (
 
 // asksNobody are the methods that reach no service.
 var asksNobody = []string{
-	"Locker.Backend", "Locker.Background", "Locker.Driver", "Locker.NewLock", "Locker.Options",
-	"Lease.Context", "Lease.Err", "Lease.Fence", "Lease.Join", "Lease.Key", "Lease.Locker",
+	"Locker.NewLock",
+	"Lease.Context", "Lease.Deadline", "Lease.Err", "Lease.Fence", "Lease.Key",
 	"Store.Fenced", "Store.AcceptsLocker",
 }
 

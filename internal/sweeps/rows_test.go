@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -59,6 +60,10 @@ var lockRows = []row{
 		s.must(lease.Release(s.ctx))
 		s.judge()
 	}},
+	{name: "ping", covers: "Locker.Ping", run: func(s *scene) {
+		s.sweep(s.ctx, s.faulty.locker.Ping)
+		s.judge()
+	}},
 	{name: "close", covers: "Locker.Close", run: func(s *scene) {
 		lease := s.hold()
 		waiting := make(chan error, 1)
@@ -78,22 +83,22 @@ var lockRows = []row{
 			s.Errorf("the lease: %v", err)
 		}
 		if s.point.kind.onwards {
-			s.soon = max(s.soon, s.faulty.locker.Options().TTL+time.Second) // what it could not release expires
+			s.soon = max(s.soon, fencing.Options(s.faulty.locker).TTL+time.Second) // what it could not release expires
 		}
 		s.judge()
 	}},
 	{name: "extend-longer", covers: "Lease.Extend", run: extends(2 * ttl)},
 	{name: "extend-shorter", covers: "Lease.Extend", run: extends(ttl / 2)},
-	{name: "refence", covers: "Lease.Refence", run: func(s *scene) {
+	{name: "raiseToken", run: func(s *scene) {
 		lease := s.hold()
 		before := lease.Fence()
 		above := before + time.Minute.Microseconds()
-		s.sweep(s.ctx, func(ctx context.Context) error { return lease.Refence(ctx, above) })
+		s.sweep(s.ctx, func(ctx context.Context) error { return fencing.RaiseToken(ctx, lease, above) })
 		if fence := lease.Fence(); s.err == nil && fence <= above || s.err != nil && fence < before {
 			s.Errorf("the token was %d, is %d, was to be above %d: %v", before, fence, above, s.err)
 		}
 		if s.err != nil {
-			s.must(lease.Refence(s.ctx, above))
+			s.must(fencing.RaiseToken(s.ctx, lease, above))
 		}
 		s.judgeHeld(lease)
 	}},
@@ -118,7 +123,7 @@ var lockRows = []row{
 		}
 		s.judge()
 	}},
-	{name: "guard", covers: "Lease.Guard Lease.Check", silent: true, run: func(s *scene) {
+	{name: "guard", covers: "Lease.Guard", silent: true, run: func(s *scene) {
 		lease, ran := s.hold(), false
 		s.sweep(s.ctx, func(ctx context.Context) error {
 			return lease.Guard(ctx, func(context.Context) error { ran = true; return nil })

@@ -15,6 +15,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/memory"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -71,7 +72,7 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := mem(t, test.native).Locker().Options(); !test.check(o) {
+			if o := fencing.Options(mem(t, test.native).Locker()); !test.check(o) {
 				t.Errorf("as Go values: %+v", o)
 			}
 			m, err := New(fromJSON(t, "mem://", test.text))
@@ -79,7 +80,7 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 				t.Fatal("from JSON:", err)
 			}
 			closeLater(t, m)
-			if o := m.Locker().Options(); !test.check(o) {
+			if o := fencing.Options(m.Locker()); !test.check(o) {
 				t.Errorf("from JSON: %+v", o)
 			}
 		})

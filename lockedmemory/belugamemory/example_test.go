@@ -18,6 +18,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
@@ -63,7 +64,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer mem.Close(context.Background())
-	fmt.Println(mem.Locker().Options().TTL)
+	fmt.Println(fencing.Options(mem.Locker()).TTL)
 
 	cfg.Options["ttl"] = 20
 	_, err = belugamemory.New(cfg)

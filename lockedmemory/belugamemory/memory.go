@@ -11,6 +11,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -140,11 +141,11 @@ func (m *Memory) writes(ctx context.Context) error {
 	if r := runOf(ctx); r != nil {
 		lease = r.lease
 	}
-	if lease == nil || lease.Locker() == m.locker || lease.Locker().Backend() != m.locker.Backend() {
+	if lease == nil || fencing.Locker(lease) == m.locker || fencing.Backend(fencing.Locker(lease)) != fencing.Backend(m.locker) {
 		return nil
 	}
-	outer := lease.Locker().Options()
-	if key, err := m.key(ctx); err != nil || key != lease.Key() || outer.Namespace != m.locker.Options().Namespace {
+	outer := fencing.Options(fencing.Locker(lease))
+	if key, err := m.key(ctx); err != nil || key != lease.Key() || outer.Namespace != fencing.Options(m.locker).Namespace {
 		return nil
 	}
 	info, err := m.locker.Inspect(ctx, lease.Key()) // which may be on another server

@@ -14,6 +14,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -45,7 +46,7 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	if err != nil {
 		return nil, coded("belugamemory.lockrun", err)
 	}
-	s.maxHold = cmp.Or(s.maxHold, locker.Options().MaxHold, 10*time.Minute)
+	s.maxHold = cmp.Or(s.maxHold, fencing.Options(locker).MaxHold, 10*time.Minute)
 	s.wait = cmp.Or(s.wait, lockedmemory.DefaultWait)
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
@@ -114,8 +115,8 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string
 	if err != nil {
 		return err
 	}
-	observer := locker.Options().Observer
-	op := &distlock.Operation{Name: lockedmemory.OpTurn, Backend: locker.Backend(), Key: key}
+	observer := fencing.Options(locker).Observer
+	op := &distlock.Operation{Name: lockedmemory.OpTurn, Backend: fencing.Backend(locker), Key: key}
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // unless it returns
@@ -140,7 +141,7 @@ func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string
 	}
 	lease, ok := locker.FromContext(ctx, key)
 	if ok {
-		if err = lease.Check(ctx); err == nil && ctx.Value(runKey{lease}) != nil {
+		if err = fencing.Check(ctx, lease); err == nil && ctx.Value(runKey{lease}) != nil {
 			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the inner turn: " +
 				"ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
 		}
@@ -241,7 +242,7 @@ func (r *lockedRun) linger(atMost time.Duration) {
 		atMost = 0
 	}
 	// ⚑ Not with the context of the run, which has ended: the release waits for an Update under way.
-	timer := time.AfterFunc(atMost, func() { r.lease.Locker().Background(r.end) })
+	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
 	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -61,10 +62,10 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, why error,
 	get func(*lockedRun) (*runtime.Session, error)) (*runtime.Session, error) {
 	r := runOf(ctx)
-	if why == nil && (r == nil || r.lease.Locker() != s.locker || lease != nil && lease != r.lease) {
+	if why == nil && (r == nil || fencing.Locker(r.lease) != s.locker || lease != nil && lease != r.lease) {
 		why = errNoLease
 	} else if why == nil {
-		why = r.lease.Check(ctx)
+		why = fencing.Check(ctx, r.lease)
 	}
 	if why != nil {
 		return nil, coded(op, why)
@@ -93,7 +94,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 	if err != nil {
 		return coded("belugamemory.update", err)
 	}
-	joined, leave := lease.Join(ctx)
+	joined, leave := fencing.Join(ctx, lease)
 	defer leave()
 	return under("belugamemory.update", func(fn step) error {
 		// ⚑ The context of a cancelled run's Update has ended, and the service decides about the

@@ -12,6 +12,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -66,7 +67,7 @@ func TestWrapSessions_N_refusesAnUpdateUnderALostLease(t *testing.T) {
 		a := p.with(t, echo)
 		lease, err := a.locker.Acquire(t.Context(), p.session)
 		must(t, err)
-		ctx, leave := lease.Join(t.Context())
+		ctx, leave := fencing.Join(t.Context(), lease)
 		defer leave()
 		p.lose(t)
 		<-ctx.Done()
@@ -252,7 +253,7 @@ func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
 		_, got := p.say(t.Context(), a, "q")
 		lease, err := a.locker.Acquire(t.Context(), p.session)
 		must(t, err)
-		ctx, leave := lease.Join(t.Context())
+		ctx, leave := fencing.Join(t.Context(), lease)
 		defer leave()
 		for name, err := range map[string]error{
 			"Get":           got[0],

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -178,7 +179,7 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 			must(t, memory.Turn(t.Context(), func(turn context.Context) error {
 				lease, _ := lockedmemory.Lease(turn)
 				test(t, c.name+" in a turn", c.write, func(ctx context.Context) error {
-					ctx, leave := lease.Join(ctx)
+					ctx, leave := fencing.Join(ctx, lease)
 					defer leave()
 					return c.do(ctx)
 				})

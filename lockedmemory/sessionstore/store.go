@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -160,7 +161,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operati
 		a, accepted := t.access(a)
 		do := prepare(a)
 		var reply T
-		err := retry(ctx, a.Lease.Locker().Options().TTL, func() (err error) {
+		err := retry(ctx, fencing.Options(fencing.Locker(a.Lease)).TTL, func() (err error) {
 			reply, err = call(ctx, do)
 			return err
 		})
@@ -202,7 +203,7 @@ func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operati
 			if try == tries || overtaken {
 				return reply, stale
 			}
-			err := a.Lease.Refence(ctx, max(v.Mark.Fence, a.Fence))
+			err := fencing.RaiseToken(ctx, a.Lease, max(v.Mark.Fence, a.Fence))
 			over := errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld) // which ends ctx as well
 			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused) || err != nil && ctx.Err() != nil && !over {
 				return reply, fmt.Errorf("sessionstore: %s: the store refuses the fencing token of the lease, and the lock gives no higher one: %w",

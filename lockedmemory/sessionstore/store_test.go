@@ -13,6 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -49,9 +50,9 @@ func TestStore_S2_aRaisedTokenIsShownAgain(t *testing.T) {
 		must(t, err)
 		return theirs.Turn(t.Context(), func(their context.Context) error {
 			theirLease, _ := theirLocker.FromContext(their, "s")
-			must(t, theirLease.Refence(their, ourLease.Fence()))
+			must(t, fencing.RaiseToken(their, theirLease, ourLease.Fence()))
 			must(t, theirs.Save(their, "q", "a"))
-			must(t, ourLease.Refence(our, theirLease.Fence()))
+			must(t, fencing.RaiseToken(our, ourLease, theirLease.Fence()))
 			loaded, err := ours.Load(our, "")
 			must(t, err)
 			if !slices.Equal(loaded, []string{"q", "a"}) {

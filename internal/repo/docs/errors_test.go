@@ -16,6 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -101,7 +102,7 @@ var troubles = map[string]func(t *testing.T) error{
 		t.Cleanup(func() { locker.Close(context.Background()) })
 		for i := range driver.MaxLine + 1 { // the first has the lock
 			_, err := shared.Acquire(t.Context(), driver.AcquireRequest{
-				Name: driver.Name{Namespace: locker.Options().Namespace, Key: "session"}, Owner: fmt.Sprintf("%032x", i),
+				Name: driver.Name{Namespace: fencing.Options(locker).Namespace, Key: "session"}, Owner: fmt.Sprintf("%032x", i),
 				TTL: time.Minute, Alive: time.Minute, Seq: 1, Holder: "somebody",
 			})
 			if err != nil {

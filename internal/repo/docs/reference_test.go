@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -25,7 +26,7 @@ func TestGuide_distlockOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locker.Close(t.Context())
-	inForce := locker.Options()
+	inForce := fencing.Options(locker)
 	var want [][]string
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(inForce)) {
 		value := reflect.ValueOf(inForce).FieldByIndex(field.Index)

@@ -91,13 +91,13 @@ func (o *overtaken) Save(ctx context.Context, input, output string) error {
 	return err
 }
 
-// noticing returns from a Refence when the loss that it has found has reached the caller.
+// noticing returns from RaiseToken when the loss that it has found has reached the caller.
 type noticing struct{ by context.Context }
 
 func (n *noticing) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
 
 func (n *noticing) End(_ context.Context, op *distlock.Operation) {
-	if op.Name == distlock.OpRefence {
+	if op.Name == distlock.OpRaiseToken {
 		<-n.by.Done()
 	}
 }

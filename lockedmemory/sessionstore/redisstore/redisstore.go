@@ -13,6 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -93,7 +94,7 @@ func field(id string) string {
 func (s *service) access(a driver.Access) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0
-	if b, ok := redislock.BesideOf(a.Lease.Locker(), s.client, a.Session); ok {
+	if b, ok := redislock.BesideOf(fencing.Locker(a.Lease), s.client, a.Session); ok {
 		lock, isLock = b.Lock, 1
 	}
 	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.keep.IdleTTL.Milliseconds(),
@@ -177,11 +178,11 @@ func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, er
 func (s *service) Retention() driver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
-	if locker.Driver().Capabilities().Shared {
+	if fencing.Driver(locker).Capabilities().Shared {
 		return nil
 	}
 	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+
-		"make the Locker with redislock.New over the same client", locker.Backend())
+		"make the Locker with redislock.New over the same client", fencing.Backend(locker))
 }
 
 // parseVerdict reads what the scripts reply.

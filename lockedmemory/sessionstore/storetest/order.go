@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -351,7 +352,7 @@ func (i *instance) raise(ctx context.Context) {
 	i.Helper()
 	i.awaitEmpty()
 	lease, _ := lockedmemory.Lease(ctx)
-	if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+	if err := fencing.RaiseToken(ctx, lease, lease.Fence()+10); err != nil {
 		i.Error(err)
 	}
 	i.mustLoad(ctx)
@@ -547,7 +548,7 @@ func overtakenHolder(h *harness) {
 			a.mustLoad(ctx)
 			lease, _ := lockedmemory.Lease(ctx)
 			if raised { // after the Load, so the store has accepted a lower one
-				if err := lease.Refence(ctx, lease.Fence()+10); err != nil {
+				if err := fencing.RaiseToken(ctx, lease, lease.Fence()+10); err != nil {
 					h.Fatal(err)
 				}
 			}

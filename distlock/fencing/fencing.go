@@ -1,0 +1,73 @@
+// Package fencing is for authors of stores and of wrappers of a Locker. It raises fencing tokens,
+// checks leases, and shows what is under a Locker. Applications need package distlock alone.
+//
+// A store that refuses a write below its mark raises the token of the rightful holder:
+//
+//	if token <= mark {
+//		err := fencing.RaiseToken(ctx, lease, mark) // fails with ErrLost if the lease is outdated
+//	}
+package fencing
+
+import (
+	"context"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/seam"
+)
+
+var (
+	locker     = seam.Locker.(func(*distlock.Lease) *distlock.Locker)
+	check      = seam.Check.(func(*distlock.Lease, context.Context) error)
+	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
+	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
+	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
+	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
+	backend    = seam.Backend.(func(*distlock.Locker) string)
+	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
+)
+
+// RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
+// above the token of a lease that is still held: the mark is from before the backend lost its data
+// and its clock stepped back.
+//
+// RaiseToken does nothing if the token is high enough already. It fails with distlock.ErrInvalidOption
+// if above is negative, or at least a year (365 days) ahead of the backend's clock: the mark may be
+// damaged, or that clock may be wrong. It fails with distlock.ErrLost if another owner has the lock, so
+// that the store's refusal was right; also with distlock.ErrNotHeld, distlock.ErrUnavailable,
+// distlock.ErrRefused, or the error of ctx. After a failure the lease has its old token. If the answer
+// was lost, the backend may have a higher token, which does no harm.
+func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
+	return raiseToken(lease, ctx, above)
+}
+
+// Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on
+// systems other than Linux if the wall clock has run ahead: the machine may have been suspended for
+// longer than the lease lasts. Check then fails as [distlock.Lease.Extend] does.
+func Check(ctx context.Context, lease *distlock.Lease) error { return check(lease, ctx) }
+
+// Join returns ctx with the lease in it, as [distlock.Locker.Do] gives to its function. The context
+// also ends with the lease, with the cause of [distlock.Lease.Context]. A Do, Guard or locked memory
+// with it is part of the lease. Call the returned function when the work is over; it does not release
+// the lock.
+func Join(ctx context.Context, lease *distlock.Lease) (context.Context, context.CancelFunc) {
+	return join(lease, ctx)
+}
+
+// Locker returns the Locker of a lease.
+func Locker(lease *distlock.Lease) *distlock.Locker { return locker(lease) }
+
+// Background runs f in a goroutine that Close waits for: for a store's clean-up after a call. The
+// context of f ends soon after Close has begun, and f has to end with it. After Close, f may not run.
+func Background(l *distlock.Locker, f func(ctx context.Context)) { background(l, f) }
+
+// Driver returns the driver under a Locker, so that a store beside the lock recognizes its server.
+// The driver remains the Locker's.
+func Driver(l *distlock.Locker) driver.Driver { return driverOf(l) }
+
+// Backend returns the name of a Locker's kind of backend, as "redis" or "memory".
+func Backend(l *distlock.Locker) string { return backend(l) }
+
+// Options returns the options in force, with defaults. Their Observer survives panics of the
+// application's, and their Logger does not block.
+func Options(l *distlock.Locker) distlock.Options { return options(l) }

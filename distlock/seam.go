@@ -1,0 +1,20 @@
+package distlock
+
+import (
+	"context"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/seam"
+)
+
+// init sets the functions of package fencing.
+func init() {
+	seam.Locker = func(le *Lease) *Locker { return le.locker }
+	seam.Check = (*Lease).check
+	seam.Join = (*Lease).join
+	seam.RaiseToken = (*Lease).raiseToken
+	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
+	seam.Driver = func(l *Locker) driver.Driver { return l.driver }
+	seam.Backend = func(l *Locker) string { return l.backend }
+	seam.Options = func(l *Locker) Options { return l.opts }
+}
