@@ -6,31 +6,21 @@ import (
 	"time"
 )
 
-// Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends and for at most
-// Options.Wait. [WithTTL] and [WithWait] change that for one call.
+// Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
+// for at most Options.Wait. Waiters queue. A key is any text of 1 to 1024 bytes, valid UTF-8, without
+// control characters.
 //
-// Those who wait stand in line: first come, first served within the process, and if the lock service keeps a line, as Redis
-// does, by ticket between processes. docs/semantics.md says by how much one can be overtaken.
-//
-// A key is any text of 1 to 1024 bytes, valid UTF-8, without control characters.
-//
-// Acquire fails with a [BusyError] if others hold the lock for longer than the caller waits, or if the
-// queue is full. If ctx ended first, its error is joined. Acquire fails with [ErrUnavailable] if the
-// backend does not answer, [ErrRefused] if the backend refuses, [ErrInvalidKey], [ErrInvalidOption],
-// [ErrClosed], or the error of ctx.
-//
-// If ctx carries the lease for key already, Acquire fails at once: with a BusyError whose Self is true,
-// or with [ErrLost] or [ErrNotHeld] if that lease has ended. Use [Locker.Do], which joins the lease.
-//
-// After a failure nothing is held: a grant that arrives too late for its caller is given back in the background.
-// If ctx ends in the very moment of the grant, either may win; a lease that was returned is held in any case.
+// Acquire fails with a [BusyError] if the wait ends or the queue is full, with [ErrUnavailable],
+// [ErrRefused], [ErrInvalidKey], [ErrInvalidOption], [ErrClosed], or the error of ctx. Then nothing is
+// held, and a grant that arrives too late is released. If ctx carries the lease for key, Acquire fails
+// at once: with a BusyError whose Self is true, or as [Lease.Err] of an ended lease.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	o := l.callOptions(opts)
 	return l.acquire(ctx, key, o.ttl, patience{wait: o.wait, delay: l.delay})
 }
 
-// TryAcquire is Acquire without waiting for another holder: it asks the lock service once. It never stands in line, and
-// is not granted a lock that somebody in the service's line is to have.
+// TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
+// backend's queue is to have. Errors: as [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	o := l.callOptions(opts)
 	return l.acquire(ctx, key, o.ttl, patience{attempts: 1, wait: o.wait})

@@ -12,32 +12,24 @@ type leaseKey struct {
 	key    string
 }
 
-// FromContext returns the lease for key that ctx carries: that of an outer Do or Turn of this very Locker, or the
-// one whose Lease.Context ctx descends from. The lease may have ended by now; [Lease.Err] tells.
+// FromContext returns the lease for key that ctx carries, as the context of Do, of Turn, or of the
+// lease. It may have ended.
 func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 	lease, ok := ctx.Value(leaseKey{l, key}).(*Lease)
 	return lease, ok
 }
 
-// Do runs fn while it holds the lock on key, as Acquire gets it. The context of fn is ctx with the lease in it; it is
-// cancelled, with cause [ErrLost], when the lease is lost, and with ctx. The lock is given back when fn has returned or
-// panicked.
+// Do acquires the lock on key, runs fn, and releases the lock, also after a panic. The context of fn
+// carries the lease, and ends with ctx or when the lease is lost, with the cause [ErrLost]. A Do inside
+// fn for the same key joins the lease, also under a detached context; if the lease has ended, it fails.
 //
-// A Do inside fn, on the same Locker and key and with fn's context, joins the lease: no second lock, no waiting. If that
-// lease has ended it fails with [ErrLost] or [ErrNotHeld] and does not run its fn. The context of the
-// inner fn ends with the lease too, even if the inner Do is called with a detached context, as
-// [context.WithoutCancel] makes.
-//
-// Do returns what Acquire returns if there is no lease, and fn was not run then. Otherwise it returns the error of fn;
-// if the lease was lost while fn ran, an error that matches both [ErrLost] and the error of fn: what fn did may
-// have met the work of another holder. A lock that could not be given back after fn has succeeded is no failure of Do: it
-// is reported to the Observer and the Logger, and expires with its TTL.
+// If Do fails as [Locker.Acquire] or [Lease.Err], fn was not run. Otherwise Do returns the error of fn,
+// joined to [ErrLost] if the lease was lost while fn ran. A failed release is only logged.
 func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
 	return l.do(ctx, key, fn, l.Acquire, opts)
 }
 
-// TryDo is Do without waiting for another holder, as [Locker.TryAcquire]. If the lock is busy, TryDo
-// fails with a [BusyError] and does not run fn.
+// TryDo is Do with [Locker.TryAcquire] in place of Acquire.
 func (l *Locker) TryDo(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
 	return l.do(ctx, key, fn, l.TryAcquire, opts)
 }
@@ -75,13 +67,11 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// Guard runs fn as one step under the lease: steps of one lease run one after the other, a lease that is not held any
-// more refuses them with [ErrLost] or [ErrNotHeld], and Release waits for the one under way. It is for writes: a write
-// made through Guard does not begin after the lease has ended, and does not overlap another of the same
-// lease. The context of fn is as that of [Locker.Do]. A Guard within a Guard of the same lease runs at once.
+// Guard runs fn, a write, as one step under the lease. Steps of one lease run one after the other, a
+// Guard inside a Guard at once, and none after the end of the lease. The context of fn is as in Do.
 //
-// Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran, or the error of ctx if that
-// ended before fn could start.
+// Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran. If fn was not
+// run, the error is that of [Lease.Err] or of ctx.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := le.check(ctx); err != nil {
 		return err

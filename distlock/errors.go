@@ -9,53 +9,36 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The sentinels. Errors of this module are told apart with [errors.Is]; their texts carry details and advice, never a
-// key. An error of a context stays visible beside the sentinel: a wait that ended because its ctx was
-// cancelled is both [ErrNotAcquired] and [context.Canceled].
+// The errors. Test them with [errors.Is]. Their texts carry details and advice, never a key. The error
+// of a context stands beside them: a cancelled wait is [ErrNotAcquired] and [context.Canceled].
 var (
-	// ErrNotAcquired: somebody else holds the lock, and the caller did not want to wait any longer. Nothing is held,
-	// nothing was written. Trying again later is the right answer.
+	// ErrNotAcquired: another holder has the lock, and the wait is over. Nothing is held. Retry later.
 	ErrNotAcquired = errors.New("distlock: lock not acquired")
-	// ErrNotHeld: the lease was released before, or never acquired.
+	// ErrNotHeld: the lease was released, or never acquired.
 	ErrNotHeld = errors.New("distlock: lock not held by this instance")
-	// ErrLost: the lease ended without being released. Work done under it may have met the work of another holder.
+	// ErrLost: the lease ended without a release. Its work may have met that of another holder.
 	ErrLost = errors.New("distlock: lease lost")
-	// ErrUnavailable: the backend did not answer, or answered that it cannot for now. Nothing was
-	// written, and nothing is held: if an answer of Acquire was lost, its grant is undone in the
-	// background. If the backend had named a holder to the same call before, [errors.As] finds that
-	// [BusyError]. Retry later.
+	// ErrUnavailable: the backend did not answer, or cannot for now. Nothing was written or is held: a
+	// lost grant is undone. [errors.As] finds the [BusyError] of an earlier answer. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
-	// ErrRefused: the backend refused the command: a right is missing, memory is used up, data of
-	// another program has the name, or the protocols differ. Nothing was written. A retry fails again
-	// until an operator has changed what the text names.
+	// ErrRefused: the backend refused the command: rights, memory, or data of another program. Nothing
+	// was written. A retry fails until an operator changes what the text names.
 	ErrRefused = errors.New("distlock: refused by the lock service")
-	// ErrOutcomeUnknown: the answer to an Extend, a Release or another write is lost. The request may
-	// have taken effect, or may take effect later. ErrOutcomeUnknown never comes with [ErrUnavailable]
-	// or [ErrRefused].
+	// ErrOutcomeUnknown: the answer to a write is lost; the write may have taken effect, or do so later.
+	// It never comes with [ErrUnavailable] or [ErrRefused].
 	ErrOutcomeUnknown = errors.New("distlock: outcome unknown")
-	// ErrInvalidKey: the key cannot name a lock; see [Locker.Acquire] for what can.
-	ErrInvalidKey = errors.New("distlock: invalid key")
-	// ErrInvalidOption: an argument of a constructor or of fencing.RaiseToken is out of its range.
-	// Nothing was started or written.
-	ErrInvalidOption = errors.New("distlock: invalid option")
-	// ErrClosed: the Locker was closed.
-	ErrClosed = errors.New("distlock: locker closed")
+
+	ErrInvalidKey    = errors.New("distlock: invalid key")    // the key cannot name a lock
+	ErrInvalidOption = errors.New("distlock: invalid option") // out of range; nothing was started
+	ErrClosed        = errors.New("distlock: locker closed")
 )
 
-// BusyError says who holds a lock that could not be acquired. It matches [ErrNotAcquired].
+// BusyError describes the holder of a busy lock. It matches [ErrNotAcquired].
 type BusyError struct {
-	// Holder is the Options.Holder of the one who has the lock; empty if it is not known.
-	Holder string
-	// Held is how long that has been so. What the lock service says counts from its grant: if the lock was handed on within
-	// the holder's process, that is about 10 ms too much at most.
-	Held time.Duration
-	// Waiters is how many others are known to wait: in the lock service's line, where each process counts once, and those
-	// who stand in line behind that one in the caller's own process. There may be more: who waits in other processes behind
-	// the first of each is not known.
-	Waiters int
-	// Self says that the caller would have waited on itself: its context carries the lease for this very key, or, inside a
-	// Turn of lockedmemory, it has used another context than the turn's.
-	Self bool
+	Holder  string        // the holder's Options.Holder; empty if it is not known
+	Held    time.Duration // since the backend's grant, up to 10 ms before the present lease
+	Waiters int           // other known waiters: in this process, and processes in the backend's queue
+	Self    bool          // the caller holds the lock, by its context or as its Turn of lockedmemory
 }
 
 func (e *BusyError) Error() string {
@@ -74,7 +57,6 @@ func (e *BusyError) Error() string {
 	return text
 }
 
-// Is reports whether target is [ErrNotAcquired].
 func (e *BusyError) Is(target error) bool { return target == ErrNotAcquired }
 
 // interruptedError is what ended an acquisition that had been told who holds the lock. It is no ErrNotAcquired: who holds the

@@ -12,15 +12,11 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// Extend sets the time the lease has left to ttl, once: the renewal schedule keeps the Locker's TTL, and never shortens
-// what Extend has given. ttl is at least [MinTTL]; it may be shorter than what is left, which is of use where the
-// schedule is off.
+// Extend sets the time left once to ttl, at least [MinTTL]. Renewals never shorten it.
 //
-// Extend fails with [ErrInvalidOption], [ErrNotHeld] after Release, [ErrLost], [ErrUnavailable],
-// [ErrRefused], the error of ctx, or [ErrOutcomeUnknown], joined to the error of ctx if that ended
-// while the request was under way. After the last four the lease is still held, until the earlier of
-// the two deadlines; an extension that arrives late counts. A shortening Extend with an unknown
-// outcome leaves a lease that cannot be prolonged: the request may still take effect at any time.
+// Extend fails with [ErrInvalidOption] or as [Lease.Err], or, with the lease held until the earlier of
+// both deadlines, with [ErrUnavailable], [ErrRefused], [ErrOutcomeUnknown] or the error of ctx. After a
+// shortening Extend with an unknown outcome, the lease cannot be prolonged.
 func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if le == nil {
 		return ErrNotHeld

@@ -8,21 +8,19 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// Info is the backend's view of a lock. The backend takes no part in a local handoff, so Fence and
-// Age are those of the first lease under the grant. The present holder is of the same process. Its
-// token may be higher, and its lease up to 10 ms younger.
+// Info is the backend's view of a lock. A local handoff does not reach the backend: Fence is then
+// lower than the present lease's, and Age up to 10 ms higher.
 type Info struct {
 	Held    bool
 	Holder  string        // the holder's Options.Holder
-	Fence   int64         // the token of the grant; the holder's token is this or a higher one
+	Fence   int64         // the token of the grant
 	Age     time.Duration // since the grant, by the backend's clock
 	TTL     time.Duration // until the lock expires without a renewal; negative: it does not expire
 	Waiters int           // processes in the backend's queue; 0 if the backend keeps none
 }
 
-// Inspect returns the backend's view of the lock on key. It changes nothing. The result may be
-// outdated at once, so it is for people and dashboards. A free lock has an Info with Held false.
-// Errors: [ErrInvalidKey], [ErrUnavailable], [ErrRefused], [ErrClosed], the error of ctx.
+// Inspect returns the backend's view of the lock on key, for people and dashboards: it may be outdated
+// at once. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrRefused], [ErrClosed], the error of ctx.
 func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := validKey(key); err != nil {
 		return Info{}, err
@@ -34,8 +32,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
 }
 
-// Ping returns nil if the backend answers, for readiness probes. It reads the state of one lock and
-// changes nothing, so a backend that refuses writes passes. Errors: as [Locker.Inspect].
+// Ping returns nil if the backend answers a read, for readiness probes. Errors: as [Locker.Inspect].
 func (l *Locker) Ping(ctx context.Context) error {
 	_, err := l.state(ctx, "ping", "ping")
 	return err

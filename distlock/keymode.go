@@ -6,22 +6,17 @@ import (
 	"log/slog"
 )
 
-// KeyMode says how log lines and spans show the key of a lock. A key often identifies a person's
-// session. The zero value means [KeyHashed].
+// KeyMode is how log lines and spans show a key, which often identifies a person's session.
 type KeyMode string
 
 const (
-	// KeyHashed shows the first 16 hexadecimal digits of the key's SHA-256, so that log lines and
-	// spans of one key can be found together. A hash does not hide a key that can be guessed.
-	KeyHashed KeyMode = "hashed"
-	// KeyRaw shows the key itself.
-	KeyRaw KeyMode = "raw"
-	// KeyNone leaves the key out.
-	KeyNone KeyMode = "none"
+	KeyHashed KeyMode = "hashed" // 16 hexadecimal digits of the SHA-256; does not hide a key that can be guessed
+	KeyRaw    KeyMode = "raw"    // the key itself
+	KeyNone   KeyMode = "none"
 )
 
-// Validate returns [ErrInvalidOption] if m is unknown.
-func (m KeyMode) Validate() error {
+// validate returns [ErrInvalidOption] if m is unknown.
+func (m KeyMode) validate() error {
 	switch m {
 	case "", KeyHashed, KeyRaw, KeyNone:
 		return nil
@@ -29,7 +24,7 @@ func (m KeyMode) Validate() error {
 	return invalidOption("KeyMode is %q, but must be %q, %q or %q", string(m), KeyHashed, KeyRaw, KeyNone)
 }
 
-// Show returns the key as m shows it. That is "" for [KeyNone], and the hash for an unknown mode.
+// Show returns the key as m shows it. An unknown mode shows the hash.
 func (m KeyMode) Show(key string) string {
 	switch m {
 	case KeyRaw:
@@ -42,9 +37,8 @@ func (m KeyMode) Show(key string) string {
 	}
 }
 
-// Attr returns the attribute lock_key of a log line about the key. For [KeyNone] that is an empty
-// group, which slog leaves out.
-func (m KeyMode) Attr(key string) slog.Attr {
+// attr returns the attribute lock_key. For [KeyNone] it is an empty group, which slog leaves out.
+func (m KeyMode) attr(key string) slog.Attr {
 	if m == KeyNone {
 		return slog.Group("lock_key")
 	}

@@ -13,12 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Lease is the right to a key for a time, renewed in the background until it is released or lost. It is safe for
-// concurrent use.
-//
-// A lease is held until its trust deadline: TTL after the sending of the last request that the lock service granted,
-// less a margin for clocks that run apart and for the time cancellation takes. A renewal moves the deadline. When it
-// passes, the lease is lost on this side, before the service can give the key to anyone else.
+// Lease is the right to a key until it is released or lost. It is renewed, and safe for concurrent use.
 type Lease struct {
 	locker   *Locker
 	name     driver.Name
@@ -99,21 +94,19 @@ func (le *Lease) start() {
 	le.locker.renewals.add(le, le.next)
 }
 
-// Key is the key that the lease is for.
+// Key returns the key of the lease.
 func (le *Lease) Key() string { return le.name.Key }
 
-// Fence is the lease's fencing token: positive, below 2^53, and higher than that of every lease granted on this key
-// before. A store that keeps the highest token it has seen, and refuses writes with a lower one, is safe from a holder
-// that was paused past its TTL (Martin Kleppmann, "How to do distributed locking", 2016).
+// Fence returns the fencing token: below 2^53, and above that of each earlier lease of the key
+// (Kleppmann, "How to do distributed locking", 2016).
 func (le *Lease) Fence() int64 { return le.fence.Load() }
 
-// Context carries the values of the context given to Acquire, but not its cancellation or deadline. It is cancelled
-// when the lease ends: with the cause [ErrLost] when it is lost, [ErrNotHeld] after Release or [Locker.Close]. Do work
-// that needs the lock under it.
+// Context has the values of the context given to Acquire. It ends with the lease, with the cause
+// [ErrLost], or [ErrNotHeld] after a release.
 func (le *Lease) Context() context.Context { return le.ctx }
 
-// Deadline returns when the lease ends unless it is renewed or extended. It is TTL after the sending
-// of the last request that the backend granted, less drift and margin. Renewals move it.
+// Deadline returns when the lease ends unless a renewal or Extend moves it: a TTL after the sending of
+// the last granted request, less about 2 %.
 func (le *Lease) Deadline() time.Time {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -121,9 +114,9 @@ func (le *Lease) Deadline() time.Time {
 	return at.Add(le.trust.Left(trust.At(at)))
 }
 
-// Err returns nil while the lease is held. It compares clock and deadline itself, so it is right even where a timer is
-// late. Otherwise the error matches [ErrLost] or [ErrNotHeld]; [ErrUnavailable] means that only the backend
-// knows, and Guard asks it. A lease that is being released is not held any more.
+// Err returns nil while the lease is held, by clock and deadline. Otherwise it matches [ErrLost] or
+// [ErrNotHeld], or [ErrUnavailable] after a suspend of unknown length, until Guard or a renewal has
+// asked the backend.
 func (le *Lease) Err() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -245,18 +238,12 @@ func (le *Lease) lossLocked(reason error) error {
 	return le.ended
 }
 
-// Release gives the lock back, so that the next waiter can have it, and cancels the lease's context. A step of Guard
-// that is under way is waited for first, for at most one TTL and while ctx lasts; new ones are refused from the start.
+// Release ends the lease and releases the lock, also with a cancelled ctx. It waits for the step of
+// Guard under way while ctx lasts, for at most a TTL. Releasing a nil or released lease is no error.
 //
-// It works with a cancelled ctx: the lock is given back all the same, and the call returns soon. A step under way is
-// then told by its context, and not waited for. Release is idempotent, and releasing a nil lease is fine.
-//
-// Release fails with [ErrLost] if the lease had ended before, with [ErrUnavailable] if the backend has
-// executed nothing, and with [ErrRefused]. It fails with [ErrOutcomeUnknown] if the answer is lost; if
-// ctx ended first, its error is joined. ErrOutcomeUnknown also means that a repeated or late request
-// found no lock: the lease may have been lost before. In any case the lease is over on this side, and
-// the lock ends with its TTL at the latest. Calling Release again tries again, until the Locker is
-// closed ([ErrClosed]).
+// Release fails with [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
+// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over, and the
+// lock expires. Another Release tries again.
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

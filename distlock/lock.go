@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// Lock is a handle on one lock, with the methods of the Beluga AI locking guide and their meaning. It holds at most one
-// lease at a time. [Locker.Acquire] and [Locker.Do] give more: the lease's context and its fencing token.
-//
-// It differs from the guide's in what the guide leaves to the caller: the lease is renewed while the process lives
-// (unless Options.RenewEvery is negative), Release works with a cancelled ctx, and a lease that was lost says so.
+// Lock is a handle on one lock with the methods of the Beluga AI locking guide. It holds at most one
+// lease at a time, which is renewed unless Options.RenewEvery is negative. [Locker.Do] gives more: the
+// context and the fencing token of the lease.
 type Lock struct {
 	locker *Locker
 	key    string
@@ -22,8 +20,8 @@ type Lock struct {
 	lease *Lease
 }
 
-// NewLock makes a handle for key whose leases last for ttl between renewals; 0 means Options.TTL. It does no I/O:
-// a key or ttl out of range is refused by the first Acquire.
+// NewLock makes a handle for key with leases of the given TTL; 0 means Options.TTL. The first Acquire
+// refuses a key or ttl out of range.
 func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 	if ttl == 0 {
 		ttl = l.opts.TTL
@@ -31,9 +29,8 @@ func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 	return &Lock{locker: l, key: key, ttl: ttl}
 }
 
-// Acquire asks once for the lock. It returns true if this handle holds it now, false if somebody else does (another
-// handle of the same process, or this one already, counts as somebody else). Errors are those of [Locker.TryAcquire]
-// except [ErrNotAcquired].
+// Acquire asks once, and returns false if another handle holds the lock, or this one did already.
+// Errors: as [Locker.TryAcquire], but for [ErrNotAcquired].
 func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 	err := k.acquire(ctx, patience{attempts: 1, wait: k.locker.opts.Wait})
 	if errors.Is(err, ErrNotAcquired) {
@@ -42,10 +39,8 @@ func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// AcquireWithRetry asks for the lock up to maxRetries times, retryDelay apart: the guide's form is 3 times, 100 ms. It
-// does not stand in line between its attempts, so those who do go first, and it may find the lock busy each time; see
-// [Locker.Acquire] for the other way. It fails with a [BusyError] if somebody else held the lock each time, [ErrInvalidOption] if maxRetries is below 1 or
-// retryDelay negative, or as [Locker.Acquire] does.
+// AcquireWithRetry asks up to maxRetries times, retryDelay apart; in the guide 3 times, 100 ms. Waiters
+// overtake it: prefer [Locker.Acquire]. It fails with [ErrInvalidOption] or as [Locker.TryAcquire].
 func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay time.Duration) error {
 	if maxRetries < 1 {
 		return invalidOption("maxRetries is %d, but must be at least 1", maxRetries)
@@ -75,8 +70,7 @@ func (k *Lock) acquire(ctx context.Context, p patience) error {
 	return nil
 }
 
-// Extend sets the time the lock has left to ttl, as [Lease.Extend] does. It fails with [ErrNotHeld] if this handle does
-// not hold the lock.
+// Extend is [Lease.Extend] of the handle's lease, or [ErrNotHeld].
 func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	k.mu.Lock()
 	lease := k.lease
@@ -87,8 +81,7 @@ func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return lease.Extend(ctx, ttl)
 }
 
-// Release gives the lock back, as [Lease.Release] does. It fails with [ErrNotHeld] if this handle does not hold the
-// lock, and with [ErrLost] if it held it and lost it.
+// Release is [Lease.Release] of the handle's lease, or [ErrNotHeld].
 func (k *Lock) Release(ctx context.Context) error {
 	k.mu.Lock()
 	lease := k.lease

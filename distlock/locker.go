@@ -14,8 +14,8 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// Locker hands out leases on names. It is safe for concurrent use; one per process and service is the usual number.
-// Close it when the process ends, so that nobody has to wait for its leases to expire.
+// Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
+// need not wait for its leases to expire.
 type Locker struct {
 	driver  driver.Driver
 	backend string
@@ -45,10 +45,8 @@ type Locker struct {
 	warnNoWakes sync.Once
 }
 
-// New makes a Locker over d. Backends have a New of their own that calls it: redislock.New, memlock.New. It
-// does no I/O. A nil driver and options out of range are refused with [ErrInvalidOption].
-//
-// The Locker owns d from now on: Close closes it.
+// New makes a Locker over d, and Close closes d. The backends' own New call it. It does no I/O. It
+// fails with [ErrInvalidOption].
 func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if d == nil {
 		return nil, invalidOption("the driver is nil: use a backend's New, as redislock.New or memlock.New")
@@ -81,13 +79,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Close ends the Locker: calls that wait return [ErrClosed], every lease it holds is released and its context
-// cancelled, renewal stops, and a driver that opened its own client closes it. New calls are refused with [ErrClosed].
-//
-// Close waits for all that until ctx ends, and for the Observer and the Logger for a second at most.
-// If ctx ends first, Close returns an error that matches the error of ctx. The work then goes on in
-// the background, leases that are not released expire with their TTL, and another call of Close waits
-// longer. To close a closed Locker is fine.
+// Close releases all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It
+// waits for that until ctx ends, and for the Observer and the Logger for at most a second. If ctx ends
+// first, Close returns the error of ctx, the work goes on, and another Close waits again.
 func (l *Locker) Close(ctx context.Context) error {
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()

@@ -6,94 +6,78 @@ import (
 	"time"
 )
 
-// The names of the operations that an [Observer] is told of. Packages on top of distlock add their own.
+// The operations that an [Observer] sees. Packages above distlock add their own.
 const (
 	OpAcquire    = "distlock.acquire"
 	OpExtend     = "distlock.extend"
 	OpRelease    = "distlock.release"
 	OpRaiseToken = "distlock.raise_token"
-	// OpLost is a moment, at Operation.Began. Start and End follow each other.
-	OpLost = "distlock.lost"
+	OpLost       = "distlock.lost" // a moment, at Operation.Began
 )
 
-// Outcome says in one word how an [Operation] ended.
+// Outcome is the end of an [Operation] in one word. Busy and Timeout are ordinary.
 type Outcome string
 
-// The outcomes. Busy and Timeout are the ordinary results of contention. Errors are Unavailable,
-// Refused, Unknown, Lost and Failed.
 const (
 	OutcomeAcquired    Outcome = "acquired"    // an acquire was granted
 	OutcomeDone        Outcome = "done"        // another operation succeeded
-	OutcomeBusy        Outcome = "busy"        // held by somebody else, and the caller did not wait
-	OutcomeTimeout     Outcome = "timeout"     // held by somebody else until the wait was used up
+	OutcomeBusy        Outcome = "busy"        // another holder has the lock, and the caller did not wait
+	OutcomeTimeout     Outcome = "timeout"     // another holder had the lock until the wait was over
 	OutcomeCancelled   Outcome = "cancelled"   // the ctx of the caller ended, or the Locker was closed
-	OutcomeUnavailable Outcome = "unavailable" // the backend did not answer, or cannot for now
-	OutcomeRefused     Outcome = "refused"     // the backend refused the command
-	OutcomeUnknown     Outcome = "unknown"     // the answer is lost: it may or may not have taken effect
-	OutcomeLost        Outcome = "lost"        // the lease was not held any more
-	OutcomeFailed      Outcome = "failed"      // what ran under the lock failed, not the lock
+	OutcomeUnavailable Outcome = "unavailable" // ErrUnavailable
+	OutcomeRefused     Outcome = "refused"     // ErrRefused
+	OutcomeUnknown     Outcome = "unknown"     // ErrOutcomeUnknown
+	OutcomeLost        Outcome = "lost"        // the lease has ended
+	OutcomeFailed      Outcome = "failed"      // the work under the lock failed
 )
 
-// Observer sees every operation of a [Locker] and of the packages above it. It is the hook for
-// tracing, metrics and tests. Calls come from many goroutines.
-//
-// Start and End of a call run in the caller's goroutine, so a slow method delays that call and
-// nothing else. Scheduled renewals, releases by Close and losses have no caller. One goroutine of the
-// Locker reports them in their order, after they have taken effect, with Operation.Began set. If
-// methods block for long, the Locker drops reports of renewals, but no others. A panic in a method is
-// logged, at most once per minute, and the operation goes on.
-//
-// Methods must not call Close: it waits for them.
+// Observer sees every operation of a [Locker] and of the packages above it, in many goroutines. In a
+// call, the hooks run in the caller's goroutine. Scheduled renewals, releases by Close and losses are
+// reported by one goroutine, in order, after they have taken effect. A panic of a hook is logged, and
+// the operation goes on. A hook must not call Close.
 type Observer interface {
-	// Start is called before the request of an operation is sent, with its name and the fields that
-	// are known by then. The operation runs under the returned context, and End gets that context.
-	// A nil context counts as ctx. For [OpAcquire], Start may set op.Metadata, which then travels in
-	// the lock: callers that find the lock busy see it in Operation.Blocker.
-	// [OpRelease] has ended the lease on this side before Start.
+	// Start is called before the request is sent. The operation runs under the returned context. For
+	// [OpAcquire], Start may set op.Metadata.
 	Start(ctx context.Context, op *Operation) context.Context
-	// End is called once for every Start that returned, with the same op, now complete, after the
-	// answer has taken effect. Do not keep op after End.
+	// End is called once for every Start that returned, with its context and op. Do not keep op.
 	End(ctx context.Context, op *Operation)
 }
 
-// Operation is what an [Observer] sees of one operation.
+// Operation is one operation as an [Observer] sees it.
 type Operation struct {
 	// Known at Start.
 	Name      string
-	Backend   string // the driver's name, as "redis"
-	Key       string // personal data, most of the time: export KeyMode.Show of it
+	Backend   string // as "redis"
+	Key       string // often personal data: export KeyMode.Show of it
 	TTL       time.Duration
-	Fence     int64             // for OpAcquire known at End, and 0 without a grant
-	Scheduled bool              // for OpExtend: the renewal schedule did it, not the caller
-	Metadata  map[string]string // for OpAcquire: set by Start, see there
-	// Began is when an operation without a caller began: a scheduled renewal, a release by Close, or
-	// a loss. Its report comes later. Zero for the other operations, which begin with Start.
-	Began time.Time
+	Fence     int64             // of OpAcquire known at End; 0 without a grant
+	Scheduled bool              // of OpExtend: a renewal
+	Metadata  map[string]string // of OpAcquire: set by Start, kept with the lock, the Blocker of waiters
+	Began     time.Time         // of operations without a caller, which are reported later; else zero
 
 	// Known at End.
-	Err      error // nil for success; set for Busy and Timeout too
+	Err      error // nil for success
 	Outcome  Outcome
-	Attempts int               // how often the lock service was asked
+	Attempts int               // requests sent
 	Wait     time.Duration     // from the call to its end; with Began, until the answer or the end of patience
-	Held     time.Duration     // for OpRelease and OpLost: how long the lease had been held
-	Handoff  Handoff           // for OpAcquire: how the lock came; for OpRelease: HandoffLocal if the service was not asked
-	Blocker  map[string]string // for OpAcquire: the Metadata of the last holder that was in the way, if any
-	Unlocked bool              // it ran without the lock, because the service was away and somebody had asked for that
+	Held     time.Duration     // of OpRelease and OpLost: the age of the lease
+	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
+	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
+	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
 
 	unstarted bool // Start panicked
 }
 
-// Handoff says how an acquired lock reached its holder.
+// Handoff is the way in which an acquired lock reached its holder.
 type Handoff string
 
-// The ways of a lock. Those who wait in line mostly have it handed over.
 const (
-	HandoffNone   Handoff = "none"   // it was free when the service was asked
-	HandoffLocal  Handoff = "local"  // by another lease of this process; of OpRelease: to one
-	HandoffRemote Handoff = "remote" // by the service, in whose line the process had waited
+	HandoffNone   Handoff = "none"   // the lock was free
+	HandoffLocal  Handoff = "local"  // from or, of OpRelease, to another lease of this process
+	HandoffRemote Handoff = "remote" // from another process, by the backend's queue
 )
 
-// OutcomeOf classifies the error of an operation of a Locker, or of work done under its locks.
+// OutcomeOf returns the Outcome of an error of a Locker, or of work under its locks.
 func OutcomeOf(err error) Outcome {
 	var gone *leftError
 	switch {

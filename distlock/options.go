@@ -11,10 +11,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-const (
-	// MinTTL is the shortest TTL a lease may have. Below it, drift and scheduling delays would eat up most of it.
-	MinTTL = 100 * time.Millisecond
+// MinTTL is the shortest TTL of a lease.
+const MinTTL = 100 * time.Millisecond
 
+const (
 	defaultNamespace = "distlock"
 	defaultTTL       = 30 * time.Second
 	defaultWait      = 5 * time.Second // beyond the TTL
@@ -23,57 +23,38 @@ const (
 	minRenewEvery    = 10 * time.Millisecond
 )
 
-// Options configure a [Locker]. The zero value of each field means its default; nil Options mean all defaults.
+// Options configure a [Locker]. The zero value of a field, and nil Options, mean the defaults.
 type Options struct {
-	// Namespace is the prefix of every key, so that several applications can share one service. Default "distlock";
-	// at most 128 bytes of UTF-8 without braces and control characters.
-	Namespace string
-	// TTL is how long a lease outlives a holder that has died. Default 30 s, at least 100 ms, whole milliseconds. A living holder keeps its
-	// lease as long as it wants, by renewal: choose the TTL by how long others may be kept waiting after a crash.
-	TTL time.Duration
-	// Wait is the longest that an Acquire waits if its ctx does not end sooner. Default TTL + 5 s, so
-	// that waiters outlive a crashed holder. Negative: ctx alone decides. [WithWait] changes it for one
-	// call. The time in the queue counts. An Acquire to which the backend gives no
-	// answer at all fails after min(5 s, TTL), also if Wait is longer or negative.
-	Wait time.Duration
-	// Retry paces a waiting Acquire where the lock service cannot tell it that the lock is free: it keeps no line, or the
-	// right to be notified is missing. It also paces the attempts after a failure. Who stands in a line and can be notified
-	// does not poll.
-	Retry Retry
-	// RenewEvery is the period of renewal. Default TTL/3; at least 10 ms, at most a little less
-	// than TTL/2 (14.724 s of 30 s), so that one failed renewal leaves time for another. Negative:
-	// no renewal, the lease ends with its TTL unless Extend is called.
+	Namespace string        // prefix of every key, at most 128 bytes without braces; default "distlock"
+	TTL       time.Duration // how long a lease outlives its dead holder, at least MinTTL; default 30 s
+	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
+	// alone decides. If the backend gives no answer at all, Acquire fails after min(5 s, TTL).
+	Wait  time.Duration
+	Retry Retry // paces attempts after a failure, and those of a waiter that the backend cannot notify
+	// RenewEvery is the period of renewal: from 10 ms to a little below TTL/2, so that one may fail.
+	// Default TTL/3. Negative: no renewal.
 	RenewEvery time.Duration
-	// MaxHold is the age past which a lease is not renewed any more, so that a holder that is stuck cannot keep it for
-	// ever. Default: none. The lease then ends at most one TTL later.
-	MaxHold time.Duration
-	// Holder tells people who holds a lock, in Inspect and BusyError. Default host:pid; at most 256 bytes.
-	Holder string
-	// Observer sees every operation. Default: none.
-	Observer Observer
-	// Logger takes events without a caller to return an error to: lost leases, failed renewals and
-	// clean-ups. Default [slog.Default]. LogKeys says how its lines show keys.
-	Logger *slog.Logger
-	// LogKeys says how log lines about one key show the key, as the attribute lock_key. Default
-	// [KeyHashed]. With the same mode, spans of the package tracing have the same attribute.
-	LogKeys KeyMode
+	MaxHold    time.Duration // the age from which a lease is not renewed; default: none
+	Holder     string        // names the holder for people, at most 256 bytes; default host:pid
+	Observer   Observer      // sees every operation; see Observers; default: none
+	Logger     *slog.Logger  // takes events without a caller, as lost leases; default slog.Default
+	LogKeys    KeyMode       // how log lines show a key, as lock_key; default KeyHashed
 }
 
-// Retry is exponential backoff with full jitter: before attempt n+1 a waiter sleeps for a random time between 0 and
-// min(Max, Min·2ⁿ), which spreads waiters that have started together (Marc Brooker, "Exponential Backoff and Jitter",
-// AWS Architecture Blog, 2015).
+// Retry is exponential backoff with full jitter: attempt n+1 comes after at most min(Max, Min·2ⁿ)
+// (Brooker, "Exponential Backoff and Jitter", 2015).
 type Retry struct {
-	Min time.Duration // first upper bound; default 10 ms
-	Max time.Duration // last upper bound; default 250 ms
+	Min time.Duration // default 10 ms
+	Max time.Duration // default 250 ms
 }
 
-// delay is how long to sleep after the given number of attempts, at least 1.
+// delay returns the sleep after the given number of attempts, at least 1.
 func (r Retry) delay(attempts int) time.Duration {
 	bound := r.Min
 	for i := 1; i < attempts && bound < r.Max; i++ {
 		bound *= 2
 	}
-	// A sleep of almost nothing would be a busy loop against the lock service.
+	// A shorter sleep would be a busy loop against the backend.
 	return max(time.Millisecond, rand.N(min(bound, r.Max)+1))
 }
 
@@ -109,7 +90,7 @@ func (o *Options) validate() error {
 	if err := validTTL(o.TTL); err != nil {
 		return err
 	}
-	if err := o.LogKeys.Validate(); err != nil {
+	if err := o.LogKeys.validate(); err != nil {
 		return err
 	}
 	switch {
@@ -138,7 +119,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// mostRenewEvery is half of the time for which a renewal gives trust.
+// mostRenewEvery returns half of the time for which a renewal gives trust.
 func mostRenewEvery(ttl time.Duration) time.Duration {
 	return (trust.Full(ttl) / 2).Truncate(time.Millisecond)
 }

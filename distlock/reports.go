@@ -136,7 +136,7 @@ func (r *reports) survive(hook string, op *Operation) {
 func (l *Locker) log(level slog.Level, text, key string, attrs ...any) {
 	about := []any{"namespace", l.opts.Namespace}
 	if key != "" {
-		about = append(about, l.opts.LogKeys.Attr(key))
+		about = append(about, l.opts.LogKeys.attr(key))
 	}
 	l.opts.Logger.Log(context.Background(), level, text, append(about, attrs...)...)
 }

@@ -16,5 +16,7 @@ func init() {
 	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
 	seam.Driver = func(l *Locker) driver.Driver { return l.driver }
 	seam.Backend = func(l *Locker) string { return l.backend }
+	seam.KeyAttr = KeyMode.attr
+	seam.ValidKeyMode = KeyMode.validate
 	seam.Options = func(l *Locker) Options { return l.opts }
 }

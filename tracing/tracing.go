@@ -55,6 +55,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -93,7 +94,7 @@ func New(opts ...Option) (*Tracing, error) {
 	if t.provider == nil {
 		return nil, fmt.Errorf("%w: the TracerProvider is nil: leave the option out for the global one", distlock.ErrInvalidOption)
 	}
-	if err := t.keys.Validate(); err != nil {
+	if err := fencing.ValidKeyMode(t.keys); err != nil {
 		return nil, err
 	}
 	t.tracer = t.provider.Tracer(Scope)

@@ -10,6 +10,7 @@ package fencing
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -25,6 +26,8 @@ var (
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
 	backend    = seam.Backend.(func(*distlock.Locker) string)
 	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
+	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
+	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
 )
 
 // RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
@@ -71,3 +74,10 @@ func Backend(l *distlock.Locker) string { return backend(l) }
 // Options returns the options in force, with defaults. Their Observer survives panics of the
 // application's, and their Logger does not block.
 func Options(l *distlock.Locker) distlock.Options { return options(l) }
+
+// KeyAttr returns the attribute lock_key of a log line about a key. For distlock.KeyNone it is an
+// empty group, which slog leaves out.
+func KeyAttr(mode distlock.KeyMode, key string) slog.Attr { return keyAttr(mode, key) }
+
+// ValidKeyMode returns distlock.ErrInvalidOption if a mode is unknown.
+func ValidKeyMode(mode distlock.KeyMode) error { return validKeys(mode) }

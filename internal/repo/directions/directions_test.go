@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
-	"tracing":                              {"distlock", "lockedmemory", "go.opentelemetry.io/otel/..."},
+	"tracing":                              {"distlock", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                   {},
 	"internal/faultnet":                    {"internal/testservers"},
