@@ -39,9 +39,11 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 		"nothing":             {nil, distlock.ErrOutcomeUnknown, nil},
 		"an error of its own": {definite, distlock.ErrOutcomeUnknown, nil},
 		"the context's error": {context.Canceled, distlock.ErrOutcomeUnknown, nil},
-		"unknown":             {fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown), distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
-		"an outage":           {fmt.Errorf("store: %w", distlock.ErrUnavailable), distlock.ErrUnavailable, distlock.ErrUnavailable},
-		"a refusal":           {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
+		"unknown": {fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown),
+			distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
+		"an outage": {fmt.Errorf("store: %w", distlock.ErrUnavailable),
+			distlock.ErrUnavailable, distlock.ErrUnavailable},
+		"a refusal": {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
 	} {
 		for inner, want := range map[lockedmemory.Memory[string, int]]error{
 			&late{err: c.wrote}:             c.others,
@@ -92,12 +94,15 @@ func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
 
 // FailOpen repeats no write that the memory has begun.
 func TestFailOpen_C_repeatsNoWrite(t *testing.T) {
-	for name, own := range map[string]error{"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrOutcomeUnknown} {
+	for name, own := range map[string]error{
+		"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrOutcomeUnknown,
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newSetup(t, distlock.Options{}, nil)
 				inner := &history{fail: fmt.Errorf("store: %w", own)}
-				memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+				memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session),
+					&lockedmemory.Options{FailOpen: true})
 				must(t, err)
 				if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, own) || len(inner.seen) != 1 {
 					t.Errorf("Save: %v after %d calls", err, len(inner.seen))

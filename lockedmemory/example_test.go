@@ -41,7 +41,7 @@ func ExampleLockedMemory_Turn() {
 	}
 
 	err = memory.Turn(ctx, func(ctx context.Context) error {
-		before, err := memory.Load(ctx, "") // inside, so that nobody adds to it before Save
+		before, err := memory.Load(ctx, "") // inside, so that no other instance adds to it before Save
 		if err != nil {
 			return err
 		}
@@ -53,6 +53,27 @@ func ExampleLockedMemory_Turn() {
 	// Output:
 	// 0 HELLO
 	// <nil>
+}
+
+func ExampleTurnValue() {
+	ctx := context.Background()
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+	memory, err := lockedmemory.New(&history{}, locker, lockedmemory.SessionKey, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	ctx = lockedmemory.WithSession(ctx, "conversation-42")
+	answer, err := lockedmemory.TurnValue(ctx, memory, func(ctx context.Context) (string, error) {
+		answer := strings.ToUpper("hello") // the model
+		return answer, memory.Save(ctx, "hello", answer)
+	})
+	fmt.Println(answer, err)
+	// Output: HELLO <nil>
 }
 
 // A service that does not let a message wait for the answer to the one before it.

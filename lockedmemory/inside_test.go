@@ -133,7 +133,7 @@ func TestTurn_L_refusesItsOuterContextAtOnce(t *testing.T) {
 	}
 }
 
-// The mistake is the same, and has the same answer, where there is nothing to wait for: the lease is lost, or there is none.
+// In a turn whose lease is lost there is nothing to wait for, but the mistake and its error are the same.
 func TestTurn_refusesItsOuterContextInALostTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
@@ -182,7 +182,7 @@ func TestFailOpen_refusesTheOuterContextAtOnce(t *testing.T) {
 	})
 }
 
-// Whoever waits for somebody else is never taken for one that waits on itself, whatever contexts are shared.
+// A call that waits for another turn is not refused, whatever contexts the goroutines share.
 func TestTurn_L_goroutinesThatShareAContextWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
@@ -215,7 +215,7 @@ func TestTurn_L_goroutinesThatShareAContextWait(t *testing.T) {
 	})
 }
 
-func TestTurn_L_ofAnotherSessionWaitsWithTheOuterContext(t *testing.T) {
+func TestTurn_L_otherSessionWaitsWithOuterContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
 		ctx := t.Context()
@@ -255,7 +255,7 @@ func TestTurn_aGoroutineWithTheOuterContextWaits(t *testing.T) {
 	})
 }
 
-// A turn that has panicked, or whose goroutine has ended, is over for those who call later on the same stack.
+// A turn that has panicked, or whose goroutine has ended, is over for later calls on the same stack.
 func TestTurn_isOverWhenItsFunctionPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, opts := range map[string]*lockedmemory.Options{"with the lock": nil, "without it": {FailOpen: true}} {

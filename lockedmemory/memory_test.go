@@ -179,7 +179,7 @@ func TestSave_runsUnderTheLease(t *testing.T) {
 	})
 }
 
-func TestSave_N_aLostLeaseCancelsItAndIsSaid(t *testing.T) {
+func TestSave_N_lostLeaseCancelsAndIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
 		s.inner.pause = time.Hour
@@ -192,7 +192,7 @@ func TestSave_N_aLostLeaseCancelsItAndIsSaid(t *testing.T) {
 			t.Errorf("Save: %v", err)
 		}
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("told after %s", took)
+			t.Errorf("ended after %s", took)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
 	})
 }
 
-func TestSave_passesOnWhatTheInnerMemorySays(t *testing.T) {
+func TestSave_returnsTheInnerError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.fail = errInner
@@ -248,7 +248,8 @@ func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder
 		var failures atomic.Int32
-		s := newSetup(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Observer: onEnd(func(op *distlock.Operation) {
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		s := newSetup(t, distlock.Options{Logger: logger, Observer: onEnd(func(op *distlock.Operation) {
 			if op.Name == distlock.OpRelease && errors.Is(op.Err, distlock.ErrOutcomeUnknown) {
 				failures.Add(1)
 			}
@@ -263,7 +264,7 @@ func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
 			t.Errorf("Save: %v", err)
 		}
 		if failures.Load() != 1 {
-			t.Errorf("the Observer was told %d times", failures.Load())
+			t.Errorf("the Observer saw %d failures", failures.Load())
 		}
 		synctest.Wait()
 		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, session) {
@@ -337,7 +338,7 @@ func TestSession_mustBeKnown(t *testing.T) {
 	}
 }
 
-func TestNew_refusesWhatIsMissing(t *testing.T) {
+func TestNew_refusesNil(t *testing.T) {
 	locker, err := memlock.New(nil)
 	must(t, err)
 	defer locker.Close(t.Context())
@@ -355,7 +356,7 @@ func TestNew_refusesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestSave_interruptedByCloseSaysThatItMayHaveHappened(t *testing.T) {
+func TestSave_endedByClose_outcomeUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.pause = time.Hour

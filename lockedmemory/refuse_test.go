@@ -17,7 +17,7 @@ import (
 
 var refuse = &lockedmemory.Options{Busy: lockedmemory.Refuse}
 
-// refuses checks that a Turn of m is refused at once, and is told of those who wait.
+// refuses checks that a Turn of m is refused at once, with the number of waiters.
 func (s *setup) refuses(t *testing.T, m locked, held time.Duration, waiters int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // or it might wait for ever
@@ -54,7 +54,8 @@ func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
 			s.refuses(t, s.a, 3*time.Second, 0)
 			for range 3 {
 				wg.Go(func() {
-					if err := patient.Turn(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
+					think := func(context.Context) error { time.Sleep(time.Second); return nil }
+					if err := patient.Turn(t.Context(), think); err != nil {
 						t.Errorf("a turn that waits: %v", err)
 					}
 				})
@@ -67,8 +68,8 @@ func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
 	})
 }
 
-// As long as somebody stands in line, in whatever process, the session is busy, also in the moment in which a turn ends.
-func TestRefuse_L_overtakesNobody(t *testing.T) {
+// While a waiter is queued, in any process, the session is busy, also in the moment in which a turn ends.
+func TestRefuse_L_overtakesNoWaiter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, refuse)
 		locker, err := distlock.New(s.faults, nil)
@@ -90,7 +91,7 @@ func TestRefuse_L_overtakesNobody(t *testing.T) {
 				if err != nil {
 					t.Errorf("turn %d: %v", i, err)
 				}
-				if i == turns-1 { // nobody waits any more
+				if i == turns-1 { // no waiter is left
 					return
 				}
 				for _, m := range []locked{s.a, s.b} {
@@ -133,7 +134,7 @@ func TestRefuse_isForTurnsAlone(t *testing.T) {
 }
 
 // A service that is away is not busy, and a session that is busy is no reason to go without the lock.
-func TestRefuse_C_isToldApartFromUnavailable(t *testing.T) {
+func TestRefuse_C_isNotUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{Busy: lockedmemory.Refuse, FailOpen: true})
 		strict := s.of(t, session, refuse)
@@ -142,7 +143,8 @@ func TestRefuse_C_isToldApartFromUnavailable(t *testing.T) {
 			t.Error(err)
 		}
 		down(s.faults)
-		if err := strict.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }); !errors.Is(err, distlock.ErrUnavailable) {
+		err = strict.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+		if !errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("without the service: %v", err)
 		}
 		if err := s.a.Turn(t.Context(), func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") }); err != nil {
@@ -160,29 +162,29 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 		_ = s.b.Turn(t.Context(), func(context.Context) error {
 			_ = s.a.Turn(t.Context(), nothing)
 			_ = bounded.Turn(t.Context(), nothing)
-			synctest.Wait() // it has left the line
+			synctest.Wait() // it has left the queue
 			return nil
 		})
 		_ = s.a.Turn(t.Context(), func(context.Context) error {
 			_ = bounded.Turn(t.Context(), nothing)
 			return s.a.Save(t.Context(), "q", "a")
 		})
-		var told []string
+		var seen []string
 		for _, op := range observer.seen {
-			told = append(told, op.Name+" "+string(op.Outcome))
+			seen = append(seen, op.Name+" "+string(op.Outcome))
 		}
 		want := []string{
 			"lockedmemory.turn busy", "lockedmemory.turn timeout", "lockedmemory.turn done",
 			"lockedmemory.turn busy", "lockedmemory.save busy", // they would wait on themselves
 			"lockedmemory.turn timeout", // what its function has returned
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("told of %q, want %q", told, want)
+		if !slices.Equal(seen, want) {
+			t.Errorf("the Observer saw %q, want %q", seen, want)
 		}
 	})
 }
 
-func TestNew_refusesAPolicyThatMakesNoSense(t *testing.T) {
+func TestNew_refusesAnUnknownPolicy(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		for want, opts := range map[string]lockedmemory.Options{

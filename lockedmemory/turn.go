@@ -10,41 +10,40 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// The names of the operations that this package reports to a Locker's Observer.
+// The operations that a Locker's Observer sees of this package.
 const (
 	OpSave  = "lockedmemory.save"
 	OpClear = "lockedmemory.clear"
 	OpTurn  = "lockedmemory.turn"
 )
 
-// Turn runs fn, one turn of the conversation, under the session's lease. It waits until no other
-// instance has the lease, for as long as ctx and Options.Wait allow, and renews the lease until fn
-// returns. Load, Save and Clear of this memory with fn's context belong to the turn.
-// [distlock.WithWait] and [distlock.WithTTL] change the wait and the TTL of one turn.
+// Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
+// returns. Load, Save and Clear with fn's context belong to the turn. Turn waits for the lease as long
+// as ctx and Options.Wait allow. distlock.WithWait and distlock.WithTTL change one turn.
 //
-// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, Turn fails at once
-// with a *distlock.BusyError that names the holder, the time it has held, and the number of waiters.
+// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, it fails at once with a
+// *distlock.BusyError: the holder, the time since its grant, and the number of waiters.
 //
-// Load the history inside fn: an earlier Load may be outdated when the turn begins. Use fn's context
-// for everything inside. A Save, Clear or Turn of the session with the outer context would wait for
-// its own turn. In fn's goroutine such a call fails at once with a *distlock.BusyError whose Self is
-// true, also after the lease was lost, and in a turn without the lock. In another goroutine the call
-// waits in the queue: if fn waits for that goroutine, until ctx or Options.Wait ends the wait.
+// Load the history inside fn: an earlier Load may be outdated. Use fn's context for everything inside. A
+// Save, Clear or Turn of the session with the outer context would wait for its own turn. In fn's
+// goroutine such a call fails at once with a *distlock.BusyError whose Self is true. In another goroutine
+// it waits in the queue: if fn waits for that goroutine, until ctx or Options.Wait ends the wait.
 //
 // A Turn inside a Turn of the same session joins it. A Turn of another session has its own lock.
 //
-// Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire and
-// after [ErrTurnID], fn was not run. distlock.ErrLost means that the lease was lost while fn ran.
-// After fn has returned, Save, Clear and Load with its context fail with distlock.ErrNotHeld; after a
-// lost lease, with distlock.ErrLost. A goroutine that outlives its turn writes nothing.
-func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error, opts ...distlock.CallOption) error {
+// Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire and after
+// [ErrTurnID], fn was not run. distlock.ErrLost means that the lease was lost while fn ran. Afterwards,
+// Save, Clear and Load with fn's context fail with distlock.ErrNotHeld or distlock.ErrLost.
+func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
+	opts ...distlock.CallOption) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
 		named, err := m.named(ctx, op)
 		if err != nil {
 			return err
 		}
 		run := func(ctx context.Context) error {
-			return running.do(m.within(ctx, op.Key, named), session{m.locker, op.Key}, fn)
+			ctx = m.within(ctx, op.Key, named)
+			return running.Do(session{m.locker, op.Key}, func() error { return fn(ctx) })
 		}
 		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
 			op.Unlocked = true
@@ -70,6 +69,17 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 		}
 		return err
 	})
+}
+
+// TurnValue is m.Turn for a function with a result. It returns the result of fn also with an error, and
+// the zero value if fn was not run.
+func TurnValue[T, M, D any](ctx context.Context, m *LockedMemory[M, D], fn func(ctx context.Context) (T, error),
+	opts ...distlock.CallOption) (value T, err error) {
+	err = m.Turn(ctx, func(ctx context.Context) (err error) {
+		value, err = fn(ctx)
+		return err
+	}, opts...)
+	return value, err
 }
 
 // step runs one write of the inner memory under the session's lock.
@@ -112,7 +122,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, unlocked)
-		case began && wrote == nil && m.fenced: // stored, whatever became of the lease since
+		case began && wrote == nil && m.fenced: // stored, even if the lease was lost since
 			return nil
 		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
 		case !m.namesOutcome(wrote):
@@ -126,21 +136,23 @@ func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
 }
 
-// namesOutcome reports whether the error of a write names its outcome. Each error of a fenced memory
-// does. The error of another memory may be that of a part of the write, so only three types count.
+// namesOutcome reports whether the error of a write states its outcome. Each error of a fenced memory
+// does. The error of another memory may be of a part of the write, so only three types count.
 func (m *LockedMemory[M, D]) namesOutcome(err error) bool {
 	return m.fenced && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 
 // observed finds the session and reports the operation.
-func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func(ctx context.Context, op *distlock.Operation) error) error {
+func (m *LockedMemory[M, D]) observed(ctx context.Context, name string,
+	run func(ctx context.Context, op *distlock.Operation) error) error {
 	key, err := m.key(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w: the KeyFunc does not know the session: %w", name, distlock.ErrInvalidKey, err)
 	}
 	if key == "" {
-		return fmt.Errorf("%s: %w: the session is empty: put its ID into the context that the KeyFunc reads", name, distlock.ErrInvalidKey)
+		return fmt.Errorf("%s: %w: the session is empty: put its ID into the context that the KeyFunc reads",
+			name, distlock.ErrInvalidKey)
 	}
 	observer := fencing.Options(m.locker).Observer
 	op := &distlock.Operation{Name: name, Backend: fencing.Backend(m.locker), Key: key}
@@ -154,10 +166,10 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string, run func
 	return op.Err
 }
 
-// read prepares a call that takes no lock.
+// read returns the context of a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
 	var lease *distlock.Lease
-	// Whether a read needs a session is for the inner memory to say.
+	// The inner memory decides whether a read needs a session.
 	key, err := m.key(ctx)
 	if err == nil {
 		lease, _ = m.locker.FromContext(ctx, key)
@@ -173,8 +185,8 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 	return inner(ctx, lease, turn), nil
 }
 
-// Lease returns the lease that a call of an inner memory runs under; a store that checks fencing tokens
-// takes its token from here. A Load outside a Turn has none.
+// Lease returns the lease of a call of an inner memory, for stores that check fencing tokens. A Load
+// outside a Turn has none.
 func Lease(ctx context.Context) (*distlock.Lease, bool) {
 	call, _ := ctx.Value(callKey{}).(call)
 	return call.lease, call.lease != nil

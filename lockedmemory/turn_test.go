@@ -175,7 +175,7 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 	})
 }
 
-// A goroutine that a turn has started, and not waited for, writes nothing when the turn is over, whoever has the session by then.
+// A goroutine that outlives its turn writes nothing, whether the session is free or in another turn.
 func TestTurn_aGoroutineThatOutlivesItWritesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost bool
@@ -187,15 +187,15 @@ func TestTurn_aGoroutineThatOutlivesItWritesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newSetup(t, distlock.Options{TTL: time.Second, Wait: -1}, nil)
-				over, told := make(chan struct{}), make(chan error, 4)
+				over, ends := make(chan struct{}), make(chan error, 4)
 				err := s.a.Turn(t.Context(), func(ctx context.Context) error {
 					go func() {
-						defer close(told)
+						defer close(ends)
 						<-over
-						told <- s.a.Save(ctx, "late", "late")
-						told <- s.a.Clear(ctx)
-						told <- s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "late", "late") })
-						told <- second(s.a.Load(ctx, ""))
+						ends <- s.a.Save(ctx, "late", "late")
+						ends <- s.a.Clear(ctx)
+						ends <- s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "late", "late") })
+						ends <- second(s.a.Load(ctx, ""))
 					}()
 					if test.lost {
 						down(s.faults)
@@ -209,7 +209,7 @@ func TestTurn_aGoroutineThatOutlivesItWritesNothing(t *testing.T) {
 				}
 				err = s.b.Turn(t.Context(), func(ctx context.Context) error {
 					close(over)
-					for err := range told {
+					for err := range ends {
 						if !errors.Is(err, test.want) {
 							t.Errorf("%v, want %v", err, test.want)
 						}
@@ -246,7 +246,8 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 				}
 				close(began)
 				time.Sleep(time.Minute)
-				return errors.Join(other.Save(ctx, "q", "a"), s.a.Save(ctx, "q", "a")) // each under the lease of its session
+				// Each Save runs under the lease of its session.
+				return errors.Join(other.Save(ctx, "q", "a"), s.a.Save(ctx, "q", "a"))
 			})
 			time.Sleep(time.Minute)
 			return err
@@ -266,8 +267,8 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 	})
 }
 
-// Turns stand in line by default, and a turn keeps its session for as long as its model takes, though that is many TTLs.
-func TestTurn_L_waitsInLineForTurnsOfMinutes(t *testing.T) {
+// Turns queue by default, and a turn keeps its session while its model works, for many TTLs.
+func TestTurn_L_queuesForTurnsOfMinutes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{TTL: 2 * time.Second, Wait: time.Second}, &lockedmemory.Options{Wait: -1})
 		const turns = 6
@@ -298,7 +299,7 @@ func TestTurn_L_waitsInLineForTurnsOfMinutes(t *testing.T) {
 	})
 }
 
-func TestObserver_isToldOfMemoryOperations(t *testing.T) {
+func TestObserver_seesMemoryOperations(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var (
 			mu    sync.Mutex
@@ -322,7 +323,7 @@ func TestObserver_isToldOfMemoryOperations(t *testing.T) {
 			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear failed",
 		}
 		if !slices.Equal(names, want) {
-			t.Errorf("told of %q, want %q", names, want)
+			t.Errorf("the Observer saw %q, want %q", names, want)
 		}
 	})
 }
@@ -372,7 +373,8 @@ func TestTurn_takesCallOptions(t *testing.T) {
 				t.Errorf("the lock lasts for %s, %v", info.TTL, err)
 			}
 			start := time.Now()
-			err = s.b.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }, distlock.WithWait(time.Second))
+			ran := func(context.Context) error { t.Error("ran"); return nil }
+			err = s.b.Turn(t.Context(), ran, distlock.WithWait(time.Second))
 			if !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Second {
 				t.Errorf("Turn beside a turn: %v after %s", err, time.Since(start))
 			}

@@ -18,27 +18,25 @@ const maxTurnID = 512
 
 type turnIDKey struct{}
 
-// WithTurnID returns a context with an ID for the next [LockedMemory.Turn]: that of the message that the
-// turn answers. The Saves of the turn are then (id, 1), (id, 2) and so on. A store that knows of IDs, see
-// [TurnID], stores each number once. If the turn is repeated under its ID, perhaps in another process,
-// its Saves go on after the highest number stored.
+// WithTurnID returns a context with an ID for the next [LockedMemory.Turn]: that of the answered
+// message. The Saves of the turn are then (id, 1), (id, 2) and so on. A store that knows of IDs, see
+// [TurnID], stores each number once. If the turn is repeated under its ID, also in another process, its
+// Saves go on after the highest number stored.
 //
-// The ID belongs to that turn alone. A Turn of another session inside it needs an ID of its own. A Save
-// or Turn of the same session inside it, with another ID, fails with [ErrTurnID].
+// The ID belongs to that turn alone. A Turn of another session inside it needs its own ID. A Save or
+// Turn of the same session inside it, with another ID, fails with [ErrTurnID]. A Save outside a turn, or
+// inside a turn without an ID, is (id, 1) of its own.
 //
-// Use one store in a turn with an ID: its numbers are counted for all memories of the session.
-//
-// A Save outside a turn, or inside a turn without an ID, uses the ID for a turn of that one Save: (id, 1).
-//
-// The caller chooses the ID, of 1 to 512 bytes, and keeps it for every retry. Two sessions may have the
-// same ID. Without an ID, or in a memory that does not know of IDs, every Save is a new exchange.
+// Use one store in a turn with an ID: its numbers are counted for all memories of the session. The ID has
+// 1 to 512 bytes; keep it for every retry. Two sessions may have the same ID. Without an ID, or in a
+// memory that does not know of IDs, every Save is a new exchange.
 func WithTurnID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, turnIDKey{}, id)
 }
 
-// NamedTurn is a turn that has an ID, as an inner store sees it. It numbers the exchanges of the turn,
-// from 1. A number is used up when it is stored: a Save that failed and is repeated has the same one,
-// so the store can tell the same content from other content. It is safe for concurrent use.
+// NamedTurn is a turn with an ID, as an inner store sees it. It numbers the exchanges of the turn from 1.
+// A number is used up when its exchange is stored: the repetition of a failed Save has the same number.
+// It is safe for concurrent use.
 type NamedTurn struct {
 	ID string
 
@@ -47,8 +45,8 @@ type NamedTurn struct {
 	known  bool
 }
 
-// Next returns the number of the next exchange. If known is false, the turn may be a repeated one: the
-// store must first find out how many exchanges it has under the ID, and call Resume.
+// Next returns the number of the next exchange. If known is false, the turn may be a repetition: the
+// store reads how many exchanges it has under the ID, and calls Resume.
 func (t *NamedTurn) Next() (n int, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +70,8 @@ func (t *NamedTurn) Stored(n int) {
 	t.stored, t.known = max(t.stored, n), true
 }
 
-// TurnID returns the named turn of a context: in an inner store, the turn of the call. With the context
-// of a caller, it returns the turn to which a Save would belong. False: the turn has no ID.
+// TurnID returns the named turn of a context: in an inner store, the turn of the call; with the context
+// of a caller, the turn to which a Save would belong. False: the turn has no ID.
 func TurnID(ctx context.Context) (*NamedTurn, bool) {
 	if call, _ := ctx.Value(callKey{}).(call); call.turn != nil {
 		return call.turn, true
@@ -95,16 +93,16 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 	case !given:
 		return around, nil
 	case id == "":
-		return nil, fmt.Errorf("%s: %w: it is empty; nothing was written: use the ID of the message that is answered, or leave WithTurnID out",
-			op.Name, ErrTurnID)
+		return nil, fmt.Errorf("%s: %w: it is empty; nothing was written: "+
+			"use the ID of the message that is answered, or leave WithTurnID out", op.Name, ErrTurnID)
 	case len(id) > maxTurnID:
-		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: use a shorter one, such as a hash",
-			op.Name, ErrTurnID, len(id), maxTurnID)
+		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: "+
+			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), maxTurnID)
 	case around == nil:
 		return &NamedTurn{ID: id, known: op.Name == OpSave}, nil
 	case around.ID != id:
-		return nil, fmt.Errorf("%s: %w: the turn around it has another one; nothing was written: give the ID to the Turn alone",
-			op.Name, ErrTurnID)
+		return nil, fmt.Errorf("%s: %w: the turn around it has another one; nothing was written: "+
+			"give the ID to the Turn alone", op.Name, ErrTurnID)
 	default:
 		return around, nil
 	}

@@ -78,8 +78,11 @@ func TestTurnID_O_numbersOfSaves(t *testing.T) {
 		do   func(n *numbering, ctx context.Context)
 		want []string
 	}{
-		"no ID":       {func(n *numbering, ctx context.Context) { n.save(ctx, "p") }, []string{"p"}},
-		"around Save": {func(n *numbering, ctx context.Context) { n.save(named(ctx, "x"), "p"); n.save(named(ctx, "x"), "p") }, []string{"p: x 1", "p: x 1"}},
+		"no ID": {func(n *numbering, ctx context.Context) { n.save(ctx, "p") }, []string{"p"}},
+		"around Save": {func(n *numbering, ctx context.Context) {
+			n.save(named(ctx, "x"), "p")
+			n.save(named(ctx, "x"), "p")
+		}, []string{"p: x 1", "p: x 1"}},
 		"around Turn": {func(n *numbering, ctx context.Context) {
 			n.turn(n.a, named(ctx, "x"), func(ctx context.Context) {
 				n.save(ctx, "p")
@@ -162,7 +165,9 @@ func TestTurnID_invalid_noLock(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		down(s.faults)
 		ctx := named(t.Context(), "")
-		for what, err := range map[string]error{"Save": s.a.Save(ctx, "q", "a"), "Turn": s.a.Turn(ctx, func(context.Context) error { return nil })} {
+		for what, err := range map[string]error{
+			"Save": s.a.Save(ctx, "q", "a"), "Turn": s.a.Turn(ctx, func(context.Context) error { return nil }),
+		} {
 			if !errors.Is(err, lockedmemory.ErrTurnID) {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// unlockedTurn is what stands in a context in the place of a lease while a turn, or one write, runs without the lock.
+// unlockedTurn takes the place of a lease in the context of a turn, or of one write, without the lock.
 type unlockedTurn struct {
 	writing chan struct{} // holds a token while an inner write runs
 	over    atomic.Bool
@@ -18,19 +18,19 @@ type unlockedTurn struct {
 
 type unlockedKey session
 
-var errTurnOver = fmt.Errorf("%w: the turn is over, which ran without the lock", distlock.ErrNotHeld)
+var errTurnOver = fmt.Errorf("%w: the turn, which ran without the lock, is over", distlock.ErrNotHeld)
 
 func (m *LockedMemory[M, D]) unlockedTurn(ctx context.Context, key string) *unlockedTurn {
-	if !m.opts.FailOpen { // the turn is that of another memory of the session, which does
+	if !m.opts.FailOpen { // such a turn is of another memory of the session
 		return nil
 	}
 	turn, _ := ctx.Value(unlockedKey{m.locker, key}).(*unlockedTurn)
 	return turn
 }
 
-// failsOpen reports whether op, which failed with err before it began, is to run without the lock. Not under a lease: that
-// may have been lost, and another holder may have the lock. Not when the backend has just named a
-// holder: then it is not away.
+// failsOpen reports whether op, which failed with err before it began, is to run without the lock. Under
+// a lease it is not: the lease may be lost, and another holder may have the lock. Nor if the backend has
+// just named a holder: then it is not away.
 func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operation, err error) bool {
 	if !m.opts.FailOpen || !errors.Is(err, distlock.ErrUnavailable) || ctx.Err() != nil {
 		return false
@@ -47,7 +47,8 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 	return true
 }
 
-func (m *LockedMemory[M, D]) runUnlocked(ctx context.Context, op *distlock.Operation, fn func(context.Context) error) error {
+func (m *LockedMemory[M, D]) runUnlocked(ctx context.Context, op *distlock.Operation,
+	fn func(context.Context) error) error {
 	turn := &unlockedTurn{writing: make(chan struct{}, 1)}
 	defer turn.over.Store(true)
 	return fn(context.WithValue(ctx, unlockedKey{m.locker, op.Key}, turn))
@@ -60,7 +61,7 @@ func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error)
 	return fn(ctx)
 }
 
-// step runs one write at a time, as under a lease. A write within a write runs at once.
+// step runs one write at a time, as under a lease. A write inside a write runs at once.
 func (t *unlockedTurn) step(ctx context.Context, write func(context.Context) error) error {
 	if within, _ := ctx.Value(writingKey{t}).(bool); within && ctx.Err() == nil {
 		return t.join(ctx, write)

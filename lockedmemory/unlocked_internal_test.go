@@ -15,9 +15,8 @@ func (nothing) Load(context.Context, string) ([]string, error)        { return n
 func (nothing) Search(context.Context, string, int) ([]string, error) { return nil, nil }
 func (nothing) Clear(context.Context) error                           { return nil }
 
-// A lease that cannot be asked for, as after a suspend where the clock does not tell how long that was, may be lost: somebody else may
-// have the lock, however little the service says.
-func TestFailOpen_S1_isNotForWhoHasALease(t *testing.T) {
+// After a suspend of unknown length, a lease may be lost and another holder may have the lock.
+func TestFailOpen_S1_notUnderALease(t *testing.T) {
 	locker, err := memlock.New(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func down(f *drivertest.Faults) {
 	f.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 }
 
-func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
+func TestFailOpen_C_runsUnlockedAndReportsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func(context.Context, *lockedmemory.LockedMemory[string, int]) error
 		want []string
@@ -81,14 +81,16 @@ func TestFailOpen_C_runsWithoutTheLockAndSaysSo(t *testing.T) {
 				for _, op := range observer.seen {
 					names = append(names, op.Name)
 					if !op.Unlocked || op.Outcome != distlock.OutcomeDone {
-						t.Errorf("the Observer was told %+v", op)
+						t.Errorf("the Observer saw %+v", op)
 					}
 				}
 				if !slices.Equal(names, c.ops) {
-					t.Errorf("the Observer was told of %q", names)
+					t.Errorf("the Observer saw %q", names)
 				}
 				synctest.Wait()
-				if text := log.String(); !strings.Contains(text, "without the lock") || !strings.Contains(text, "unlocked=true") || strings.Contains(text, session) {
+				text := log.String()
+				if !strings.Contains(text, "without the lock") || !strings.Contains(text, "unlocked=true") ||
+					strings.Contains(text, session) {
 					t.Errorf("the log says %q", text)
 				}
 				if n := s.faults.Calls(drivertest.Acquire); n != 1 {
@@ -120,8 +122,8 @@ func TestFailOpen_C_isOffByDefault(t *testing.T) {
 	})
 }
 
-// Only a service that is away opens the way: not a lock that is busy, nor a lease that is lost, nor a caller that is gone.
-func TestFailOpen_C_isForAnUnavailableServiceAlone(t *testing.T) {
+// A busy lock, a lost lease and a caller that has left are no outage.
+func TestFailOpen_C_onlyForUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true, Wait: time.Second})
 		err := s.b.Turn(t.Context(), func(context.Context) error {
@@ -152,7 +154,7 @@ func TestFailOpen_C_isForAnUnavailableServiceAlone(t *testing.T) {
 	})
 }
 
-// The inner memory may have a lock of its own, or a caller too little time: neither makes what was tried be tried again.
+// A failure of the inner memory, or of a caller with too little time, repeats no write.
 func TestFailOpen_C_writesNothingTwiceNorTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
@@ -171,7 +173,8 @@ func TestFailOpen_C_writesNothingTwiceNorTooLate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := s.a.Save(ctx, "q", "a")
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, distlock.ErrUnavailable) || len(s.inner.messages) > 0 {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, distlock.ErrUnavailable) ||
+			len(s.inner.messages) > 0 {
 			t.Errorf("Save: %v, and the memory has %q", err, s.inner.messages)
 		}
 	})
@@ -181,7 +184,8 @@ func TestFailOpen_C_writesNothingTwiceNorTooLate(t *testing.T) {
 func TestFailOpen_S2_showsNoLeaseOfAnotherSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
-		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another"), &lockedmemory.Options{FailOpen: true})
+		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another"),
+			&lockedmemory.Options{FailOpen: true})
 		must(t, err)
 		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
 			if lease, ok := lockedmemory.Lease(ctx); !ok || lease.Key() != session {
@@ -200,7 +204,7 @@ func TestFailOpen_S2_showsNoLeaseOfAnotherSession(t *testing.T) {
 	})
 }
 
-// A turn without the lock is a turn all the same: its writes do not overlap, and end with it.
+// The writes of a turn without the lock do not overlap, and end with the turn.
 func TestFailOpen_keepsATurnsWritesTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
@@ -301,7 +305,8 @@ func TestFailOpen_C_isNotForAServiceThatAnswers(t *testing.T) {
 func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
-		outer, err := lockedmemory.New[string, int](s.a, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+		outer, err := lockedmemory.New[string, int](s.a, s.locker, lockedmemory.FixedKey(session),
+			&lockedmemory.Options{FailOpen: true})
 		must(t, err)
 		down(s.faults)
 		start := time.Now()
@@ -314,11 +319,12 @@ func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
 	})
 }
 
-// What is wrong with the call, or with its Locker, is no outage.
-func TestFailOpen_C_isNotForACallThatIsWrong(t *testing.T) {
+// An invalid call and a closed Locker are no outage.
+func TestFailOpen_C_notForAnInvalidCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
-		unnamed, err := lockedmemory.New[string, int](s.inner, s.locker, lockedmemory.FixedKey("a\x00b"), &lockedmemory.Options{FailOpen: true})
+		unnamed, err := lockedmemory.New[string, int](s.inner, s.locker, lockedmemory.FixedKey("a\x00b"),
+			&lockedmemory.Options{FailOpen: true})
 		must(t, err)
 		if err := unnamed.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrInvalidKey) {
 			t.Errorf("with a bad key: %v", err)
