@@ -21,8 +21,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
-// backends lists the URL schemes of each backend, and the function that makes its driver. The driver
-// closes all that this function opens.
+// backends lists the URL schemes of each backend, and the function that makes its driver. The
+// driver closes all that this function opens.
 var backends = []struct {
 	schemes string
 	open    func(rawURL string) (driver.Driver, error)
@@ -31,11 +31,11 @@ var backends = []struct {
 	{redislock.Schemes, redislock.OpenDriver},
 }
 
-// Open makes a Locker for the lock service of rawURL. The Locker's Close closes the client, too. Nil
-// opts mean the defaults.
+// Open makes a Locker for the lock service of rawURL. The Locker's Close closes the client, too.
+// Nil opts mean the defaults.
 //
-// A URL or an option that is not valid is refused with distlock.ErrInvalidOption. The error shows no
-// part of a password. If the service does not answer, the first operation fails with
+// A URL or an option that is not valid is refused with distlock.ErrInvalidOption. The error shows
+// no part of a password. If the service does not answer, the first operation fails with
 // distlock.ErrUnavailable.
 func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock.Locker, error) {
 	if err := ctx.Err(); err != nil {

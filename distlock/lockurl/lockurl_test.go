@@ -41,13 +41,13 @@ func TestOpen(t *testing.T) {
 		if err := l.Do(t.Context(), "key", func(context.Context) error { return nil }); err != nil {
 			t.Errorf("%s: Do: %v", backend, err)
 		}
-		if err := l.Close(t.Context()); err != nil { // goleak sees whether the client is closed, too
+		if err := l.Close(t.Context()); err != nil { // goleak checks that the client is closed
 			t.Errorf("%s: Close: %v", backend, err)
 		}
 	}
 }
 
-var refused = map[string]struct{ url, says string }{
+var refused = map[string]struct{ url, text string }{
 	"empty":                 {"", "it has no scheme: write one of mem:// redis:// "},
 	"no scheme":             {"localhost:6379", "it has no scheme: write one of mem:// redis:// "},
 	"scheme in a parameter": {"u:s3cret@localhost?url=redis://", "it has no scheme"},
@@ -56,9 +56,12 @@ var refused = map[string]struct{ url, says string }{
 	"scheme of Valkey":      {"valkey+cluster://localhost", `the scheme "valkey+cluster" is not known`},
 	"mem with a host":       {"mem://localhost", "mem:// takes nothing after it"},
 	// One error of each kind of Redis URL. redislock tests the others.
-	"bad port":                {"redis://:s3cret@localhost:port", `host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
-	"Sentinel without name":   {"redis+sentinel://:s3cret@localhost", "it has no master_name: add ?master_name=NAME"},
-	"Cluster with a database": {"redis+cluster://:s3cret@localhost:6379/1", "a Cluster has no databases to choose from: leave the database out"},
+	"bad port": {"redis://:s3cret@localhost:port",
+		`host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
+	"Sentinel without name": {"redis+sentinel://:s3cret@localhost",
+		"it has no master_name: add ?master_name=NAME"},
+	"Cluster with a database": {"redis+cluster://:s3cret@localhost:6379/1",
+		"a Cluster has no databases to choose from: leave the database out"},
 }
 
 func TestOpen_refusesBadURLs(t *testing.T) {
@@ -69,27 +72,29 @@ func TestOpen_refusesBadURLs(t *testing.T) {
 			_ = locker.Close(t.Context())
 			continue
 		}
-		checkRefusal(t, name, err, bad.says)
+		checkRefusal(t, name, err, bad.text)
 	}
-	if _, err := lockurl.Open(t.Context(), "redis://localhost", &distlock.Options{TTL: time.Millisecond}); !errors.Is(err, distlock.ErrInvalidOption) {
+	_, err := lockurl.Open(t.Context(), "redis://localhost", &distlock.Options{TTL: time.Millisecond})
+	if !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("bad options: %v", err)
 	}
 }
 
-func checkRefusal(t *testing.T, name string, err error, says string) {
+func checkRefusal(t *testing.T, name string, err error, text string) {
 	t.Helper()
-	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: ") || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: the error is %v, want ErrInvalidOption and the text %q", name, err, says)
+	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: ") ||
+		!strings.Contains(err.Error(), text) {
+		t.Errorf("%s: the error is %v, want ErrInvalidOption and the text %q", name, err, text)
 		return
 	}
 	for _, secret := range []string{"s3", "cret", "12?", "12/", "12#"} {
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the text shows a piece of the password: %v", name, err)
+			t.Errorf("%s: the text shows a part of the password: %v", name, err)
 		}
 	}
 }
 
-func TestOpen_noServerShowsAtTheFirstOperation(t *testing.T) {
+func TestOpen_noServer_firstOperationFails(t *testing.T) {
 	for _, rawURL := range []string{
 		"redis://:s3cret@127.0.0.1:1",
 		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret",

@@ -24,16 +24,17 @@ func TestOpen_sentinel(t *testing.T) {
 	for _, sentinel := range s.Sentinels() {
 		do(t, sentinel, "ACL", "SETUSER", "watcher", "on", ">s&p", "&*", "+@all")
 	}
-	checkLocks(t, strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)+"&sentinel_username=watcher&sentinel_password=s%26p")
+	url := strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)
+	checkLocks(t, url+"&sentinel_username=watcher&sentinel_password=s%26p")
 	if !strings.Contains(do(t, s.Sentinel.Master(), "CLIENT", "LIST"), "user=agent") {
-		t.Error("nobody is at the master as agent")
+		t.Error("the master has no connection of agent")
 	}
 	watchers := 0
 	for _, sentinel := range s.Sentinels() {
 		watchers += strings.Count(do(t, sentinel, "CLIENT", "LIST"), "user=watcher")
 	}
 	if watchers == 0 {
-		t.Error("nobody is at a Sentinel as watcher")
+		t.Error("no Sentinel has a connection of watcher")
 	}
 }
 
@@ -53,7 +54,7 @@ func TestOpen_cluster(t *testing.T) {
 	}
 	for master := range masters {
 		if !strings.Contains(do(t, master, "CLIENT", "LIST"), "user=agent") {
-			t.Error("nobody is at a master as agent")
+			t.Error("a master has no connection of agent")
 		}
 	}
 }
@@ -84,7 +85,8 @@ func checkLocks(t *testing.T, url string) {
 	}
 }
 
-// A lease that the replica knows outlives its master: clients find the new one in time to renew it, and to work under it.
+// A lease that the replica has stored outlives the master. Its client finds the new master in time
+// to renew the lease and to work under it.
 func TestOpen_leaseOutlivesTheMaster_onSentinel(t *testing.T) { leaseOutlivesTheMaster(t, "sentinel") }
 
 func TestOpen_leaseOutlivesTheMaster_onCluster(t *testing.T) { leaseOutlivesTheMaster(t, "cluster") }
@@ -111,16 +113,22 @@ func leaseOutlivesTheMaster(t *testing.T, topology string) {
 		t.Fatal(err)
 	}
 	for _, replica := range servers.Replicas(master) {
-		testservers.Await(t, 10*time.Second, "the replica has the lock", func() bool { return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE") })
+		testservers.Await(t, 10*time.Second, "the replica has the lock", func() bool {
+			return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE")
+		})
 	}
 	master.Kill()
 	servers.AwaitMaster(lock, master)
-	testservers.Await(t, 10*time.Second, "the lease can be extended", func() bool { return lease.Extend(t.Context(), time.Minute) == nil })
-	testservers.Await(t, 10*time.Second, "others are told who holds it", func() bool {
+	testservers.Await(t, 10*time.Second, "the lease can be extended", func() bool {
+		return lease.Extend(t.Context(), time.Minute) == nil
+	})
+	testservers.Await(t, 10*time.Second, "other Lockers see the holder", func() bool {
 		_, err := other.TryAcquire(t.Context(), "key")
 		return errors.Is(err, distlock.ErrNotAcquired)
 	})
-	testservers.Await(t, 10*time.Second, "the data can be reached", func() bool { return data.Get(t.Context(), "{key}").Err() == nil })
+	testservers.Await(t, 10*time.Second, "the data can be reached", func() bool {
+		return data.Get(t.Context(), "{key}").Err() == nil
+	})
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -149,7 +157,7 @@ func acquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
 	return lease
 }
 
-// awaitWaiter waits until one waits for "key".
+// awaitWaiter returns when "key" has a waiter.
 func awaitWaiter(t *testing.T, l *distlock.Locker) {
 	t.Helper()
 	testservers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {

@@ -27,10 +27,10 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// secured is a Redis that speaks TLS on a port of its own, with a certificate for 127.0.0.1 and no other name.
+// secured is a Redis with TLS on a second port. Its certificate is valid for 127.0.0.1 only.
 type secured struct {
 	*testservers.Redis
-	authority string // the file with the certificate of its authority, which nobody trusts
+	authority string // file with the certificate of the authority, which is not trusted by default
 	roots     *x509.CertPool
 	addr      string
 }
@@ -66,12 +66,13 @@ func startSecured(t *testing.T) *secured {
 		return certificate, key
 	}
 	authority, signer := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority for a test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority for a test"},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}, nil, nil)
 	certificate, key := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a server"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, authority, signer)
 	s.roots.AddCert(authority)
 	write(s.authority, "CERTIFICATE", authority.Raw)
@@ -95,65 +96,72 @@ func startSecured(t *testing.T) *secured {
 	return s
 }
 
-// url is that of the server, by this name of its host.
+// url returns the URL of the server with the given name of its host.
 func (s *secured) url(scheme, host string) string {
 	_, port, _ := net.SplitHostPort(s.addr)
 	return scheme + "://:" + tlsPassword + "@" + net.JoinHostPort(host, port)
 }
 
-// The certificate is checked, and what is wrong with it is said. A server that does not speak TLS shows by its silence alone.
-func TestOpen_tlsRefusesWhatItCannotTrust(t *testing.T) {
+// The error names the reason why a certificate is not trusted. A server without TLS does not
+// answer.
+func TestOpen_tlsRefusesUntrustedServer(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
-	plain := strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1) + "?dial_timeout=50ms&max_retries=-1" // it will not answer
-	for name, c := range map[string]struct{ url, says string }{
-		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", "certificate signed by unknown authority"},
+	withoutTLS := strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1) + "?dial_timeout=50ms&max_retries=-1"
+	const untrusted = "certificate signed by unknown authority"
+	for name, c := range map[string]struct{ url, text string }{
+		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", untrusted},
 		"another name":                     {s.url("rediss", "localhost") + "?max_retries=-1", "x509: "},
-		"a server without TLS":             {plain, "timeouts of the client"},
+		"a server without TLS":             {withoutTLS, "timeouts of the client"},
 		"a client without TLS":             {s.url("redis", "127.0.0.1") + "?max_retries=-1", "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := open(t, c.url).Acquire(t.Context(), "key")
-			if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), tlsPassword) {
+			if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.text) ||
+				strings.Contains(err.Error(), tlsPassword) {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// tlsChild tells the process that it is the one in which the authority is trusted, and where the server is.
+// tlsChild is an environment variable: the URL of the server for the child process, which trusts
+// the authority.
 const tlsChild = "LOCKURL_TEST_TLS_URL"
 
-// An authority of one's own is given to the process, or to the client.
-func TestOpen_tlsTrustsTheAuthorityOfTheEnvironment(t *testing.T) {
+// SSL_CERT_FILE gives an authority to the process.
+func TestOpen_tlsTrustsEnvironmentAuthority(t *testing.T) {
 	if url := os.Getenv(tlsChild); url != "" {
 		checkLocks(t, url)
-		checkHandover(t, open(t, url), open(t, url))
+		checkHandoff(t, open(t, url), open(t, url))
 		return
 	}
 	t.Parallel()
 	s := startSecured(t)
 	// A process reads its authorities once.
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.authority, "SSL_CERT_DIR="+t.TempDir(), tlsChild+"="+s.url("rediss", "127.0.0.1"))
+	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.authority, "SSL_CERT_DIR="+t.TempDir(),
+		tlsChild+"="+s.url("rediss", "127.0.0.1"))
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-func TestOpen_tlsCanSkipTheCheck(t *testing.T) {
+func TestOpen_tlsSkipVerify(t *testing.T) {
 	t.Parallel()
 	url := startSecured(t).url("rediss", "127.0.0.1") + "?skip_verify=true"
-	checkHandover(t, open(t, url), open(t, url))
+	checkHandoff(t, open(t, url), open(t, url))
 }
 
-// A Locker over a client of the caller's takes over what that trusts, for all of its connections.
+// All connections of a Locker use the TLSConfig of the caller's client.
 func TestNewRedislock_tlsOfTheClient(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
 	locker := func() *distlock.Locker {
-		client := redis.NewClient(&redis.Options{Addr: s.addr, Password: tlsPassword, TLSConfig: &tls.Config{RootCAs: s.roots}})
+		client := redis.NewClient(&redis.Options{
+			Addr: s.addr, Password: tlsPassword, TLSConfig: &tls.Config{RootCAs: s.roots},
+		})
 		t.Cleanup(func() { _ = client.Close() })
 		l, err := redislock.New(client, nil)
 		if err != nil {
@@ -162,11 +170,11 @@ func TestNewRedislock_tlsOfTheClient(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close(context.Background()) })
 		return l
 	}
-	checkHandover(t, locker(), locker())
+	checkHandoff(t, locker(), locker())
 }
 
-// checkHandover uses each kind of connection: for commands, for extends, and for notifications.
-func checkHandover(t *testing.T, one, other *distlock.Locker) {
+// checkHandoff uses each kind of connection: for commands, for extends, and for notifications.
+func checkHandoff(t *testing.T, one, other *distlock.Locker) {
 	t.Helper()
 	lease := acquire(t, one)
 	if err := lease.Extend(t.Context(), time.Minute); err != nil {
@@ -180,8 +188,8 @@ func checkHandover(t *testing.T, one, other *distlock.Locker) {
 		t.Error(err)
 	}
 	err := <-got
-	// Without notifications the waiter asks after 3 s.
+	// Without notifications the waiter asks again after 3 s.
 	if took := time.Since(start) - stop(); err != nil || took > time.Second {
-		t.Errorf("the waiter has it after %s: %v", took, err)
+		t.Errorf("the waiter holds the lock after %s: %v", took, err)
 	}
 }

@@ -18,8 +18,8 @@ type address struct {
 	query url.Values
 }
 
-// parseAddress takes the URL without its scheme. Its errors show no part of the URL: a password with
-// a special character can end up in each of them.
+// parseAddress takes the URL without its scheme. Its errors show no part of the URL: a password
+// with a special character can end up in each of them.
 func parseAddress(rest string) (address, error) {
 	end := strings.IndexAny(rest+"/", "/?#")
 	authority, tail := rest[:end], rest[end:]
@@ -43,8 +43,8 @@ func parseAddress(rest string) (address, error) {
 var errEncoding = errors.New("it cannot be parsed: percent-encode the special characters in user, " +
 	"password and parameters, such as %40 for @, %2F for / and %23 for #")
 
-// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. User and
-// password are left out, so that no error of go-redis shows them.
+// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. User
+// and password are left out, so that no error of go-redis shows them.
 func (a address) url(scheme, port string) (string, error) {
 	if a.hosts == "" {
 		return "", errors.New("it names no host: write host:port, or several with commas between them")

@@ -17,8 +17,8 @@ import (
 // Schemes are the URL schemes that ParseURL accepts, with spaces between them.
 const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://"
 
-// ParseURL makes the Redis client of a URL. The caller closes this client. ParseURL does no I/O: if a
-// server does not answer, the first command fails.
+// ParseURL makes the Redis client of a URL. The caller closes this client. ParseURL does no I/O: if
+// a server does not answer, the first command fails.
 //
 //	redis://user:password@host:6379/0
 //	    one node; a *redis.Client
@@ -27,7 +27,7 @@ const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+c
 //	redis+cluster://user:password@host:6379,host:6379
 //	    the Cluster of these nodes; a *redis.ClusterClient
 //
-// The default port is 6379, for Sentinels 26379. The default database is 0, and a Cluster has no other.
+// The default port is 6379, for Sentinels 26379. The default database is 0. A Cluster has no other.
 // Percent-encode special characters everywhere, most of all @, / and &.
 //
 // User and password are those of Redis. The parameters sentinel_username and sentinel_password are
@@ -168,8 +168,9 @@ func clusterOptions(scheme string, a address) (*redis.ClusterOptions, error) {
 	case options.ReadOnly, options.RouteByLatency, options.RouteRandomly:
 		return nil, errReplicas
 	}
-	// go-redis does not reload the nodes of a Cluster when a master refuses connections. The locks do.
-	// With the default of a minute, the data beside the locks would stay out of reach for so long.
+	// go-redis does not reload the nodes of a Cluster when a master refuses connections. The locks
+	// do. With the default of a minute, the data beside the locks would stay out of reach for so
+	// long.
 	options.ClusterStateReloadInterval = time.Second
 	options.Username, options.Password = a.credentials()
 	options.ContextTimeoutEnabled = true

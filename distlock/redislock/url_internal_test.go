@@ -16,7 +16,8 @@ func TestParseURL_options(t *testing.T) {
 			Network: "tcp", Addr: "localhost:7000", DB: 3, ContextTimeoutEnabled: true,
 		},
 		"redis://u:p%40ss%2C%26@[::1]/2?pool_size=5": &redis.Options{
-			Network: "tcp", Addr: "[::1]:6379", Username: "u", Password: "p@ss,&", DB: 2, PoolSize: 5, ContextTimeoutEnabled: true,
+			Network: "tcp", Addr: "[::1]:6379", Username: "u", Password: "p@ss,&", DB: 2, PoolSize: 5,
+			ContextTimeoutEnabled: true,
 		},
 		"redis://:p@ss@h": &redis.Options{Network: "tcp", Addr: "h:6379", Password: "p@ss", ContextTimeoutEnabled: true},
 		"rediss://h:1?skip_verify=true": &redis.Options{
@@ -26,7 +27,8 @@ func TestParseURL_options(t *testing.T) {
 		"redis+sentinel://h?master_name=m": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
-		"redis+sentinel://u:p%40ss@h1,h2:7,[::1],[fe80::1%25eth0]:8/4?master_name=m&read_timeout=2s&addr=h3:9": &redis.FailoverOptions{
+		"redis+sentinel://u:p%40ss@h1,h2:7,[::1],[fe80::1%25eth0]:8/4" +
+			"?master_name=m&read_timeout=2s&addr=h3:9": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h1:26379", "h3:9", "h2:7", "[::1]:26379", "[fe80::1%eth0]:8"}, MasterName: "m",
 			Username: "u", Password: "p@ss", DB: 4, ReadTimeout: 2 * time.Second, DialerRetries: 1,
 			ContextTimeoutEnabled: true,
@@ -35,7 +37,8 @@ func TestParseURL_options(t *testing.T) {
 			SentinelAddrs: []string{"h:26379"}, MasterName: "m", Password: "p",
 			SentinelUsername: "su", SentinelPassword: "s&p", DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
-		"redis+sentinel://h?master_name=m&username=u&password=p&context_timeout_enabled=false&dialer_retries=3": &redis.FailoverOptions{
+		"redis+sentinel://h?master_name=m&username=u&password=p" +
+			"&context_timeout_enabled=false&dialer_retries=3": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h:26379"}, MasterName: "m", Username: "u", Password: "p", DialerRetries: 3,
 			ContextTimeoutEnabled: true,
 		},
@@ -43,7 +46,9 @@ func TestParseURL_options(t *testing.T) {
 			SentinelAddrs: []string{"h1:26379", "h2:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
 			TLSConfig: &tls.Config{ServerName: "h1", MinVersion: tls.VersionTLS12},
 		},
-		"redis+cluster://h": &redis.ClusterOptions{Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true},
+		"redis+cluster://h": &redis.ClusterOptions{
+			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+		},
 		"redis+cluster://u:p@h1:1,h2,h3:65535/?max_redirects=5&pool_size=65535": &redis.ClusterOptions{
 			Addrs: []string{"h1:1", "h2:6379", "h3:65535"}, Username: "u", Password: "p", MaxRedirects: 5, PoolSize: 65535,
 			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,

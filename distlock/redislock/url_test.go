@@ -15,54 +15,70 @@ const (
 	cluster  = "redis+cluster://:s3cret@localhost:6379"
 )
 
-var refused = map[string]struct{ url, says string }{
+var refused = map[string]struct{ url, text string }{
 	"empty":                  {"", "it has no scheme: write one of redis:// "},
 	"no scheme":              {"localhost:6379", "it has no scheme: write one of redis:// "},
 	"scheme in a parameter":  {"u:s3cret@localhost?url=redis://", "it has no scheme: write one of redis:// "},
 	"password in the scheme": {"u:s3cret@h://localhost", "it has no scheme: write one of redis:// "},
 	"scheme without slashes": {"redis:localhost", "it has no scheme: write one of redis:// "},
 	"unknown scheme":         {"etcd://localhost", `the scheme "etcd" is not known: write one of redis:// `},
-	"unknown kind":           {"redis+ring://localhost", `the scheme "redis+ring" is not known: write one of redis:// `},
-	"scheme of Valkey":       {"valkey+cluster://localhost", `the scheme "valkey+cluster" is not known: write one of redis:// `},
-	"no client":              {"mem://", `the scheme "mem" is not known: write one of redis:// `},
-	"bad port":               {"redis://:s3cret@localhost:port", `host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
-	"password as port":       {"redis://u:s3cret", "has a port that is no number: a port must be a number from 1 to 65535"},
-	"port beyond the last":   {"redis://:s3cret@localhost:65536", `host 1 of 1 has the port "65536": a port must be a number from 1 to 65535`},
-	"port without user":      {"redis://localhost:65536", `has the port "65536"`},
-	"IPv6 without brackets":  {"redis://:s3cret@::1", "host 1 of 1 is wrong: write host:port, or [host]:port for an IPv6 address"},
-	"several hosts":          {"redis://:s3cret@a,b", "redis:// takes one host: for several, write redis+sentinel:// or redis+cluster://"},
-	"several hosts, TLS":     {"rediss://:s3cret@a,b", "write rediss+sentinel:// or rediss+cluster://"},
-	"unknown option":         {single + "?pool=1", "(the parameters are those of redis.ParseURL of go-redis)"},
-	"negative pool":          {single + "?pool_size=-1", "must be 0 to 65535"},
-	"pool too large":         {single + "?max_active_conns=3000000000", "must be 0 to 65535"},
-	"password as parameter":  {single + "?password=s3&cret", "password is not a parameter here: write user:password@ before the host"},
-	"password with /":        {"redis://:s3/cret@localhost:6379", "percent-encode the special characters"},
-	"password with ?":        {"redis://u:12?s3cret@localhost:6379", "percent-encode the special characters"},
-	"password with #":        {"redis://u:12#s3cret@localhost:6379", "percent-encode the special characters"},
-	"password with %":        {"redis://:s3%cret@localhost:6379", "percent-encode the special characters"},
-	"slash and database":     {"redis://u:12/s3cret@localhost/0", "percent-encode the special characters"},
-	"a fragment":             {single + "#0", "percent-encode the special characters"},
-	"escape in a parameter":  {single + "?client_name=s3%cret", "percent-encode the special characters"},
-	"semicolon":              {single + "?client_name=s3;cret", "percent-encode the special characters"},
-	"Sentinel without name":  {"redis+sentinel://:s3cret@localhost", "it has no master_name: add ?master_name=NAME"},
-	"Sentinel without host":  {"redis+sentinel://:s3cret@?master_name=m", "it names no host: write host:port, or several with commas"},
-	"Sentinel, host empty":   {"redis+sentinel://:s3cret@a,,c?master_name=m", "host 2 of 3 is wrong"},
-	"Sentinel, port alone":   {"redis+sentinel://:s3cret@:26379?master_name=m", "host 1 of 1 is wrong"},
-	"Sentinel, space":        {"redis+sentinel://:s3cret@a, b?master_name=m", "host 2 of 2 is wrong"},
-	"Sentinel, bad port":     {"redis+sentinel://:s3cret@a:1,b:0?master_name=m", `host 2 of 2 has the port "0": a port must be a number from 1 to 65535`},
-	"Sentinel, unknown":      {sentinel + "&pool=1", "(the parameters are those of redis.ParseFailoverURL of go-redis"},
-	"Sentinel, huge pool":    {sentinel + "&min_idle_conns=65536", "must be 0 to 65535"},
-	"Sentinel, replicas":     {sentinel + "&replica_only=true", "send commands to replicas"},
-	"Sentinel, nearest":      {sentinel + "&route_by_latency=1", "send commands to replicas"},
-	"Sentinel, any":          {sentinel + "&route_randomly=true", "send commands to replicas"},
+	"unknown kind": {"redis+ring://localhost",
+		`the scheme "redis+ring" is not known: write one of redis:// `},
+	"scheme of Valkey": {"valkey+cluster://localhost",
+		`the scheme "valkey+cluster" is not known: write one of redis:// `},
+	"no client": {"mem://", `the scheme "mem" is not known: write one of redis:// `},
+	"bad port": {"redis://:s3cret@localhost:port",
+		`host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
+	"password as port": {"redis://u:s3cret",
+		"has a port that is no number: a port must be a number from 1 to 65535"},
+	"port beyond the last": {"redis://:s3cret@localhost:65536",
+		`host 1 of 1 has the port "65536": a port must be a number from 1 to 65535`},
+	"port without user": {"redis://localhost:65536", `has the port "65536"`},
+	"IPv6 without brackets": {"redis://:s3cret@::1",
+		"host 1 of 1 is wrong: write host:port, or [host]:port for an IPv6 address"},
+	"several hosts": {"redis://:s3cret@a,b",
+		"redis:// takes one host: for several, write redis+sentinel:// or redis+cluster://"},
+	"several hosts, TLS": {"rediss://:s3cret@a,b", "write rediss+sentinel:// or rediss+cluster://"},
+	"unknown option":     {single + "?pool=1", "(the parameters are those of redis.ParseURL of go-redis)"},
+	"negative pool":      {single + "?pool_size=-1", "must be 0 to 65535"},
+	"pool too large":     {single + "?max_active_conns=3000000000", "must be 0 to 65535"},
+	"password as parameter": {single + "?password=s3&cret",
+		"password is not a parameter here: write user:password@ before the host"},
+	"password with /":       {"redis://:s3/cret@localhost:6379", "percent-encode the special characters"},
+	"password with ?":       {"redis://u:12?s3cret@localhost:6379", "percent-encode the special characters"},
+	"password with #":       {"redis://u:12#s3cret@localhost:6379", "percent-encode the special characters"},
+	"password with %":       {"redis://:s3%cret@localhost:6379", "percent-encode the special characters"},
+	"slash and database":    {"redis://u:12/s3cret@localhost/0", "percent-encode the special characters"},
+	"a fragment":            {single + "#0", "percent-encode the special characters"},
+	"escape in a parameter": {single + "?client_name=s3%cret", "percent-encode the special characters"},
+	"semicolon":             {single + "?client_name=s3;cret", "percent-encode the special characters"},
+	"Sentinel without name": {"redis+sentinel://:s3cret@localhost",
+		"it has no master_name: add ?master_name=NAME"},
+	"Sentinel without host": {"redis+sentinel://:s3cret@?master_name=m",
+		"it names no host: write host:port, or several with commas"},
+	"Sentinel, host empty": {"redis+sentinel://:s3cret@a,,c?master_name=m", "host 2 of 3 is wrong"},
+	"Sentinel, port alone": {"redis+sentinel://:s3cret@:26379?master_name=m", "host 1 of 1 is wrong"},
+	"Sentinel, space":      {"redis+sentinel://:s3cret@a, b?master_name=m", "host 2 of 2 is wrong"},
+	"Sentinel, bad port": {"redis+sentinel://:s3cret@a:1,b:0?master_name=m",
+		`host 2 of 2 has the port "0": a port must be a number from 1 to 65535`},
+	"Sentinel, unknown": {sentinel + "&pool=1",
+		"(the parameters are those of redis.ParseFailoverURL of go-redis"},
+	"Sentinel, huge pool": {sentinel + "&min_idle_conns=65536", "must be 0 to 65535"},
+	"Sentinel, replicas":  {sentinel + "&replica_only=true", "send commands to replicas"},
+	"Sentinel, nearest":   {sentinel + "&route_by_latency=1", "send commands to replicas"},
+	"Sentinel, any":       {sentinel + "&route_randomly=true", "send commands to replicas"},
 	"Sentinel, bare & in a password": {sentinel + "&sentinel_password=s3&cret",
 		"a parameter is not known or has a wrong value, and may be a part of a password: write a & in a password as %26"},
-	"Sentinel, two passwords":   {sentinel + "&password=s3cret", "leave one of them out"},
-	"Sentinel, two users":       {"redis+sentinel://u:s3cret@h?master_name=m&username=s3cret", "leave one of them out"},
-	"Sentinel, user per host":   {"redis+sentinel://u:s3cret@a,u:s3cret@b?master_name=m", "user and password stand once, before the first host"},
-	"Sentinel, password with ?": {"redis+sentinel://u:12?s3cret@a,b&master_name=m", "percent-encode the special characters"},
-	"Cluster without host":      {"redis+cluster://", "it names no host"},
-	"Cluster with a database":   {cluster + "/1", "a Cluster has no databases to choose from: leave the database out"},
+	"Sentinel, two passwords": {sentinel + "&password=s3cret", "leave one of them out"},
+	"Sentinel, two users": {"redis+sentinel://u:s3cret@h?master_name=m&username=s3cret",
+		"leave one of them out"},
+	"Sentinel, user per host": {"redis+sentinel://u:s3cret@a,u:s3cret@b?master_name=m",
+		"user and password stand once, before the first host"},
+	"Sentinel, password with ?": {"redis+sentinel://u:12?s3cret@a,b&master_name=m",
+		"percent-encode the special characters"},
+	"Cluster without host": {"redis+cluster://", "it names no host"},
+	"Cluster with a database": {cluster + "/1",
+		"a Cluster has no databases to choose from: leave the database out"},
 	"Cluster with database 0":   {cluster + "/0", "a Cluster has no databases to choose from"},
 	"Cluster with parameter db": {cluster + "?db=1", "a Cluster has no databases to choose from"},
 	"Cluster, unknown":          {cluster + "?master_name=m", "(the parameters are those of redis.ParseClusterURL"},
@@ -70,7 +86,8 @@ var refused = map[string]struct{ url, says string }{
 	"Cluster, replicas":         {cluster + "?read_only=true", "send commands to replicas"},
 	"Cluster, nearest":          {cluster + "?route_by_latency=true", "send commands to replicas"},
 	"Cluster, any":              {cluster + "?route_randomly=1", "send commands to replicas"},
-	"Cluster, a secret":         {cluster + "?sentinel_password=s3&cret", "sentinel_password is not a parameter here"},
+	"Cluster, a secret": {cluster + "?sentinel_password=s3&cret",
+		"sentinel_password is not a parameter here"},
 }
 
 func TestParseURL_refusesBadURLs(t *testing.T) {
@@ -81,19 +98,20 @@ func TestParseURL_refusesBadURLs(t *testing.T) {
 			_ = client.Close()
 			continue
 		}
-		checkRefusal(t, name, err, bad.says)
+		checkRefusal(t, name, err, bad.text)
 	}
 }
 
-func checkRefusal(t *testing.T, name string, err error, says string) {
+func checkRefusal(t *testing.T, name string, err error, text string) {
 	t.Helper()
-	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: ") || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: the error is %v, want ErrInvalidOption and the text %q", name, err, says)
+	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: ") ||
+		!strings.Contains(err.Error(), text) {
+		t.Errorf("%s: the error is %v, want ErrInvalidOption and the text %q", name, err, text)
 		return
 	}
 	for _, secret := range []string{"s3", "cret", "12?", "12/", "12#"} {
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the text shows a piece of the password: %v", name, err)
+			t.Errorf("%s: the text shows a part of the password: %v", name, err)
 		}
 	}
 }
