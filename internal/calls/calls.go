@@ -27,9 +27,10 @@ const grace = 20 * time.Millisecond
 // is true. If the call ends its goroutine, late gets that error too. A panic of the call reaches the
 // caller, and late gets an error. If the caller has left, the panic ends the process.
 //
-// Do calls over when the call and late have ended, and the last to use that is the owner of the
-// goroutine.
-func Do[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error), late func(T, error), over func()) (T, error) {
+// Do calls over when the call and late have ended. The owner of the goroutine can then stop waiting.
+func Do[T any](
+	ctx context.Context, limit time.Duration, call func(context.Context) (T, error), late func(T, error), over func(),
+) (T, error) {
 	type result struct {
 		value    T
 		err      error

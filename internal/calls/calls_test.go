@@ -22,7 +22,7 @@ var errDriver = errors.New("the error of the driver")
 
 const limit = time.Second
 
-// outcome is what the caller and late got of a call, and what was left of it when late came.
+// outcome is the result of a call for its caller, and for late.
 type outcome struct {
 	value    int
 	err      error
@@ -40,7 +40,8 @@ func made(ctx context.Context, limit time.Duration, call func(context.Context) (
 	go func() {
 		defer close(returned)
 		defer func() { o.panicked = recover() }()
-		o.value, o.err = calls.Do(ctx, limit, call, func(_ int, err error) { o.late = append(o.late, err) }, func() { o.over++ })
+		late := func(_ int, err error) { o.late = append(o.late, err) }
+		o.value, o.err = calls.Do(ctx, limit, call, late, func() { o.over++ })
 	}()
 	<-returned
 	o.took = time.Since(start)
@@ -50,7 +51,7 @@ func made(ctx context.Context, limit time.Duration, call func(context.Context) (
 }
 
 func TestDo_oneGetsTheResult(t *testing.T) {
-	const leaves = 100 * time.Millisecond
+	const leaves, short = 100 * time.Millisecond, 50 * time.Millisecond
 	for name, c := range map[string]struct {
 		limit time.Duration
 		call  func(context.Context) (int, error)
@@ -62,21 +63,29 @@ func TestDo_oneGetsTheResult(t *testing.T) {
 		late     bool
 		panicked bool
 	}{
-		"the answer comes":            {limit: limit, call: after(0, 7, nil), value: 7},
-		"an error comes":              {limit: limit, call: after(0, 0, errDriver), err: errDriver},
-		"the caller leaves":           {limit: limit, call: after(200*time.Millisecond, 7, nil), err: calls.ErrLeft, took: leaves, late: true},
-		"without a limit":             {call: after(0, 7, nil), value: 7},
-		"the caller leaves, no limit": {call: after(200*time.Millisecond, 7, nil), err: calls.ErrLeft, took: leaves, late: true},
-		"the limit ends":              {limit: 50 * time.Millisecond, call: untilEnd, text: "no answer within 50ms; check ", took: 50 * time.Millisecond},
+		"the answer comes": {limit: limit, call: after(0, 7, nil), value: 7},
+		"an error comes":   {limit: limit, call: after(0, 0, errDriver), err: errDriver},
+		"without a limit":  {call: after(0, 7, nil), value: 7},
+		"the caller leaves": {
+			limit: limit, call: after(2*leaves, 7, nil), err: calls.ErrLeft, took: leaves, late: true,
+		},
+		"the caller leaves, no limit": {
+			call: after(2*leaves, 7, nil), err: calls.ErrLeft, took: leaves, late: true,
+		},
+		"the limit ends": {
+			limit: short, call: untilEnd, text: "no answer within 50ms; check ", took: short,
+		},
 		"the driver ignores the limit": {
-			limit: 50 * time.Millisecond, call: after(time.Minute, 7, nil), text: "no answer within 50ms; check ", took: 70 * time.Millisecond, late: true,
+			limit: short, call: after(time.Minute, 7, nil), text: "no answer within 50ms; check ",
+			took: short + 20*time.Millisecond, late: true,
 		},
 		"the client gives up": {
-			limit: limit, call: after(0, 0, context.DeadlineExceeded), text: "no answer within the timeouts of the client; check ",
+			limit: limit, call: after(0, 0, context.DeadlineExceeded),
+			text: "no answer within the timeouts of the client; check ",
 		},
-		"a panic": {limit: limit, call: func(context.Context) (int, error) { panic(errDriver) }, late: true, panicked: true},
+		"a panic": {limit: limit, call: panics, late: true, panicked: true},
 		"a goroutine that ends": {
-			limit: limit, call: func(context.Context) (int, error) { runtime.Goexit(); return 7, nil }, text: "ended its goroutine", late: true,
+			limit: limit, call: goexits, text: "ended its goroutine", late: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,17 +93,28 @@ func TestDo_oneGetsTheResult(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(leaves, cancel)
 				o := made(ctx, c.limit, c.call)
-				if o.value != c.value || c.err != nil && !errors.Is(o.err, c.err) || (o.err == nil) != (c.err == nil && c.text == "") ||
-					o.err != nil && !strings.Contains(o.err.Error(), c.text) || errors.Is(o.err, context.DeadlineExceeded) || o.took != c.took {
-					if !c.panicked {
-						t.Errorf("the caller has %d, %v after %s", o.value, o.err, o.took)
+				if o.value != c.value || o.took != c.took || errors.Is(o.err, context.DeadlineExceeded) {
+					t.Errorf("the caller has %d, %v after %s", o.value, o.err, o.took)
+				}
+				switch {
+				case c.panicked:
+					if err, _ := o.panicked.(error); !errors.Is(err, errDriver) {
+						t.Errorf("the caller has panic %v", o.panicked)
 					}
-				}
-				if c.panicked != (o.panicked != nil) || c.panicked && !errors.Is(o.panicked.(error), errDriver) {
+				case o.panicked != nil:
 					t.Errorf("the caller has panic %v", o.panicked)
+				case c.text != "":
+					if o.err == nil || !strings.Contains(o.err.Error(), c.text) {
+						t.Errorf("the caller has %v, want %q", o.err, c.text)
+					}
+				case !errors.Is(o.err, c.err):
+					t.Errorf("the caller has %v, want %v", o.err, c.err)
 				}
-				if late := len(o.late) == 1; late != c.late || len(o.late) > 1 || !c.panicked && calls.Unsettled(o.err) != c.late {
-					t.Errorf("late has %v, the caller has %v", o.late, o.err)
+				if late := len(o.late) == 1; late != c.late || len(o.late) > 1 {
+					t.Errorf("late has %v", o.late)
+				}
+				if !c.panicked && calls.Unsettled(o.err) != c.late {
+					t.Errorf("%v: unsettled %t", o.err, !c.late)
 				}
 				if o.over != 1 {
 					t.Errorf("over was called %d times", o.over)
@@ -113,13 +133,20 @@ func after(d time.Duration, value int, err error) func(context.Context) (int, er
 	}
 }
 
+func panics(context.Context) (int, error) { panic(errDriver) }
+
+func goexits(context.Context) (int, error) {
+	runtime.Goexit()
+	return 7, nil
+}
+
 func untilEnd(ctx context.Context) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
 
-// The context of a call with a limit has the values of the caller's, and does not end with it. That of a call without a
-// limit is the caller's.
+// The context of a call with a limit has the values of the caller's, and outlives it. A call without
+// a limit has the context of the caller.
 func TestDo_contextOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -155,8 +182,8 @@ func TestDo_answerMeetsLeaving(t *testing.T) {
 		late := 0
 		go cancel()
 		go close(answer)
-		value, err := calls.Do(ctx, limit, func(context.Context) (int, error) { <-answer; return 7, nil },
-			func(value int, err error) { late = value }, func() { close(over) })
+		call := func(context.Context) (int, error) { <-answer; return 7, nil }
+		value, err := calls.Do(ctx, limit, call, func(value int, _ error) { late = value }, func() { close(over) })
 		<-over
 		if err == nil && value+late != 7 || err != nil && (err != calls.ErrLeft || value != 0 || late != 7) {
 			t.Fatalf("the caller has %d, %v, and late has %d", value, err, late)
@@ -170,7 +197,8 @@ func TestDo_panicWithoutCaller_endsProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		left := make(chan struct{})
-		_, err := calls.Do(ctx, limit, func(context.Context) (int, error) { <-left; panic("the driver's panic") }, func(int, error) {}, func() {})
+		call := func(context.Context) (int, error) { <-left; panic("the driver's panic") }
+		_, err := calls.Do(ctx, limit, call, func(int, error) {}, func() {})
 		os.Stdout.WriteString("Do: " + err.Error() + "\n")
 		close(left)
 		time.Sleep(10 * time.Second)
@@ -179,7 +207,8 @@ func TestDo_panicWithoutCaller_endsProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDo_panicWithoutCaller_endsProcess$")
 	cmd.Env = append(os.Environ(), "PANIC_WITHOUT_CALLER=1")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "Do: no answer yet") || !strings.Contains(string(out), "the driver's panic") {
+	text := string(out)
+	if err == nil || !strings.Contains(text, "Do: no answer yet") || !strings.Contains(text, "the driver's panic") {
 		t.Errorf("the process ended with %v: %s", err, out)
 	}
 }
@@ -191,14 +220,20 @@ func TestOwnDeadline_text(t *testing.T) {
 		took time.Duration
 		want string
 	}{
-		"another error":     {errDriver, limit, errDriver.Error()},
-		"of the limit":      {context.DeadlineExceeded, limit, calls.NoAnswer(limit)},
-		"of the client":     {context.DeadlineExceeded, 0, "no answer within the timeouts of the client; check the lock service and the network to it"},
+		"another error": {errDriver, limit, errDriver.Error()},
+		"of the limit":  {context.DeadlineExceeded, limit, calls.NoAnswer(limit)},
+		"of the client": {
+			context.DeadlineExceeded, 0,
+			"no answer within the timeouts of the client; check the lock service and the network to it",
+		},
 		"with other errors": {detailed, limit, calls.NoAnswer(limit)},
 	} {
 		err := calls.OwnDeadline(c.err, limit, c.took)
-		if err.Error() != c.want || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errDriver) != errors.Is(c.err, errDriver) {
+		if err.Error() != c.want || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if errors.Is(err, errDriver) != errors.Is(c.err, errDriver) {
+			t.Errorf("%s: %v does not match what %v matches", name, err, c.err)
 		}
 	}
 }

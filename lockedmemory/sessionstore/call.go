@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// call makes a call of the driver, and returns when it has ended or ctx has. What the call does after that, it does within
-// the timeouts of the driver's client. If ctx has ended before, nothing is sent.
+// call makes a call of the driver, and returns when the call or ctx has ended. A call that its caller
+// has left ends within the timeouts of the driver's client. If ctx has ended before, nothing is sent.
 //
 // The error is that of the driver, or calls.ErrLeft. See driver.MayHaveEffect of distlock.
 func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {

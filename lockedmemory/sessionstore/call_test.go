@@ -166,13 +166,13 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 			d = &broken{Driver: inner}
 			return d
 		})
-		load := func() (err error, panicked any) {
+		load := func() (panicked any, err error) {
 			defer func() { panicked = recover() }()
 			_, err = memory.Load(t.Context(), "")
-			return err, nil
+			return nil, err
 		}
 		d.next = end
-		err, panicked := load()
+		panicked, err := load()
 		if name == "panic" {
 			reached, _ := panicked.(error)
 			err = reached
@@ -184,7 +184,7 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%s: the caller has %v and panic %v", name, err, panicked)
 		}
-		if err, panicked := load(); err != nil || panicked != nil {
+		if panicked, err := load(); err != nil || panicked != nil {
 			t.Errorf("%s: the next call: %v, %v", name, err, panicked)
 		}
 	}
