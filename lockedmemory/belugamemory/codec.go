@@ -11,41 +11,37 @@ import (
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
-
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
-
-var _ sessionstore.Codec[schema.Message, schema.Document] = Codec{}
 
 // Codec stores Beluga's messages, each as one JSON text that redis-cli can show:
 //
 //	{"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"a":true}}
 //
 // A decoded message is deeply equal to the encoded one: nil stays nil, and empty stays empty.
-// Metadata has the only exceptions. Values of these Go types keep type and value, also in each other:
+// Only metadata has exceptions. Values of these Go types keep type and value, also in each other:
 //
 //   - nil, bool, string, json.Number, time.Time, time.Duration
 //   - int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64
 //   - []byte, []string, []any, map[string]string, map[string]any
 //
-// Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps its
-// instant and offset, and loses the name of its zone: compare times with Equal. Values of all other
-// types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}. Numbers that
-// float64 would write otherwise, such as 2^53+1 in an []int64, come back as json.Number.
+// Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps
+// its instant and offset, and loses the name of its zone: compare times with Equal. Values of all
+// other types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}. A
+// number that float64 would change, such as 2^53+1 in an []int64, comes back as a json.Number.
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
-// text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot store,
-// such as a channel, a cycle, a NaN or text that is not UTF-8 in a struct, a year above 9999, or a
-// MarshalJSON that fails or panics. Lists and maps nest at most 100 levels deep, in metadata and in the
-// JSON of each other type. Its errors name keys and Go types, never a text or a value.
+// text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot
+// store, such as a channel, a cycle, a NaN or text that is not UTF-8 in a struct, a year above
+// 9999, or a MarshalJSON that fails or panics. Lists and maps nest at most 100 levels deep, in
+// metadata and in the JSON of each other type. Errors name keys and Go types, no texts or values.
 //
 // This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
 // version 2, so instances of both versions can share sessions during an update. Decode refuses all
-// other unknown fields, parts, roles, tags and versions, and every text that is not one whole message.
+// other unknown fields, parts, roles, tags and versions, and texts that are not one message.
 //
-// The same message always becomes the same bytes, which a session store compares when a turn ID is
-// used again, if MarshalJSON methods in metadata and the release of Go stay the same, and MarshalText
-// differs for the keys of a map. Repeated with other bytes, Save returns sessionstore.ErrTurnConflict.
+// Equal messages become equal bytes, if the MarshalJSON methods in the metadata and the release of
+// Go are the same, and MarshalText differs for the keys of a map. A session store compares these
+// bytes when a turn ID is used again. If they differ, Save returns sessionstore.ErrTurnConflict.
 type Codec struct{}
 
 // formatVersion is the version that Encode writes. Every version begins with {"v": and its number.
@@ -54,8 +50,8 @@ const formatVersion = 1
 // Encode implements [sessionstore.Codec].
 func (Codec) Encode(message schema.Message) ([]byte, error) {
 	if !known(message) {
-		return nil, fmt.Errorf("belugamemory: cannot encode a message: it is nil or a %T; it must be a *schema.SystemMessage, "+
-			"*schema.HumanMessage, *schema.AIMessage or *schema.ToolMessage", message)
+		return nil, fmt.Errorf("belugamemory: cannot encode a message: it is nil or a %T; it must be a "+
+			"*schema.SystemMessage, *schema.HumanMessage, *schema.AIMessage or *schema.ToolMessage", message)
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -70,7 +66,7 @@ func (Codec) Encode(message schema.Message) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Decode implements [sessionstore.Codec]. It does not keep text.
+// Decode implements [sessionstore.Codec]. The message does not refer to the bytes of text.
 func (Codec) Decode(text []byte) (schema.Message, error) {
 	message, err := decode(text)
 	if err != nil {
@@ -96,7 +92,7 @@ func decode(text []byte) (schema.Message, error) {
 		decoder.DisallowUnknownFields()
 	}
 	var stored mirror
-	if err := decoder.Decode(&stored); err != nil { // whose text can quote the message
+	if err := decoder.Decode(&stored); err != nil { // its text can quote the message
 		return nil, fmt.Errorf("it is no JSON, or a field is unknown or of another type (%T)", err)
 	}
 	if decoder.InputOffset() != int64(len(text)) {
@@ -105,8 +101,8 @@ func decode(text []byte) (schema.Message, error) {
 	return stored.message()
 }
 
-// Text implements [sessionstore.Codec] with the message's own Text: the text parts, one a line. It is
-// empty for nil and other types of messages.
+// Text implements [sessionstore.Codec] with the message's own Text: the text parts, one a line. It
+// is empty for nil and other types of messages.
 func (Codec) Text(message schema.Message) string {
 	if !known(message) {
 		return ""
@@ -147,7 +143,7 @@ type mirror struct {
 	Metadata   any          `json:"metadata,omitempty"` // as pack returns it
 }
 
-// partMirror has the fields of all parts. Data stands last, where it hides nothing.
+// partMirror has the fields of all parts. Data is last, so that redis-cli shows the others first.
 type partMirror struct {
 	Type       schema.ContentType `json:"type"`
 	Text       string             `json:"text,omitempty"`
@@ -221,7 +217,7 @@ func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
 		"FilePart, and no pointer to one", part)
 }
 
-// copyFields copies the fields that both structs have.
+// copyFields copies the fields that are in both structs.
 func copyFields(to, from reflect.Value) {
 	for i := range from.NumField() {
 		if field := to.FieldByName(from.Type().Field(i).Name); field.IsValid() {
@@ -230,7 +226,7 @@ func copyFields(to, from reflect.Value) {
 	}
 }
 
-// checkUTF8 checks the texts of a struct: encoding/json would change those that are not UTF-8.
+// checkUTF8 refuses a struct with a text that is not UTF-8: encoding/json would change the text.
 func checkUTF8(texts any) error {
 	v := reflect.ValueOf(texts)
 	for i := range v.NumField() {

@@ -27,9 +27,9 @@ var errTag = errors.New("no tag that Encode writes")
 var tags = make(map[string]reflect.Type)
 
 func init() {
-	for _, v := range []any{"", 0, int8(0), int16(0), int32(0), int64(0), uint(0), uint8(0), uint16(0), uint32(0), uint64(0),
-		float32(0), 0.0, json.Number(""), time.Time{}, time.Duration(0), []byte{}, []string{}, []any{}, map[string]string{},
-		map[string]any{}} {
+	for _, v := range []any{"", 0, int8(0), int16(0), int32(0), int64(0), uint(0), uint8(0), uint16(0),
+		uint32(0), uint64(0), float32(0), 0.0, json.Number(""), time.Time{}, time.Duration(0), []byte{},
+		[]string{}, []any{}, map[string]string{}, map[string]any{}} {
 		tags[fmt.Sprintf("$%T", v)] = reflect.TypeOf(v)
 	}
 }
@@ -110,7 +110,7 @@ func packedKey(key string) string {
 // plainJSON returns v after a round trip through encoding/json that changes no number and no text.
 func plainJSON(v any) (plain any, ok bool) {
 	defer func() { _ = recover() }() // of a MarshalJSON
-	text, err := json.Marshal(v)     // which writes \ufffd for bytes that are not UTF-8
+	text, err := json.Marshal(v)     // writes \ufffd for bytes that are not UTF-8
 	changed := !utf8.Valid(text) || bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), []byte(`\ufffd`))
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -118,7 +118,7 @@ func plainJSON(v any) (plain any, ok bool) {
 	return floats(plain), ok
 }
 
-// floats returns v with a float64 for each number that encoding/json writes alike for that float64.
+// floats replaces each json.Number by a float64 for which encoding/json writes the same text.
 func floats(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -172,7 +172,7 @@ func unpack(v any) (any, error) {
 	return v, nil
 }
 
-// untag returns the value of a tag. Its caller packs the value again, and so finds damaged tags.
+// untag returns the value of a tag. The caller packs the value again and so detects a damaged tag.
 func untag(t reflect.Type, stored any) (any, error) {
 	stored, err := unpack(stored)
 	text, isText := stored.(string)
@@ -213,7 +213,7 @@ func untag(t reflect.Type, stored any) (any, error) {
 	return value.Elem().Interface(), err
 }
 
-// deep reports whether lists and maps, as pack enters them, nest deeper than depth in v.
+// deep reports whether the lists and maps in v nest deeper than depth.
 func deep(v any, depth int) bool {
 	var inside []any
 	switch v := v.(type) {

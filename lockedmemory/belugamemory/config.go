@@ -23,7 +23,7 @@ import (
 
 const defaultTimeout = 5 * time.Second
 
-// configuration is what a ProviderConfig says.
+// configuration holds the settings of a ProviderConfig.
 type configuration struct {
 	url        string
 	timeout    time.Duration
@@ -39,14 +39,14 @@ type configuration struct {
 	separates    bool
 }
 
-// option is one that a ProviderConfig may have.
+// option describes one entry of the Options of a ProviderConfig.
 type option struct {
 	allowed string // continues "must be"
-	private bool   // its value is not to be shown
+	private bool   // errors do not show the value
 	set     func(value any) (ok bool)
 }
 
-// options are all of them, by name.
+// options returns all options by name. Their functions set the fields of c.
 func (c *configuration) options() map[string]option {
 	return map[string]option{
 		"busy": {allowed: `"wait" or "refuse"`, set: func(value any) bool {
@@ -61,7 +61,8 @@ func (c *configuration) options() map[string]option {
 				return duration(&c.keep.IdleTTL, time.Second, 87600*time.Hour)(value) && c.keep.IdleTTL%time.Millisecond == 0
 			}},
 		"inner": {
-			allowed: "another registered memory (" + strings.Join(memory.List(), ", ") + "): leave it out for the session store",
+			allowed: "another registered memory (" + strings.Join(memory.List(), ", ") +
+				"): leave it out for the session store",
 			set: func(value any) bool {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
@@ -103,7 +104,7 @@ func text(field *string, most int, without string) func(any) bool {
 	}
 }
 
-// duration takes text, as JSON has it, and time.Duration.
+// duration accepts a time.Duration and its text, as in JSON.
 func duration(field *time.Duration, least, most time.Duration) func(any) bool {
 	return func(value any) bool {
 		if text, ok := value.(string); ok {
@@ -115,7 +116,7 @@ func duration(field *time.Duration, least, most time.Duration) func(any) bool {
 	}
 }
 
-// number takes the numbers of JSON and the common types of Go.
+// number accepts the numbers of JSON and the common integer types of Go.
 func number(field *int, most float64) func(any) bool {
 	return func(value any) bool {
 		switch value.(type) {
@@ -140,7 +141,7 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 		return c, invalid("timeout is %s, but must be positive: leave it out for %s", cfg.Timeout, defaultTimeout)
 	}
 	options := c.options()
-	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // so that the same mistakes give the same error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // the same mistakes give the same error
 		o, known := options[name]
 		if !known {
 			names := slices.Sorted(maps.Keys(options))
@@ -153,7 +154,7 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	return c, c.settle()
 }
 
-// settle refuses options that do not go together, and derives the settings.
+// settle refuses options that exclude each other, and derives the settings.
 func (c *configuration) settle() error {
 	switch {
 	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
@@ -192,7 +193,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
 }
 
-// shown is a wrong value in an error's text.
+// shown returns the text for a wrong value in an error.
 func shown(o option, value any) string {
 	switch v := value.(type) {
 	case string:

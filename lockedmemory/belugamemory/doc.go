@@ -12,9 +12,10 @@
 //
 // # The configuration of "locked"
 //
-// BaseURL names the server of the locks and the sessions, see package lockurl. Timeout is how long
-// memory.New waits for its answer, by default 5 s. An APIKey is refused; Provider and Model have no
-// meaning. docs/beluga.md has the values and the defaults of the Options, which may come from JSON:
+// BaseURL names the server of the locks and the sessions, see redislock.ParseURL; mem:// is this
+// process. Timeout bounds the wait of memory.New for the server, by default 5 s. An APIKey is
+// refused. Provider and Model have no effect. docs/beluga.md has values and defaults of the
+// Options, which may come from JSON:
 //
 //	busy, idle_ttl, inner, inner_options, inner_separates_sessions, max_exchanges, max_hold,
 //	max_retries, namespace, retry_delay, session_id, ttl, wait, window
@@ -22,13 +23,13 @@
 // # Errors
 //
 // Errors of locks and of the session store are core.Errors, and errors.Is finds the sentinels of
-// distlock and sessionstore in them. Errors of an inner memory, of a function that was given to
-// Turn, and of a context that the caller has cancelled, come back as they are.
+// distlock and sessionstore in them. Errors of an inner memory, of the function of a Turn, and of a
+// context that the caller has cancelled are returned unchanged.
 //
 //	core.ErrTimeout        the session is busy; nothing was done; retry later
-//	core.ErrProviderDown   the lock service or the store does not answer, or refuses; a retry is safe
+//	core.ErrProviderDown   the lock service or the store is down, or refuses; a retry is safe
 //	core.ErrAuth           the password is wrong, or the user lacks a right; nothing was done
-//	ErrOutcomeUnknown      the answer to a Save without a turn ID is lost: a retry could store it twice
+//	ErrOutcomeUnknown      a Save without a turn ID got no answer: a retry could store it twice
 //	core.ErrInvalidInput   every other error; the text says what to change
 //
 // core.IsRetryable is true for the first two. docs/beluga.md lists the sentinels of each code.

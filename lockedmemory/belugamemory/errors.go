@@ -13,9 +13,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// ErrOutcomeUnknown is the code of a Save or a run's Update of unknown outcome. It is not retryable,
-// because the exchange could be stored twice. A Save with a turn ID, see lockedmemory.WithTurnID,
-// can be repeated safely, and fails with core.ErrProviderDown, which is retryable. So does a Clear.
+// ErrOutcomeUnknown is the code of a Save or a run's Update of unknown outcome. It is not
+// retryable, because the exchange could be stored twice. A Clear, and a Save with a turn ID (see
+// lockedmemory.WithTurnID), can be repeated safely. They fail with core.ErrProviderDown.
 const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
 
 // errUnknown marks the error of a Save that must not be repeated.
@@ -28,7 +28,7 @@ func afterSave(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// codes of the errors of this project. The first that matches decides.
+// codes lists the code of each error of this project. The first sentinel that matches decides.
 var codes = []struct {
 	sentinel error
 	code     core.ErrorCode
@@ -49,12 +49,12 @@ var codes = []struct {
 	{driver.ErrRights, core.ErrAuth, "a right is missing"},
 	{distlock.ErrRefused, core.ErrProviderDown, "the server refused"},
 	{distlock.ErrUnavailable, core.ErrProviderDown, "the server is down"},
-	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // of what can be repeated
+	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // of a safe repetition
 	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
 }
 
-// coded gives an error of this project a code of Beluga. errors.Is still finds its sentinels and the
-// errors of contexts. Errors of others, and of a cancelled caller, stay as they are.
+// coded gives an error of this project a code of Beluga. errors.Is still finds the sentinels and
+// the errors of contexts. Other errors and the error of a cancelled caller stay unchanged.
 func coded(op string, err error) error {
 	if err == nil {
 		return nil
@@ -78,10 +78,10 @@ func coded(op string, err error) error {
 	return err
 }
 
-// step is work that is done under a lock.
+// step is work under a lock.
 type step = func(ctx context.Context) error
 
-// under does some work under a lock. The work's own error comes back as it is, the lock's are coded.
+// under runs work under a lock. Errors of the lock get a code, the error of work stays unchanged.
 func under(op string, lock func(step) error, work step) error {
 	err := lock(func(ctx context.Context) error {
 		if err := work(ctx); err != nil {
@@ -95,12 +95,12 @@ func under(op string, lock func(step) error, work step) error {
 	return coded(op, err)
 }
 
-// workError is one that the work has returned.
+// workError is an error that the work has returned.
 type workError struct{ error }
 
 func (e *workError) Unwrap() error { return e.error }
 
-// selfError is a BusyError with its own advice.
+// selfError is a BusyError with another text.
 type selfError struct {
 	error
 	busy distlock.BusyError

@@ -15,55 +15,52 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-var _ memory.Memory = (*Memory)(nil)
 var _ core.Lifecycle = (*Memory)(nil)
 
-// Memory is a memory of Beluga that works under its session's lock: Save and Clear run alone, whole
-// turns do in [Memory.Turn]. The errors of the lock have codes of package core. It is safe for
-// concurrent use if the inner memory is, and it is a core.Lifecycle, for a core.App.
+// Memory is a memory of Beluga with a lock for each session. Save and Clear run under the lock.
+// [Memory.Turn] runs a whole turn under the lock. The errors of the lock have codes of package
+// core. It is safe for concurrent use if the inner memory is. It is a core.Lifecycle.
 type Memory struct {
-	locked *lockedmemory.LockedMemory[schema.Message, schema.Document]
-	locker *distlock.Locker
-	key    lockedmemory.KeyFunc
-	closed atomic.Bool
-
-	service *service // of New; nil if the Locker is the caller's
+	settings
+	locked  *lockedmemory.LockedMemory[schema.Message, schema.Document]
+	closed  atomic.Bool
+	service *service // set by New; nil if the Locker belongs to the caller
 }
 
-// Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap one
-// memory for each conversation, with [WithSessionID], or give [WithInnerSeparatesSessions]. The
-// caller closes the locker. A missing option of these two, a nil inner or locker, and options out of
-// range are refused with distlock.ErrInvalidOption.
+// Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap
+// one memory for each conversation, with [WithSessionID], or give [WithInnerSeparatesSessions]. The
+// caller closes the locker. Wrap fails with distlock.ErrInvalidOption if both options are missing,
+// if inner or locker is nil, or if an option is out of range.
 func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
 	s, err := settingsOf(locker, opts, forMemories)
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}
-	return wrap(inner, locker, s)
+	return wrap(inner, s)
 }
 
-func wrap(inner memory.Memory, locker *distlock.Locker, s settings) (*Memory, error) {
+func wrap(inner memory.Memory, s settings) (*Memory, error) {
 	opts := lockedmemory.Options{Wait: s.wait, Busy: s.busy, FailOpen: s.failOpen}
-	locked, err := lockedmemory.New(inner, locker, s.key, &opts)
+	locked, err := lockedmemory.New(inner, s.locker, s.key, &opts)
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}
-	return &Memory{locked: locked, locker: locker, key: s.key}, nil
+	return &Memory{settings: s, locked: locked}, nil
 }
 
-// Middleware is [Wrap] for memory.ApplyMiddleware. A memory that it cannot wrap, such as nil, becomes
-// one whose every operation fails with the reason.
+// Middleware is [Wrap] for memory.ApplyMiddleware. It replaces a memory that it cannot wrap, such
+// as nil, by a memory whose operations all fail with the reason.
 //
-// The first middleware is the outermost. For whole turns with [Turn], let this one come first. Hooks
-// after this one run under the lock. With memory.WithTracing before this one, the span memory.save
-// includes the wait for the lock.
+// The first middleware is the outermost. [Turn] needs the locking middleware to be the first. Later
+// hooks run under the lock. If memory.WithTracing comes before the locking middleware, the span
+// memory.save includes the wait for the lock.
 func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, error) {
 	s, err := settingsOf(locker, opts, forMemories)
 	if err != nil {
 		return nil, coded("belugamemory.middleware", err)
 	}
 	return func(inner memory.Memory) memory.Memory {
-		m, err := wrap(inner, locker, s)
+		m, err := wrap(inner, s)
 		if err != nil {
 			return failing{err}
 		}
@@ -89,12 +86,12 @@ func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
 	return coded("belugamemory.save", err)
 }
 
-// Load returns the history, without a lock. Inside a [Memory.Turn], it stays as it is until the Save.
+// Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.
 func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, error) {
 	return unlocked(m, "belugamemory.load", func() ([]schema.Message, error) { return m.locked.Load(ctx, query) })
 }
 
-// Search asks the inner memory, as Load does.
+// Search asks the inner memory, without a lock.
 func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
 	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
 }
@@ -110,7 +107,7 @@ func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error
 	return found, coded(op, err)
 }
 
-// Clear forgets the session's history, under its lock.
+// Clear removes the session's history, under the session's lock.
 func (m *Memory) Clear(ctx context.Context) error {
 	err := m.writes(ctx)
 	if err == nil {
@@ -119,9 +116,9 @@ func (m *Memory) Clear(ctx context.Context) error {
 	return coded("belugamemory.clear", err)
 }
 
-// Turn runs fn, one turn of the conversation, alone: no other instance works on the session until fn
-// has returned. Load, answer and Save inside fn, with fn's context. The error of fn comes back as it
-// is, unless the lease was lost. See lockedmemory.LockedMemory.Turn for all that it promises.
+// Turn runs fn, one turn of the conversation, under the session's lock: no other instance works on
+// the session until fn has returned. Load, answer and Save inside fn, with fn's context. Turn
+// returns the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Turn.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return under("belugamemory.turn", func(fn step) error {
 		if err := m.writes(ctx); err != nil {
@@ -131,8 +128,8 @@ func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) e
 	}, fn)
 }
 
-// writes returns why a call must not wait for the session's lock: the memory is closed, or the run or
-// turn around the call has that very lock through another Locker.
+// writes returns an error if a call must not wait for the session's lock: the memory is closed, or
+// the run or turn around the call holds this lock through another Locker.
 func (m *Memory) writes(ctx context.Context) error {
 	if m.closed.Load() {
 		return distlock.ErrClosed
@@ -148,7 +145,7 @@ func (m *Memory) writes(ctx context.Context) error {
 	if key, err := m.key(ctx); err != nil || key != lease.Key() || outer.Namespace != fencing.Options(m.locker).Namespace {
 		return nil
 	}
-	info, err := m.locker.Inspect(ctx, lease.Key()) // which may be on another server
+	info, err := m.locker.Inspect(ctx, lease.Key()) // the other Locker may use another server
 	if err != nil || !info.Held || info.Holder != outer.Holder || info.Fence > lease.Fence() {
 		return nil
 	}
@@ -156,12 +153,12 @@ func (m *Memory) writes(ctx context.Context) error {
 		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age}}
 }
 
-// Close ends the memory: its calls fail with distlock.ErrClosed from then on. The Close of the last
-// memory that [New] has made for a URL releases the leases and ends the connections, or the sessions
-// of mem://. Call it when the process ends. A Locker that was given to [Wrap] stays open.
+// Close ends the memory: later calls fail with distlock.ErrClosed. Close of the last memory that
+// [New] has made for a URL releases the leases and closes the connections. For mem:// it removes
+// the sessions. Call Close when the process ends. A Locker that was given to [Wrap] stays open.
 //
-// If ctx ends first, Close returns its error, and the work goes on in the background. Leases that
-// are not released expire with their TTL. A second Close returns nil at once.
+// If ctx ends first, Close returns its error, and the work continues in the background. A lease
+// that is not released expires with its TTL. A second Close returns nil at once.
 func (m *Memory) Close(ctx context.Context) error {
 	if m.closed.Swap(true) || m.service == nil {
 		return nil
@@ -174,7 +171,7 @@ func (m *Memory) Close(ctx context.Context) error {
 	}
 }
 
-// Start asks whether the lock service answers. A closed memory does not start: distlock.ErrClosed.
+// Start fails if the lock service does not answer. A closed memory fails with distlock.ErrClosed.
 func (m *Memory) Start(ctx context.Context) error {
 	err := distlock.ErrClosed
 	if !m.closed.Load() {
@@ -196,19 +193,19 @@ func (m *Memory) Health() core.HealthStatus {
 	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
 }
 
-// Locker returns the memory's Locker. Saves are part of a run whose [LockRun] has the same one.
+// Locker returns the memory's Locker. If [LockRun] has the same Locker, Saves are part of the run.
 func (m *Memory) Locker() *distlock.Locker { return m.locker }
 
-// Turn runs fn as one turn of mem's session, see [Memory.Turn]. It is for a mem from
-// memory.New("locked", …), or from a [Middleware] that was the first. Middleware of others before it
-// hides the turns: Turn then fails with distlock.ErrInvalidOption, and fn is not run.
+// Turn runs fn as one turn of mem's session, see [Memory.Turn]. mem comes from memory.New("locked",
+// …), or from a [Middleware] that was the first. Another middleware before this one hides the
+// method Turn. Then Turn fails with distlock.ErrInvalidOption and does not run fn.
 func Turn(ctx context.Context, mem memory.Memory, fn func(ctx context.Context) error) error {
 	turner, ok := mem.(interface {
 		Turn(context.Context, step) error
 	})
 	if !ok {
-		return coded("belugamemory.turn", invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) or Wrap, "+
-			"or let the locking middleware be the first", mem))
+		return coded("belugamemory.turn", invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
+			"or Wrap, or let the locking middleware be the first", mem))
 	}
 	return turner.Turn(ctx, fn)
 }

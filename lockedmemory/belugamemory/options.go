@@ -17,16 +17,17 @@ import (
 type Option func(s *settings, at use) error
 
 type settings struct {
+	locker   *distlock.Locker
 	key      lockedmemory.KeyFunc
-	keys     int  // how many options have set it
-	apart    bool // the sessions of contexts do not share the inner memory
+	keys     int  // the number of options that have set the key
+	apart    bool // the inner memory does not mix the sessions of several contexts
 	wait     time.Duration
 	busy     lockedmemory.BusyPolicy
 	failOpen bool
 	maxHold  time.Duration
 }
 
-// use is what an option has a meaning for.
+// use is a set of functions that accept an option.
 type use int
 
 const (
@@ -35,7 +36,7 @@ const (
 	forSessions
 )
 
-// newOption makes one that is refused with the text of wrong unless it is valid.
+// newOption makes an option. If it is not valid, its function refuses it with the text of wrong.
 func newOption(name string, uses use, valid bool, wrong string, apply func(*settings)) Option {
 	return func(s *settings, at use) error {
 		switch {
@@ -49,9 +50,9 @@ func newOption(name string, uses use, valid bool, wrong string, apply func(*sett
 	}
 }
 
-// settingsOf also refuses a nil Locker, which all functions with options take.
+// settingsOf applies the options. It also refuses a nil Locker.
 func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error) {
-	s := settings{key: SessionKey}
+	s := settings{locker: locker, key: SessionKey}
 	if locker == nil {
 		return s, invalid("the Locker is nil: make one with lockurl.Open, or take that of a Memory")
 	}
@@ -64,59 +65,59 @@ func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error
 		}
 	}
 	if s.keys > 1 {
-		return s, invalid("WithKey and WithSessionID both say which session it is: leave all out but one")
+		return s, invalid("WithKey and WithSessionID both set the session: leave one of them out")
 	}
 	if at == forMemories && !s.apart {
-		return s, invalid("all sessions and tenants would share the inner memory: use WithSessionID, and wrap one memory for each " +
-			"conversation, or WithInnerSeparatesSessions if the inner memory keeps the sessions of contexts apart")
+		return s, invalid("all sessions and tenants would share the inner memory: use WithSessionID, and wrap one memory " +
+			"for each conversation, or WithInnerSeparatesSessions if the inner memory keeps the sessions of contexts apart")
 	}
 	return s, nil
 }
 
-// WithKey sets the function that finds the session of a context. Default: [SessionKey]. For
-// [LockRun] and [WrapSessions], key finds the run's session ID with core.GetSessionID.
+// WithKey sets the function that returns the key of a context's session. Default: [SessionKey]. In
+// [LockRun] and [WrapSessions], core.GetSessionID of that context is the run's session ID.
 func WithKey(key lockedmemory.KeyFunc) Option {
 	return newOption("WithKey", forMemories|forRuns|forSessions, key != nil,
-		"the KeyFunc of WithKey is nil: leave the option out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
+		"WithKey has a nil KeyFunc: leave it out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
 }
 
-// WithSessionID is for an inner memory that keeps one conversation, as those of Beluga do. The
-// memory's session is id, whatever session and tenant a context names. Make one memory for each
-// conversation of each tenant, with IDs that differ.
+// WithSessionID is for an inner memory that keeps one conversation, such as all memories of Beluga.
+// The memory's session is id, and the session and tenant of contexts have no effect. Make one
+// memory for each conversation of each tenant, with different IDs.
 func WithSessionID(id string) Option {
-	return newOption("WithSessionID", forMemories, id != "", "the ID of WithSessionID is empty: give the ID of the conversation",
+	return newOption("WithSessionID", forMemories, id != "", "WithSessionID is empty: give the ID of the conversation",
 		func(s *settings) { s.key, s.keys, s.apart = oneConversation(id), s.keys+1, true })
 }
 
-// WithInnerSeparatesSessions says that the inner memory itself keeps the sessions and tenants of
-// contexts apart. No memory of Beluga does. See [Wrap].
+// WithInnerSeparatesSessions is for an inner memory that keeps the sessions and tenants of contexts
+// apart. No memory of Beluga does so. See [Wrap].
 func WithInnerSeparatesSessions() Option {
 	return newOption("WithInnerSeparatesSessions", forMemories, true, "", func(s *settings) { s.apart = true })
 }
 
-// WithWait is how long a turn, a run, and a Save or Clear outside a turn waits for its session at
-// most. Default: lockedmemory.DefaultWait, which is 5 minutes. Negative: the context alone decides.
+// WithWait bounds the wait of a turn, of a run, and of a Save or Clear outside a turn for its
+// session. Default: lockedmemory.DefaultWait, which is 5 minutes. Negative: without a bound.
 func WithWait(wait time.Duration) Option {
 	return newOption("WithWait", forMemories|forRuns, wait != 0,
-		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse) not to wait", lockedmemory.DefaultWait),
+		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse)", lockedmemory.DefaultWait),
 		func(s *settings) { s.wait = wait })
 }
 
-// WithBusy is what a turn or run does when its session is busy. Default lockedmemory.Wait.
+// WithBusy sets what a turn or run does while its session is busy. Default: lockedmemory.Wait.
 func WithBusy(policy lockedmemory.BusyPolicy) Option {
 	return newOption("WithBusy", forMemories|forRuns, policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
 		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy),
 		func(s *settings) { s.busy = policy })
 }
 
-// WithFailOpen lets a memory go on without the lock when the lock service is unavailable; see
+// WithFailOpen lets a memory continue without the lock while the lock service is unavailable, see
 // lockedmemory.Options.FailOpen.
 func WithFailOpen() Option {
 	return newOption("WithFailOpen", forMemories, true, "", func(s *settings) { s.failOpen = true })
 }
 
-// WithMaxHold is the age at which the lease of a cancelled run is released, if the run's end has not
-// been seen by then. Default: MaxHold of the Locker's Options, or 10 minutes if that is not set.
+// WithMaxHold sets the age at which the lease of a cancelled run is released, if the end of the run
+// is still unknown. Default: MaxHold of the Locker's Options, or 10 minutes without a MaxHold.
 func WithMaxHold(age time.Duration) Option {
 	return newOption("WithMaxHold", forRuns, age > 0,
 		fmt.Sprintf("WithMaxHold has %s, but must be positive: leave it out for the Locker's, or 10m", age),
@@ -125,10 +126,10 @@ func WithMaxHold(age time.Duration) Option {
 
 var errNoSession = errors.New("the context names no session: put its ID there with core.WithSessionID")
 
-// SessionKey is the lockedmemory.KeyFunc for contexts of Beluga: it tells sessions apart by
-// core.GetTenant and core.GetSessionID. A context without a session is refused. The key is the ID
-// of the session, after that of the tenant and a colon if there is a tenant. In both IDs, a colon
-// is written as %3A and a percent sign as %25, so that no two sessions have one key.
+// SessionKey is the lockedmemory.KeyFunc for contexts of Beluga. It refuses a context without a
+// session. The key is the session of core.GetSessionID. If core.GetTenant names a tenant, the
+// tenant and a colon precede the session. In both IDs, a colon is written as %3A and a percent sign
+// as %25, so that no two sessions have the same key.
 func SessionKey(ctx context.Context) (string, error) {
 	session := core.GetSessionID(ctx)
 	if session == "" {
@@ -141,7 +142,7 @@ func SessionKey(ctx context.Context) (string, error) {
 	return key, nil
 }
 
-// keyFor asks key for the session, as lockedmemory does.
+// keyFor returns the key of a session, with the errors of lockedmemory.
 func keyFor(ctx context.Context, sessionID string, key lockedmemory.KeyFunc) (string, error) {
 	k, err := key(core.WithSessionID(ctx, sessionID))
 	if err == nil && k == "" {

@@ -25,25 +25,25 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// Name is what the memory is registered as.
+// Name is the registered name of the memory.
 const Name = "locked"
 
 func init() {
 	memory.Register(Name, func(cfg config.ProviderConfig) (memory.Memory, error) {
 		m, err := New(cfg)
 		if err != nil {
-			return nil, err // a nil *Memory would be no nil Memory
+			return nil, err // a nil *Memory is not a nil memory.Memory
 		}
 		return m, nil
 	})
 }
 
-// New makes the memory that memory.New("locked", cfg) does, see the package's documentation.
-// Memories of one URL share its connections, see [Memory.Close]. Spans go to OpenTelemetry's global
+// New makes the same memory as memory.New("locked", cfg), see the package's documentation. Memories
+// of one URL share its connections, see [Memory.Close]. Spans go to OpenTelemetry's global
 // provider, see package tracing.
 //
-// Wrong fields and options have the code core.ErrInvalidInput. A server that refuses the connection
-// or does not answer has core.ErrProviderDown.
+// Wrong fields and options fail with core.ErrInvalidInput. A server that refuses the connection or
+// does not answer fails with core.ErrProviderDown.
 func New(cfg config.ProviderConfig) (m *Memory, err error) {
 	c, err := parse(cfg)
 	if err == nil {
@@ -52,7 +52,7 @@ func New(cfg config.ProviderConfig) (m *Memory, err error) {
 	return m, coded("belugamemory.new", err)
 }
 
-// open makes a memory once its service has answered.
+// open makes a memory after its service has answered.
 func (c *configuration) open() (m *Memory, err error) {
 	s, err := enter(c.url)
 	if err != nil {
@@ -63,42 +63,41 @@ func (c *configuration) open() (m *Memory, err error) {
 			s.leave()
 		}
 	}()
-	locker, err := s.locker(c.lock)
-	if err != nil {
+	if c.locker, err = s.lockerOf(c.lock); err != nil {
 		return nil, err
 	}
-	if err := s.answers(locker, c.timeout); err != nil {
+	if err := s.answers(c.locker, c.timeout); err != nil {
 		return nil, fmt.Errorf("base_url: %w", err)
 	}
 	inner, err := s.inner(c)
 	if err != nil {
 		return nil, err
 	}
-	if m, err = wrap(inner, locker, c.settings); err == nil {
+	if m, err = wrap(inner, c.settings); err == nil {
 		m.service = s
 	}
 	return m, err
 }
 
-// services are those that memories of this process use, by URL.
+// services holds the services of all memories of this process, by URL.
 var services = struct {
 	sync.Mutex
 	byURL map[string]*service
 }{byURL: make(map[string]*service)}
 
-// service is one server, or, for mem://, the memory of this process.
+// service is one server, or this process for mem://.
 type service struct {
 	url    string
 	client redis.UniversalClient // nil for mem://
 	lock   func(*distlock.Options) (*distlock.Locker, error)
 
 	// Guarded by services:
-	memories int // that use it, or are being made
+	memories int // memories that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	stores   map[driver.Retention]driver.Driver // of mem://, each with its own namespace
+	stores   map[driver.Retention]driver.Driver // for mem://, one for each namespace
 }
 
-// enter returns the service for a URL. Each caller leaves it once.
+// enter returns the service for a URL. Each caller calls leave once.
 func enter(url string) (*service, error) {
 	services.Lock()
 	defer services.Unlock()
@@ -139,7 +138,7 @@ func (s *service) leave() (ended <-chan error) {
 		for _, locker := range s.lockers {
 			err = errors.Join(err, locker.Close(context.Background()))
 		}
-		if s.client != nil { // through which the Lockers release their leases
+		if s.client != nil { // last, because the Lockers release their leases over the client
 			err = errors.Join(err, s.client.Close())
 		}
 		result <- err
@@ -147,13 +146,13 @@ func (s *service) leave() (ended <-chan error) {
 	return result
 }
 
-// answers connects and asks once.
+// answers connects to the server and sends one request.
 func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var err error
-	// go-redis dials up to 20 times before it returns the refusal. Of a Cluster, single nodes may refuse.
-	// Its dialer ignores ctx with TLS.
+	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
+	// refuse. With TLS the dialer ignores ctx.
 	if client, ok := s.client.(*redis.Client); ok && client.Options().TLSConfig == nil {
 		if conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr); refused == nil {
 			err = conn.Close()
@@ -170,8 +169,8 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error 
 	return err
 }
 
-// locker returns the Locker with the given options, which all memories with these share.
-func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
+// lockerOf returns the Locker for opts. All memories with equal options share it.
+func (s *service) lockerOf(opts distlock.Options) (*distlock.Locker, error) {
 	services.Lock()
 	defer services.Unlock()
 	if locker := s.lockers[opts]; locker != nil {
@@ -190,7 +189,7 @@ func (s *service) locker(opts distlock.Options) (*distlock.Locker, error) {
 	return locker, err
 }
 
-// inProcess are the memories that Beluga 2.13.2 registers and that keep their messages in the process.
+// inProcess lists the memories of Beluga 2.13.2 that keep their messages in the process.
 var inProcess = []string{"composite", "core", "inmemory", "recall"}
 var warnOfProcess sync.Once
 
@@ -206,8 +205,8 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.keep, &c.store)
 	case s.client != nil && slices.Contains(inProcess, c.inner):
 		warnOfProcess.Do(func() {
-			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its messages, `+
-				`and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
+			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
+				`messages, and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
 		})
 	}
 	m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
@@ -217,7 +216,7 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 	return m, err
 }
 
-// inMemory opens the store of a namespace in this process. The first memory decides its retention.
+// inMemory opens the store of a namespace in this process. The first memory sets the retention.
 func (s *service) inMemory(keep driver.Retention) (d driver.Driver, err error) {
 	services.Lock()
 	defer services.Unlock()

@@ -18,27 +18,29 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// LockRun makes the runs of a session follow each other, on all instances. The function that it
-// returns waits for the session's lease and calls run under it. It is for the Run of a Runner with a
-// service of [WrapSessions] and an agent of [WrapAgent].
+// LockRun makes the runs of a session follow each other, on all instances. The returned function
+// waits for the session's lease and calls run under the lease. Use it for the Run of a Runner with
+// a service of [WrapSessions] and an agent of [WrapAgent].
 //
 // The lease ends when the Update of [WrapSessions] returns, or else when the run returns. If Update
 // fails, the stream yields its error and no event, so every answer that a reader sees is stored.
 // An error of the service that is no core.Error has the code [ErrOutcomeUnknown].
 //
-// The context of run names the session, also for memories over the same Locker: their Saves are
-// part of the run. If the lease is lost or the Locker closed, that context ends, and the stream with
-// distlock.ErrLost or distlock.ErrClosed. A run inside a [Memory.Turn] of its session uses the lease
-// of that. One inside another run of its session is refused. Every iteration is a run of its own.
+// The context of run names the session. Saves of memories over the same Locker are part of the run.
+// If the lease is lost or the Locker is closed, this context ends, and the stream ends with
+// distlock.ErrLost or distlock.ErrClosed. A run inside a [Memory.Turn] of its session uses the
+// lease of the turn. A run inside another run of its session is refused. Every iteration is a
+// separate run.
 //
-// If the caller's context ends, the Runner returns, and its agent may still be at work. The lease
-// then ends with the Update, with an agent that [WrapAgent] wraps, or at the age of [WithMaxHold].
-// Put time limits on the caller's context, not inside run. docs/design/runs.md has all states.
+// If the caller's context ends, the Runner returns, but its agent may still work. The lease then
+// ends with the Update, with the agent of [WrapAgent], or at the age of [WithMaxHold]. Put time
+// limits on the caller's context, not inside run. docs/design/runs.md has all states.
 //
 // Options are [WithKey], [WithWait], [WithBusy] and [WithMaxHold]. A nil Locker or run fails with
 // distlock.ErrInvalidOption, an empty session ID with distlock.ErrInvalidKey.
-func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
-	opts ...Option) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
+func LockRun[I, E any](
+	locker *distlock.Locker, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], opts ...Option,
+) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
 	s, err := settingsOf(locker, opts, forRuns)
 	if err == nil && run == nil {
 		err = invalid("the run is nil: give the Run of a Runner")
@@ -51,10 +53,10 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			var event E
-			var failed error // ⚑ waits for the next pair, or the release: its reader holds no session
+			var failed error // ⚑ yielded with the next pair or after the release, so that its reader holds no session
 			wanted := true
 			show := func() bool { wanted = wanted && yield(event, failed); return wanted }
-			err := s.alone(ctx, locker, sessionID, func(r *lockedRun) {
+			err := s.alone(ctx, sessionID, func(r *lockedRun) {
 				for next, err := range run(r.ctx, sessionID, input) {
 					if failed != nil && !show() {
 						return
@@ -71,10 +73,10 @@ func LockRun[I, E any](locker *distlock.Locker, run func(ctx context.Context, se
 	}, nil
 }
 
-// WrapAgent makes the agent of a Runner whose Run is locked, see [LockRun]. A cancelled run then
-// frees its session as soon as its agent has ended, and stores nothing after that. A panic of the
-// agent first releases the lease, and then goes on. All else is as without it. Wrap the agent that
-// the Runner is given, such as a runtime.Team, not its members. WrapAgent is an agent.Middleware.
+// WrapAgent wraps the agent of a Runner whose Run is locked, see [LockRun]. A cancelled run then
+// releases its session as soon as its agent has ended, and stores nothing later. A panic of the
+// agent first releases the lease, and then continues. Wrap the agent that the Runner is given, such
+// as a runtime.Team, not its members. WrapAgent is an agent.Middleware.
 func WrapAgent(inner agent.Agent) agent.Agent { return wrappedAgent{inner} }
 
 type wrappedAgent struct{ agent.Agent }
@@ -92,8 +94,8 @@ func (a wrappedAgent) Stream(ctx context.Context, input string, opts ...agent.Op
 
 type agentKey struct{}
 
-// asAgent does the work of an agent as a part of its run, unless another wrapped agent does that
-// already. ⚑ It does not recover: the trace of a panic stays that of the agent.
+// asAgent runs the work of an agent as a part of its run, unless a wrapped agent around it does so
+// already. ⚑ It does not recover, so that the trace of a panic shows the agent.
 func asAgent(ctx context.Context, work func(ctx context.Context)) {
 	r := runOf(ctx)
 	if r == nil || ctx.Value(agentKey{}) == r {
@@ -107,21 +109,21 @@ func asAgent(ctx context.Context, work func(ctx context.Context)) {
 	panics = false
 }
 
-// alone has iterate go through a run under the session's lease, as one operation for the Observer.
-// It returns the error that the run did not yield itself.
-func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string, iterate func(*lockedRun)) error {
+// alone calls iterate under the session's lease, as one operation for the Observer. It returns an
+// error that the run did not yield.
+func (s *settings) alone(ctx context.Context, id string, iterate func(*lockedRun)) error {
 	ctx = core.WithSessionID(ctx, id)
 	key, err := keyFor(ctx, id, s.key)
 	if err != nil {
 		return err
 	}
-	observer := fencing.Options(locker).Observer
-	op := &distlock.Operation{Name: lockedmemory.OpTurn, Backend: fencing.Backend(locker), Key: key}
+	observer := fencing.Options(s.locker).Observer
+	op := &distlock.Operation{Name: lockedmemory.OpTurn, Backend: fencing.Backend(s.locker), Key: key}
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
-	op.Outcome = distlock.OutcomeFailed // unless it returns
+	op.Outcome = distlock.OutcomeFailed // of a panic
 	r := &lockedRun{session: id}
-	if err = s.hold(ctx, locker, key, r, iterate); err == nil {
+	if err = s.hold(ctx, key, r, iterate); err == nil {
 		err = r.rest()
 	}
 	op.Err = cmp.Or(err, r.yielded)
@@ -133,21 +135,20 @@ func (s *settings) alone(ctx context.Context, locker *distlock.Locker, id string
 }
 
 // hold calls iterate under the lease on key, and fails without a lease.
-func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
+func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
 	within := ctx
-	acquire := locker.Acquire
+	acquire := s.locker.Acquire
 	if s.busy == lockedmemory.Refuse {
-		acquire = locker.TryAcquire
+		acquire = s.locker.TryAcquire
 	}
-	lease, ok := locker.FromContext(ctx, key)
+	lease, ok := s.locker.FromContext(ctx, key)
 	if ok {
 		if err = fencing.Check(ctx, lease); err == nil && ctx.Value(runKey{lease}) != nil {
-			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the inner turn: " +
-				"ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
+			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the " +
+				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
 		}
 	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.wait)); err == nil {
-		// ⚑ Not Join: the release after Update must not cancel the context of the Runner, which
-		// then yields no event.
+		// ⚑ Not Join: a Runner whose context ends with the release after Update yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
 	}
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string
 		}
 	})
 	r.lease, r.owns, r.ctx = lease, !ok, context.WithValue(context.WithValue(work, runKey{}, r), runKey{lease}, r)
-	defer func() { // also of a panic
+	defer func() { // also after a panic
 		cancelled := work.Err() != nil
 		stop()
 		cancel(nil)
@@ -179,14 +180,14 @@ func (s *settings) hold(ctx context.Context, locker *distlock.Locker, key string
 type lockedRun struct {
 	session string
 	lease   *distlock.Lease
-	owns    bool            // the lease, which is otherwise that of a Turn or a Do around it
-	ctx     context.Context // its end is that of the caller's context, a loss, or Close
+	owns    bool            // the run has acquired the lease; otherwise a Turn or a Do around the run has
+	ctx     context.Context // ends with the caller's context, with a loss, and with Close
 
-	yielded error                 // the last one
-	created sync.Map              // the IDs of sessions that only this run knows
+	yielded error                 // the last error
+	created sync.Map              // the IDs of the sessions that this run has created
 	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
 	over    atomic.Bool           // the run has released its lease
-	failure atomic.Pointer[error] // of its Update
+	failure atomic.Pointer[error] // the error of its Update
 }
 
 type runKey struct{ lease *distlock.Lease } // nil for the innermost run
@@ -217,7 +218,7 @@ func (r *lockedRun) rest() error {
 	return nil
 }
 
-// gone returns ErrLost or ErrClosed if the lease ended so, and nil after the run's own release.
+// gone returns ErrLost or ErrClosed if this has ended the lease, and nil after a release.
 func (r *lockedRun) gone() error {
 	if err := r.lease.Err(); errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed) {
 		return err
@@ -225,7 +226,7 @@ func (r *lockedRun) gone() error {
 	return nil
 }
 
-// end releases the lease, if it is the run's and this is its first end.
+// end releases the lease once, if the run has acquired it.
 func (r *lockedRun) end(ctx context.Context) {
 	if !r.owns || !r.over.CompareAndSwap(false, true) {
 		return
@@ -236,26 +237,27 @@ func (r *lockedRun) end(ctx context.Context) {
 	}
 }
 
-// linger leaves the lease for some time to the end of a worker that is at work.
+// linger keeps the lease of a cancelled run until its worker ends, or for atMost.
 func (r *lockedRun) linger(atMost time.Duration) {
 	if r.busy.Load() == 0 {
 		atMost = 0
 	}
-	// ⚑ Not with the context of the run, which has ended: the release waits for an Update under way.
+	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
 	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
 	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
 }
 
-// rests ends a run that was cancelled, or panics, when its worker has no more to do than an Update.
+// rests takes a share from busy. It ends a run that panics, and a cancelled run whose worker has
+// only an Update left to do.
 func (r *lockedRun) rests(ctx context.Context, share int32, panics bool) {
 	r.busy.Add(-share)
-	r.busy.CompareAndSwap(1, 0) // ⚑ before the look at the context: a cancellation after that finds it
+	r.busy.CompareAndSwap(1, 0) // ⚑ before the check of the context: a later cancellation reads the 0
 	if panics || r.busy.Load() == 0 && r.ctx.Err() != nil {
-		r.end(context.WithoutCancel(ctx)) // ⚑ so it waits for a Save under way
+		r.end(context.WithoutCancel(ctx)) // ⚑ the release waits for a Save under way
 	}
 }
 
-// fails notes the error that the stream is to yield. The first one counts.
+// fails sets the error that the stream yields. The first error counts.
 func (r *lockedRun) fails(err error) {
 	if known := new(core.Error); !errors.As(err, &known) {
 		err = core.NewError("belugamemory.run", ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
@@ -263,15 +265,12 @@ func (r *lockedRun) fails(err error) {
 	r.failure.CompareAndSwap(nil, &err)
 }
 
-// valued is a context with the values of another one in front of its own.
+// valued is a context with the values of another context before its own.
 type valued struct {
 	context.Context
 	values context.Context
 }
 
 func (v valued) Value(key any) any {
-	if value := v.values.Value(key); value != nil {
-		return value
-	}
-	return v.Context.Value(key)
+	return cmp.Or(v.values.Value(key), v.Context.Value(key))
 }

@@ -8,21 +8,23 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// WrapSessions makes the SessionService of a Runner whose Run is locked with the same Locker, see
-// [LockRun]. Get outside of the session's run, Create outside of a run, and Update without a lease of
-// the session fail with distlock.ErrLost or distlock.ErrNotHeld. So a Runner without LockRun fails
-// before it asks its agent, and no late Update takes back later turns.
+// WrapSessions wraps the SessionService of a Runner whose Run is locked with the same Locker, see
+// [LockRun]. Get outside of the session's run, Create outside of a run, and Update without a lease
+// of the session fail with distlock.ErrLost or distlock.ErrNotHeld. So a Runner without LockRun
+// fails before it asks its agent, and no late Update takes back later turns.
 //
 // Update ends the lease of its run, whatever the result is. Delete takes the session's lock if the
-// context has no lease for it. A session created in a run belongs to that run until its end.
-// Outside of runs, use the inner service, and Locker.Do with the [SessionKey] to change a session.
+// context has no lease of the session. A session created in a run belongs to that run until its
+// end. Outside of runs, use the inner service, and Locker.Do with the [SessionKey] to change a
+// session.
 //
 // Options are [WithKey]. A nil service or Locker fails with distlock.ErrInvalidOption. Errors of
-// the service come back as they are.
-func WrapSessions(inner runtime.SessionService, locker *distlock.Locker, opts ...Option) (runtime.SessionService, error) {
+// the service are returned unchanged.
+func WrapSessions(
+	inner runtime.SessionService, locker *distlock.Locker, opts ...Option,
+) (runtime.SessionService, error) {
 	s, err := settingsOf(locker, opts, forSessions)
 	if err == nil && inner == nil {
 		err = invalid("the SessionService is nil: give the one that the Runner is to use")
@@ -30,13 +32,12 @@ func WrapSessions(inner runtime.SessionService, locker *distlock.Locker, opts ..
 	if err != nil {
 		return nil, coded("belugamemory.wrapsessions", err)
 	}
-	return &sessions{inner, locker, s.key}, nil
+	return &sessions{inner, s}, nil
 }
 
 type sessions struct {
-	inner  runtime.SessionService
-	locker *distlock.Locker
-	key    lockedmemory.KeyFunc
+	inner runtime.SessionService
+	settings
 }
 
 func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
@@ -52,13 +53,15 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 	lease, err := s.lease(ctx, sessionID)
 	return s.read(ctx, "belugamemory.get", lease, err, func(*lockedRun) (session *runtime.Session, err error) {
 		if session, err = s.inner.Get(ctx, sessionID); err == nil && session != nil && session.ID != sessionID {
-			err = coded("belugamemory.get", invalid("the service found a session with another ID: give the run the ID that the session has"))
+			err = coded("belugamemory.get", invalid("the service returned a session with another ID: "+
+				"give the run the ID of the session"))
 		}
 		return session, err
 	})
 }
 
-// read gets a session for the run with lease, nil for any, unless why refuses. A worker without one ends.
+// read calls get for the run with this lease, or for any run if lease is nil. If why is not nil,
+// read fails with why. A failed get ends the worker.
 func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, why error,
 	get func(*lockedRun) (*runtime.Session, error)) (*runtime.Session, error) {
 	r := runOf(ctx)
@@ -80,7 +83,7 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 
 func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err error) {
 	if session == nil {
-		return s.inner.Update(ctx, nil) // it knows what to say
+		return s.inner.Update(ctx, nil) // returns its own error
 	}
 	lease, err := s.lease(ctx, session.ID)
 	if r := runOf(ctx); r != nil && (lease == r.lease || lease == nil && session.ID == r.session) {
@@ -97,8 +100,8 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 	joined, leave := fencing.Join(ctx, lease)
 	defer leave()
 	return under("belugamemory.update", func(fn step) error {
-		// ⚑ The context of a cancelled run's Update has ended, and the service decides about the
-		// Update. Guard with such a context would leave the decision to chance.
+		// ⚑ The context of a cancelled run's Update has ended. The service decides about this
+		// Update. Guard with the ended context would sometimes refuse first.
 		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error { return fn(valued{joined, ctx}) })
 	}, func(ctx context.Context) error { return s.inner.Update(ctx, session) })
 }
@@ -116,7 +119,8 @@ func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 }
 
 var errNoLease = fmt.Errorf("%w: the context has no run or lease of the session from this Locker: "+
-	"call the Runner's Run through LockRun with the same Locker and WithKey; outside of runs use the service that is wrapped", distlock.ErrNotHeld)
+	"call the Runner's Run through LockRun with the same Locker and WithKey; "+
+	"outside of runs use the inner service", distlock.ErrNotHeld)
 
 // lease finds the lease of the session.
 func (s *sessions) lease(ctx context.Context, sessionID string) (*distlock.Lease, error) {
