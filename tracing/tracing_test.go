@@ -130,7 +130,7 @@ func TestSave_isOneTraceWithItsAttributes(t *testing.T) {
 	}
 }
 
-func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
+func TestAcquire_busy_linksToTheHolder(t *testing.T) {
 	s := newSetup(t)
 	ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
 	lease, err := s.locker.Acquire(ctx, session)
@@ -152,7 +152,7 @@ func TestAcquire_ofABusyLockIsNoErrorAndIsLinkedToTheHolder(t *testing.T) {
 }
 
 // Who waits is told how the lock has come: from this process, or from the lock service, in whose line it had stood.
-func TestAcquire_showsHowTheLockWasHandedOver(t *testing.T) {
+func TestAcquire_showsTheHandoff(t *testing.T) {
 	for handoff, held := range map[string]time.Duration{
 		"local":  time.Millisecond,      // so soon after its grant a lock is handed on within the process
 		"remote": 50 * time.Millisecond, // and later by the service
@@ -198,7 +198,7 @@ func TestAcquire_showsHowTheLockWasHandedOver(t *testing.T) {
 	}
 }
 
-func TestAcquire_withoutASpanAroundItShowsItself(t *testing.T) {
+func TestAcquire_noOuterSpan_carriesItsOwn(t *testing.T) {
 	s := newSetup(t)
 	if _, err := s.locker.Acquire(t.Context(), session); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestFailure_setsStatusAndRecordsTheError(t *testing.T) {
 }
 
 // An inner memory may name the session in its errors; spans do not.
-func TestFailure_ofTheInnerMemoryDoesNotShowTheKey(t *testing.T) {
+func TestFailure_innerMemory_keyIsRedacted(t *testing.T) {
 	s := newSetup(t)
 	s.inner.fail = fmt.Errorf("no table for %s", session)
 	if err := s.memory.Save(t.Context(), "q", "a"); err != s.inner.fail {
@@ -281,7 +281,7 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 	}
 }
 
-func TestLoss_isAnEventOfTheHoldersSpan(t *testing.T) {
+func TestLoss_eventOnTheHoldersSpan(t *testing.T) {
 	s := newSetup(t)
 	ctx, turn := s.tracer.Start(t.Context(), "turn")
 	lease, err := s.locker.Acquire(ctx, session)

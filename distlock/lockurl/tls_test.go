@@ -155,7 +155,7 @@ func TestOpen_tlsSkipVerify(t *testing.T) {
 }
 
 // All connections of a Locker use the TLSConfig of the caller's client.
-func TestNewRedislock_tlsOfTheClient(t *testing.T) {
+func TestRedislock_tlsOfTheClient(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
 	locker := func() *distlock.Locker {

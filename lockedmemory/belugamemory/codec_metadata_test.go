@@ -55,7 +55,7 @@ func zone(offset int) time.Time {
 	return time.Date(2026, 4, 1, 12, 0, 0, 0, time.FixedZone("", offset))
 }
 
-func TestCodec_keepsTheMetadataItPromises(t *testing.T) {
+func TestCodec_keepsDocumentedMetadata(t *testing.T) {
 	for name, values := range survivors {
 		for _, v := range values {
 			if got := nameOf(v); got != name {
@@ -70,7 +70,7 @@ func TestCodec_keepsTheMetadataItPromises(t *testing.T) {
 	}
 }
 
-func TestCodec_promisesWhatItKeeps(t *testing.T) {
+func TestCodec_documentsItsTypes(t *testing.T) {
 	source, err := os.ReadFile("codec.go")
 	must(t, err)
 	_, list, _ := strings.Cut(string(source), "keep type and value, also in each other:\n//\n")

@@ -8,7 +8,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-func TestCodec_refusesWhatIsNoMessage(t *testing.T) {
+func TestCodec_refusesOtherMessages(t *testing.T) {
 	for _, c := range []struct {
 		message schema.Message
 		want    string
@@ -29,7 +29,7 @@ func TestCodec_refusesWhatIsNoMessage(t *testing.T) {
 
 type foreignPart struct{ schema.TextPart }
 
-func TestCodec_refusesWhatIsNoPart(t *testing.T) {
+func TestCodec_refusesOtherParts(t *testing.T) {
 	for _, c := range []struct {
 		part schema.ContentPart
 		want string
@@ -51,7 +51,7 @@ func TestCodec_refusesWhatIsNoPart(t *testing.T) {
 	}
 }
 
-func TestCodec_refusesTextThatIsNotUTF8(t *testing.T) {
+func TestCodec_invalidUTF8_refused(t *testing.T) {
 	const s = "a\xffb"
 	parts := func(p schema.ContentPart) schema.Message {
 		return &schema.HumanMessage{Parts: []schema.ContentPart{schema.TextPart{Text: "\ufffd"}, p}}

@@ -134,7 +134,7 @@ func TestCodec_knowsEveryField(t *testing.T) {
 	}
 }
 
-func TestCodec_Text_isTheMessagesOwn(t *testing.T) {
+func TestCodec_Text_isTheMessageText(t *testing.T) {
 	parts := []schema.ContentPart{schema.TextPart{Text: "a"}, schema.ThinkingPart{Text: "b"}, nil, schema.TextPart{Text: "c"},
 		schema.TextPart{}}
 	for _, message := range []schema.Message{&schema.SystemMessage{Parts: parts}, &schema.HumanMessage{Parts: parts},
@@ -167,7 +167,7 @@ func TestCodec_Document_addsTheRole(t *testing.T) {
 	}
 }
 
-func TestCodec_ofNoMessageThereIsNothingToFind(t *testing.T) {
+func TestCodec_nil_textAndDocumentEmpty(t *testing.T) {
 	for _, message := range []schema.Message{nil, (*schema.SystemMessage)(nil), (*schema.HumanMessage)(nil), (*schema.AIMessage)(nil),
 		(*schema.ToolMessage)(nil), (*foreign)(nil), foreign{}} {
 		if text, document := codec.Text(message), codec.Document(message); text != "" || !reflect.DeepEqual(document, schema.Document{}) {

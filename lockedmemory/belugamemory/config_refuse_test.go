@@ -70,7 +70,7 @@ func TestNew_refusesUnknownOptions(t *testing.T) {
 }
 
 // Who repeats a wrong configuration gets the same answer.
-func TestNew_saysTheSameEachTime(t *testing.T) {
+func TestNew_repeatedMistakes_sameError(t *testing.T) {
 	all := make(map[string]any)
 	for name, values := range wrongValues {
 		all[name] = values[0]
@@ -83,7 +83,7 @@ func TestNew_saysTheSameEachTime(t *testing.T) {
 	}
 }
 
-func TestNew_refusesWhatDoesNotGoTogether(t *testing.T) {
+func TestNew_refusesConflictingOptions(t *testing.T) {
 	for _, test := range []struct {
 		opts  map[string]any
 		names []string
@@ -172,7 +172,7 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 	}
 }
 
-func TestNew_aServerThatDoesNotAnswerIsDown(t *testing.T) {
+func TestNew_noAnswer_isDown(t *testing.T) {
 	dead, hung := testservers.StartRedis(t), testservers.StartRedis(t)
 	other := open(t, sharedURL(t), nil)
 	dead.Kill()

@@ -178,7 +178,7 @@ func TestDocs_optionsInGo(t *testing.T) {
 }
 
 // The configurations on the page are JSON, and taken.
-func TestDocs_configurationsAreTaken(t *testing.T) {
+func TestDocs_configurationsAreValid(t *testing.T) {
 	blocks := belugaPage(t).Texts("json")
 	if len(blocks) < 1 {
 		t.Fatalf("there are %d", len(blocks))

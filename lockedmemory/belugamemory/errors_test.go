@@ -81,7 +81,7 @@ func TestErrors_everySentinelHasItsCode(t *testing.T) {
 }
 
 // Nobody is to try again for a caller who has left; what is wrong is wrong all the same.
-func TestErrors_whatCouldBeRetriedIsNotForACallerWhoHasLeft(t *testing.T) {
+func TestErrors_cancelledCaller_notRetryable(t *testing.T) {
 	for name, want := range sentinels {
 		err := fmt.Errorf("%w: %w", want.sentinel, context.Canceled)
 		got := saved(t, t.Context(), err)
@@ -95,7 +95,7 @@ func TestErrors_whatCouldBeRetriedIsNotForACallerWhoHasLeft(t *testing.T) {
 }
 
 // Who adds a sentinel decides what it is to an application of Beluga.
-func TestErrors_noSentinelIsForgotten(t *testing.T) {
+func TestErrors_everySentinelIsListed(t *testing.T) {
 	for name, dir := range map[string]string{"distlock": "../../distlock", "sessionstore": "../sessionstore"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 		found := 0
@@ -129,7 +129,7 @@ func TestErrors_noSentinelIsForgotten(t *testing.T) {
 	}
 }
 
-func TestErrors_aSaveThatMayHaveHappenedIsNotRetryableWithoutATurnID(t *testing.T) {
+func TestErrors_unknownSave_retryableWithTurnID(t *testing.T) {
 	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
 	err := saved(t, t.Context(), unknown)
 	mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
@@ -143,7 +143,7 @@ func TestErrors_aSaveThatMayHaveHappenedIsNotRetryableWithoutATurnID(t *testing.
 }
 
 // A missing right is an ErrAuth, which is not retryable, also where the right is that of the lock.
-func TestErrors_C_refusal_itsCode(t *testing.T) {
+func TestErrors_C_refusal_code(t *testing.T) {
 	right := fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRights)
 	for name, c := range map[string]struct {
 		err  error
@@ -189,7 +189,7 @@ func TestErrors_C_missingRightInRedis(t *testing.T) {
 	}
 }
 
-func TestErrors_aStaleWriterHasLostItsLease(t *testing.T) {
+func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	stale := &sessionstore.StaleError{Fence: 1, Mark: 2}
 	err := saved(t, t.Context(), fmt.Errorf("append: %w", stale))
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
@@ -202,7 +202,7 @@ func TestErrors_aStaleWriterHasLostItsLease(t *testing.T) {
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
 }
 
-func TestErrors_waitingForOneselfIsNotRetryable(t *testing.T) {
+func TestErrors_selfWait_notRetryable(t *testing.T) {
 	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
 	must(t, err)
 	err = m.Turn(t.Context(), func(context.Context) error {
@@ -277,7 +277,7 @@ func inside(t *testing.T, ctx context.Context, inner *Memory, others map[*Memory
 	return nil
 }
 
-func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {
+func TestErrors_foreign_unchanged(t *testing.T) {
 	for name, own := range map[string]error{
 		"plain":     errors.New("disk full"),
 		"core":      core.NewError("disk.append", core.ErrRateLimit, "slow down", nil),
@@ -306,7 +306,7 @@ func TestErrors_thoseOfOthersComeBackAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestErrors_aTurnThatFailsAndLosesItsLeaseSaysBoth(t *testing.T) {
+func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, RenewEvery: -1})
 	m, err := Wrap(failing{}, locker, WithSessionID("s"))
 	must(t, err)
@@ -329,7 +329,7 @@ func TestErrors_aTurnThatFailsAndLosesItsLeaseSaysBoth(t *testing.T) {
 	}
 }
 
-func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
+func TestErrors_cancelledCaller_contextError(t *testing.T) {
 	m := open(t, sharedURL(t), nil)
 	ctx := inSession(t, "s")
 	hold(t, ctx, m)
@@ -352,7 +352,7 @@ func TestErrors_aCallerWhoHasLeftGetsTheErrorOfItsContext(t *testing.T) {
 	}
 }
 
-func TestErrors_aBusySessionIsATimeout(t *testing.T) {
+func TestErrors_busySession_isTimeout(t *testing.T) {
 	url := sharedURL(t)
 	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "1s"})
 	ctx := inSession(t, "s")
@@ -381,7 +381,7 @@ func TestErrors_aBusySessionIsATimeout(t *testing.T) {
 }
 
 // With nobody to take the request, nothing can have been written: it may be repeated.
-func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
+func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 	server := testservers.StartRedis(t)
 	m := open(t, server.URL()+"?max_retries=-1", map[string]any{"wait": "3s"})
 	ctx := inSession(t, "s")
@@ -418,7 +418,7 @@ func TestErrors_aDeadServerIsDownAndNothingIsWritten(t *testing.T) {
 }
 
 // A Save in a turn without an answer has an unknown outcome.
-func TestErrors_aSaveToAServerThatHangsIsNotRetryable(t *testing.T) {
+func TestErrors_hangingServer_saveNotRetryable(t *testing.T) {
 	server := testservers.StartRedis(t)
 	m := open(t, server.URL(), nil)
 	_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {

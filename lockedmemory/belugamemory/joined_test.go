@@ -96,7 +96,7 @@ func (p *place) oneError(ctx context.Context, i *instance, input string) (string
 }
 
 // The lease of a Turn is the Turn's: a run in it that was cancelled does not keep it.
-func TestLockRun_insideATurnDoesNotLinger(t *testing.T) {
+func TestLockRun_insideTurn_doesNotLinger(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
@@ -120,7 +120,7 @@ func TestLockRun_insideATurnDoesNotLinger(t *testing.T) {
 }
 
 // A run whose context has the lease but not its end, as that of WithoutCancel, is told of the loss all the same.
-func TestLockRun_N_aRunThatJoinsIsToldOfTheLoss(t *testing.T) {
+func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
 		a.agent = func(ctx context.Context, input string) (string, error) {
@@ -182,7 +182,7 @@ func (o *outcomes) all() []distlock.Outcome {
 	return o.ended
 }
 
-func TestLockRun_tellsTheObserverOfEveryRun(t *testing.T) {
+func TestLockRun_observerSeesEveryRun(t *testing.T) {
 	failing := func(context.Context, string) (string, error) { return "", errAgent }
 	for want, test := range map[distlock.Outcome]func(t *testing.T, p *place){
 		distlock.OutcomeDone: func(t *testing.T, p *place) { p.say(t.Context(), p.with(t, echo), "q") },

@@ -19,7 +19,7 @@ import (
 )
 
 // The worker of a run that was cancelled may still write. The next run sees what it has written.
-func TestLockRun_S1_nextRunWaitsForTheUpdateOfACancelledOne(t *testing.T) {
+func TestLockRun_S1_cancelled_nextWaitsForUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		a, b := p.with(t, slow.agent), p.with(t, echo)
@@ -49,7 +49,7 @@ func TestLockRun_S1_nextRunWaitsForTheUpdateOfACancelledOne(t *testing.T) {
 }
 
 // What an Update is to do whose context has ended is for the service to say, and not for chance.
-func TestWrapSessions_passesOnTheUpdateOfACancelledRun(t *testing.T) {
+func TestWrapSessions_cancelledRun_updateRuns(t *testing.T) {
 	const runs = 30
 	for name, heeds := range map[string]bool{"the service writes": false, "the service refuses": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestLockRun_leavesNothingBehind(t *testing.T) {
 	testservers.Await(t, 20*time.Second, "the context of the caller is garbage", func() bool { runtime.GC(); return mark.Value() == nil })
 }
 
-func TestWithMaxHold_L_freesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
+func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		const age = 5 * time.Minute
 		slow := newThinks()

@@ -87,7 +87,7 @@ func TestMiddleware_tracingIsOutsideOrInside(t *testing.T) {
 }
 
 // A Turn shows as one tree, down to what the application does in it.
-func TestNew_turnsAreTracedByTheGlobalProvider(t *testing.T) {
+func TestNew_turnsUseTheGlobalTracer(t *testing.T) {
 	spans := record()
 	m := open(t, "mem://", nil)
 	err := m.Turn(inSession(t, "S3CRET"), func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func TestNew_turnsAreTracedByTheGlobalProvider(t *testing.T) {
 	}
 }
 
-func TestMiddleware_hooksAreUnderTheLockOrNot(t *testing.T) {
+func TestMiddleware_orderOfHooksAndLock(t *testing.T) {
 	for name, hooksFirst := range map[string]bool{"outside": true, "inside": false} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -155,7 +155,7 @@ func TestMiddleware_hooksSeeTheErrorsWithTheirCodes(t *testing.T) {
 	mustHaveCode(t, outside, core.ErrInvalidInput, distlock.ErrInvalidKey)
 }
 
-func TestMiddleware_aNilMemoryFailsWithTheReason(t *testing.T) {
+func TestMiddleware_nilMemory_failsWithReason(t *testing.T) {
 	m := memory.ApplyMiddleware(nil, middleware(t, localLocker(t, nil)))
 	for operation, err := range everyOperation(inSession(t, "s"), m) {
 		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
@@ -189,7 +189,7 @@ func TestTurn_needsTheLockToComeFirst(t *testing.T) {
 	}
 }
 
-func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
+func TestWithFailOpen_continuesWithoutTheLock(t *testing.T) {
 	spans := record()
 	server := testservers.StartRedis(t)
 	opts := observed(t)
@@ -225,7 +225,7 @@ func TestWithFailOpen_goesOnWithoutTheLock(t *testing.T) {
 	}
 }
 
-func TestWithFailOpen_isRefusedForMemoriesThatCheckTokens(t *testing.T) {
+func TestWithFailOpen_fencedMemory_refused(t *testing.T) {
 	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil, nil)
 	must(t, err)
 	_, err = Wrap(store, localLocker(t, nil), WithFailOpen(), WithSessionID("s"))

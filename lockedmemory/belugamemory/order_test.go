@@ -83,7 +83,7 @@ func TestOrder_O_oneInstanceAfterTheOther(t *testing.T) {
 }
 
 // The same that the store above passes is too much for one that counts in the process, under the same lock.
-func TestOrder_aCounterOfTheProcessMisordersUnderAPerfectLock(t *testing.T) {
+func TestOrder_processCounter_misordersUnderLock(t *testing.T) {
 	a, b := countedInstances(t, sharedURL(t))
 	got, want := oneAfterTheOther(t, inSession(t, "s"), a, b)
 	if !strings.HasPrefix(got, "q A0|q B0|a A0|a B0") || got == want {

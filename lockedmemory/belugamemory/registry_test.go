@@ -52,13 +52,13 @@ func TestNew_memoryWorksByName(t *testing.T) {
 	}
 }
 
-func TestNew_aFailureIsANilMemory(t *testing.T) {
+func TestNew_failure_nilMemory(t *testing.T) {
 	if mem, err := memory.New(Name, config.ProviderConfig{}); mem != nil || err == nil {
 		t.Errorf("%#v, %v", mem, err)
 	}
 }
 
-func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
+func TestNew_sameURL_sharesConnections(t *testing.T) {
 	server := testservers.StartRedis(t)
 	connections := func() int {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
@@ -95,7 +95,7 @@ func TestNew_memoriesOfOneURLShareItsConnections(t *testing.T) {
 }
 
 // Memories with settings of their own still stand in one line for a session.
-func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
+func TestNew_otherOptions_excludeEachOther(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "1s"})
@@ -113,7 +113,7 @@ func TestNew_memoriesOfDifferentOptionsExcludeEachOther(t *testing.T) {
 	}
 }
 
-func TestNew_sessionsInThisProcessAreKeptAlike(t *testing.T) {
+func TestNew_mem_refusesOtherSettings(t *testing.T) {
 	open(t, "mem://", map[string]any{"max_exchanges": 3})
 	open(t, "mem://", map[string]any{"max_exchanges": 3, "window": 1})
 	open(t, "mem://", map[string]any{"namespace": "other"})
@@ -175,7 +175,7 @@ func TestClose_isPerMemory(t *testing.T) {
 	})
 }
 
-func TestClose_aServerThatHangs_endsWithCtx(t *testing.T) {
+func TestClose_hangingServer_endsWithContext(t *testing.T) {
 	server := testservers.StartRedis(t)
 	m := open(t, server.URL(), map[string]any{"ttl": "1s"})
 	hold(t, inSession(t, "s"), m)
@@ -236,7 +236,7 @@ func TestNew_connectsWithOneClient(t *testing.T) {
 	}
 }
 
-func TestClose_memoriesFailFromThenOn(t *testing.T) {
+func TestClose_laterCallsFail(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := inSession(t, "s")

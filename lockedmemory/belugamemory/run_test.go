@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-func TestLockRun_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
+func TestLockRun_S1_runsFollowEachOther(t *testing.T) {
 	const runs = 8
 	everywhere(t, func(t *testing.T, p *place) {
 		var inside atomic.Int32
@@ -70,7 +70,7 @@ func TestScripted_losesTurnsWithoutALock(t *testing.T) {
 	})
 }
 
-func TestLockRun_S1_sessionsDoNotWaitForEachOther(t *testing.T) {
+func TestLockRun_S1_sessionsAreIndependent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		first := newThinks()
 		a := p.with(t, first.agent)
@@ -120,7 +120,7 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 }
 
 // A run that does not notice that it has lost its lease says so all the same, at its end and once.
-func TestLockRun_N_lossIsSaidAtTheEnd(t *testing.T) {
+func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL})
 		for name, events := range map[string][]error{"without an error": {nil, nil}, "with an error": {nil, errAgent}, "an event after it": {errAgent, nil}} {
@@ -198,7 +198,7 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 }
 
 // Nobody is told anything who has stopped listening: Go does not survive that.
-func TestLockRun_breakOutOfARunThatHasLostItsLease(t *testing.T) {
+func TestLockRun_breakAfterLoss(t *testing.T) {
 	for _, at := range []string{"an event", "the error"} {
 		t.Run(at, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
@@ -380,7 +380,7 @@ func TestLockRun_busy(t *testing.T) {
 	})
 }
 
-func TestLockRun_refusesWhatHasNoSession(t *testing.T) {
+func TestLockRun_withoutSession_refused(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("it has no session") })
 		p.session = ""
@@ -393,7 +393,7 @@ func TestLockRun_refusesWhatHasNoSession(t *testing.T) {
 	})
 }
 
-func TestLockRun_doesNotRunUnderAContextThatHasEnded(t *testing.T) {
+func TestLockRun_endedContext_doesNotRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("its context has ended") })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -408,7 +408,7 @@ func TestLockRun_doesNotRunUnderAContextThatHasEnded(t *testing.T) {
 }
 
 // What LockRun returns is called and iterated as Run itself: by many, often, or never.
-func TestLockRun_everyIterationIsARunOfItsOwn(t *testing.T) {
+func TestLockRun_everyIterationIsARun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
 		a.locked(t.Context(), p.session, "never")

@@ -86,7 +86,7 @@ func (p *place) askAndCancel(t *testing.T, run runOf, a *thinks, input string) {
 	}
 }
 
-func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
+func TestRunner_S1_runsFollowEachOther(t *testing.T) {
 	const runs = 8
 	everywhere(t, func(t *testing.T, p *place) {
 		answer := func(ctx context.Context, input string) (string, error) {
@@ -124,7 +124,7 @@ func TestRunner_S1_runsOfASessionStandOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestRunner_S1_nextRunWaitsForTheUpdateOfACancelledOne(t *testing.T) {
+func TestRunner_S1_cancelled_nextWaitsForUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		_, a, _ := p.runner(t, slow.agent)
@@ -215,7 +215,7 @@ func TestRunner_updateEndsTheLease(t *testing.T) {
 	})
 }
 
-func TestRunner_L_maxHoldFreesTheSessionAndRefusesTheLateUpdate(t *testing.T) {
+func TestRunner_L_maxHold_refusesLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		runner, a, _ := p.runner(t, slow.agent, belugamemory.WithMaxHold(time.Minute))
@@ -255,7 +255,7 @@ func TestRunner_N_lossCancelsTheRun(t *testing.T) {
 }
 
 // The Runner makes a session of another ID for one that it does not know, and its Update is part of the run.
-func TestRunner_updatesTheSessionThatItHasMade(t *testing.T) {
+func TestRunner_createdSession_isUpdated(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		updates := 0
 		p.sessions.updated = func() { updates++ }

@@ -24,7 +24,7 @@ func sessionKey(t testing.TB, tenant, session string) string {
 }
 
 // The keys stand in Redis: whoever changes them loses the sessions of who upgrades.
-func TestSessionKey_isWritten(t *testing.T) {
+func TestSessionKey_format(t *testing.T) {
 	seen := make(map[string][2]string)
 	for _, test := range []struct{ tenant, session, want string }{
 		{"", "s", "s"},
@@ -54,7 +54,7 @@ func TestSessionKey_isWritten(t *testing.T) {
 	}
 }
 
-func TestSessionKey_noTwoSessionsHaveOne(t *testing.T) {
+func TestSessionKey_isUnique(t *testing.T) {
 	// Of the characters that keys are escaped with, so that what is escaped meets what looks so.
 	texts := []string{""}
 	for i := 0; len(texts[i]) < 3; i++ {
@@ -89,7 +89,7 @@ func FuzzSessionKey(f *testing.F) {
 	})
 }
 
-func TestSessionKey_withoutASessionThereIsNoLock(t *testing.T) {
+func TestSessionKey_noSession_noLock(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		for who, ctx := range map[string]context.Context{
 			"no session":    t.Context(),
@@ -113,7 +113,7 @@ func TestSessionKey_withoutASessionThereIsNoLock(t *testing.T) {
 }
 
 // What a key cannot hold is refused, and the error does not show it.
-func TestSessionKey_ofASessionThatCannotBe(t *testing.T) {
+func TestSessionKey_invalidSession_refused(t *testing.T) {
 	m := open(t, "mem://", nil)
 	for _, id := range []string{"S3CRET\n", "S3CRET\xff", strings.Repeat("S3CRET", 1000)} {
 		for operation, err := range everyOperation(core.WithSessionID(t.Context(), id), m) {

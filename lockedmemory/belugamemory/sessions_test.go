@@ -32,7 +32,7 @@ func (p *place) changed(t *testing.T) bool {
 	return session.AgentID == "changed"
 }
 
-func TestWrapSessions_S1_refusesAnUpdateWithoutItsLease(t *testing.T) {
+func TestWrapSessions_S1_noLease_updateRefused(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a, b := p.with(t, echo), p.with(t, echo)
 		refused := func(ctx context.Context, sentinel error) {
@@ -62,7 +62,7 @@ func TestWrapSessions_S1_refusesAnUpdateWithoutItsLease(t *testing.T) {
 	})
 }
 
-func TestWrapSessions_N_refusesAnUpdateUnderALostLease(t *testing.T) {
+func TestWrapSessions_N_lostLease_updateRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
 		lease, err := a.locker.Acquire(t.Context(), p.session)
@@ -162,7 +162,7 @@ func TestWrapSessions_S1_getRefusesAnotherID(t *testing.T) {
 }
 
 // A Runner makes a session that is not there, with another ID. It is the run's as long as that goes on.
-func TestWrapSessions_aSessionMadeInARunIsPartOfIt(t *testing.T) {
+func TestWrapSessions_createdSession_joinsTheRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		p.session = "unknown"
 		var made *runtime.Session
@@ -186,7 +186,7 @@ func TestWrapSessions_aSessionMadeInARunIsPartOfIt(t *testing.T) {
 }
 
 // Other sessions are none of the run's business: it may not write them without their lease, and writing them is not its end.
-func TestWrapSessions_S1_tellsTheSessionsOfARunApart(t *testing.T) {
+func TestWrapSessions_S1_runOwnsOnlyItsSessions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		other, err := p.sessions.Create(t.Context(), "agent")
 		must(t, err)
@@ -244,7 +244,7 @@ func (b broken) Get(context.Context, string) (*runtime.Session, error)    { retu
 func (b broken) Update(context.Context, *runtime.Session) error           { return b.err }
 func (b broken) Delete(context.Context, string) error                     { return b.err }
 
-func TestWrapSessions_returnsTheErrorsOfTheServiceAsTheyAre(t *testing.T) {
+func TestWrapSessions_serviceErrors_unchanged(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		// One that looks like ours is not coded either.
 		p.sessions.SessionService = broken{errors.Join(errors.New("the disk is full"), distlock.ErrUnavailable)}
