@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// The end of the agent is the end of a cancelled run, and a Save or Update that comes later is refused.
+// A cancelled run ends with its agent. A later Save or Update is refused.
 func TestWrapAgent_L_endFreesACancelledRun(t *testing.T) {
 	for name, agent := range map[string]func(*thinks) answers{
 		"the agent fails":   func(a *thinks) answers { return a.fails },
@@ -41,7 +41,8 @@ func TestWrapAgent_L_endFreesACancelledRun(t *testing.T) {
 	}
 }
 
-// The Update comes after the agent's end, and is refused if the run is cancelled in between.
+// The Update comes after the agent's end. If the run is cancelled in between, the Update is
+// refused.
 func TestWrapAgent_S1_endLeavesTheUpdate(t *testing.T) {
 	for name, cancels := range map[string]bool{"not cancelled": false, "cancelled after the end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestWrapAgent_S1_endLeavesTheUpdate(t *testing.T) {
 	}
 }
 
-// The end of a wrapped child is not that of the agent, not even by a panic.
+// The end of a wrapped child, even by a panic, does not end the agent.
 func TestWrapAgent_S1_childEndsNothing(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
@@ -126,7 +127,7 @@ func TestWrapAgent_S1_lastAgentEndsTheRun(t *testing.T) {
 	})
 }
 
-// What ends a cancelled run waits for the Save of a tool that its agent has left behind.
+// The end of a cancelled run waits for a Save of a tool that outlives its agent.
 func TestLockRun_S1_endWaitsForASave(t *testing.T) {
 	for name, wrapped := range map[string]bool{"the end of the agent": true, "an Update that is refused": false} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +184,7 @@ func TestWrapAgent_L_panicReleasesFirst(t *testing.T) {
 	})
 }
 
-// A run in a Turn, or in a run, has the lease of that.
+// A run in a Turn or in a run uses the lease around it.
 func TestWrapAgent_S1_innerRunEndsNothing(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)

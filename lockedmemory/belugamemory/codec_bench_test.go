@@ -7,10 +7,11 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-// what a session has many of, and what is large
+// common messages and large ones
 func benchmarks() map[string]schema.Message {
 	return map[string]schema.Message{
-		"human": schema.NewHumanMessage("Where is my order? I was told that it would be here on Monday, and it is Thursday now."),
+		"human": schema.NewHumanMessage("Where is my order? I expected it on Monday, and it is Thursday now. " +
+			"Please check."),
 		"ai": &schema.AIMessage{
 			Parts:     []schema.ContentPart{schema.TextPart{Text: "One moment.\nI look it up."}},
 			ToolCalls: []schema.ToolCall{{ID: "call_1", Name: "find_order", Arguments: `{"customer":"c-7"}`}},
@@ -19,7 +20,8 @@ func benchmarks() map[string]schema.Message {
 			Metadata: map[string]any{"trace": "0af7651916cd43dd8448eb211c80319c", "attempt": 2, "score": 0.75,
 				"at": time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC), "tags": []string{"order", "late"}},
 		},
-		"image 1MB": &schema.HumanMessage{Parts: []schema.ContentPart{schema.ImagePart{Data: make([]byte, 1<<20), MimeType: "image/png"}}},
+		"image 1MB": &schema.HumanMessage{Parts: []schema.ContentPart{
+			schema.ImagePart{Data: make([]byte, 1<<20), MimeType: "image/png"}}},
 	}
 }
 

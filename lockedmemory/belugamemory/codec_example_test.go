@@ -13,7 +13,7 @@ import (
 func ExampleCodec() {
 	var codec belugamemory.Codec
 	text, err := codec.Encode(&schema.HumanMessage{
-		Parts:    []schema.ContentPart{schema.TextPart{Text: "Where is my order?"}},
+		Parts:    []schema.ContentPart{schema.TextPart{Text: "Hello"}},
 		Metadata: map[string]any{"waited": 90 * time.Second},
 	})
 	if err != nil {
@@ -30,8 +30,8 @@ func ExampleCodec() {
 	waited := message.GetMetadata()["waited"].(time.Duration)
 	fmt.Println(message.GetRole(), codec.Text(message), waited)
 	// Output:
-	// {"v":1,"role":"human","parts":[{"type":"text","text":"Where is my order?"}],"metadata":{"waited":{"$time.Duration":"1m30s"}}}
-	// human Where is my order? 1m30s
+	// {"v":1,"role":"human","parts":[{"type":"text","text":"Hello"}],"metadata":{"waited":{"$time.Duration":"1m30s"}}}
+	// human Hello 1m30s
 }
 
 func ExampleCodec_Encode_refused() {

@@ -10,7 +10,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-// Every decoded message is one that Encode writes and Decode reads again.
+// Encode writes every decoded message, and Decode reads it again.
 func FuzzDecode(f *testing.F) {
 	for _, message := range golden() {
 		text := encode(f, message)

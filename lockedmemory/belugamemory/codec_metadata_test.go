@@ -16,7 +16,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-// survivors are values of every type that the metadata keeps, by the type's name in the documentation.
+// survivors lists values that metadata keeps, by the name of their type in the documentation.
 var survivors = map[string][]any{
 	"nil":    {nil},
 	"bool":   {true, false},
@@ -33,21 +33,24 @@ var survivors = map[string][]any{
 	"uint64": {uint64(0), uint64(math.MaxUint64)},
 	"float32": {float32(0), float32(math.Copysign(0, -1)), float32(1) / 3, float32(math.MaxFloat32), float32(math.Inf(-1)),
 		float32(math.NaN())},
-	"float64": {0.0, math.Copysign(0, -1), 1.0 / 3, 1e20, 1e21, 1e-6, 1e-7, -1e100, math.MaxFloat64, math.SmallestNonzeroFloat64,
-		float64(1<<53 + 2), math.Inf(1), math.Inf(-1), math.NaN()},
+	"float64": {0.0, math.Copysign(0, -1), 1.0 / 3, 1e20, 1e21, 1e-6, 1e-7, -1e100, math.MaxFloat64,
+		math.SmallestNonzeroFloat64, float64(1<<53 + 2), math.Inf(1), math.Inf(-1), math.NaN()},
 	"[]byte":   {[]byte(nil), []byte{}, []byte{0, 255}},
 	"[]string": {[]string(nil), []string{}, []string{"", "a", "\xff"}},
 	"[]any":    {[]any(nil), []any{}, []any{nil, 1, []any{[]byte(nil)}}},
 	"map[string]string": {map[string]string(nil), map[string]string{}, map[string]string{"": "", "a": "\xff"},
 		map[string]string{"$a": "b", "c": "d"}, map[string]string{"\xff": "a"}},
 	"map[string]any": {map[string]any(nil), map[string]any{}, map[string]any{"": nil, "a": map[string]any{"b": 1}},
-		map[string]any{"$int": "5"}, map[string]any{"$map": []any{[]any{"a", 1.0}}}, map[string]any{"$map": nil}, map[string]any{"$": 1},
+		map[string]any{"$int": "5"}, map[string]any{"$map": []any{[]any{"a", 1.0}}},
+		map[string]any{"$map": nil}, map[string]any{"$": 1},
 		map[string]any{"$base64": "//4="}, map[string]any{"$a": 1, "!": 2, "\xff": 3}},
-	"time.Time": {time.Time{}, time.Date(2026, 4, 1, 12, 0, 0, 1, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
-		time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 60)), time.Date(2026, 4, 1, 0, 0, 0, 0, time.FixedZone("CET", 3600)), time.Now(),
+	"time.Time": {time.Time{}, time.Date(2026, 4, 1, 12, 0, 0, 1, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 60)),
+		time.Date(2026, 4, 1, 0, 0, 0, 0, time.FixedZone("CET", 3600)), time.Now(),
 		zone(-1), zone(1), zone(-60), zone(-75), zone(-86399), zone(86400), zone(-3600), zone(5*3600 + 45*60)},
-	"time.Duration": {time.Duration(0), time.Nanosecond, 1234567 * time.Nanosecond, -time.Hour, time.Duration(math.MinInt64),
-		time.Duration(math.MaxInt64)},
+	"time.Duration": {time.Duration(0), time.Nanosecond, 1234567 * time.Nanosecond, -time.Hour,
+		time.Duration(math.MinInt64), time.Duration(math.MaxInt64)},
 	"json.Number": {json.Number(""), json.Number("1.0"), json.Number("12345678901234567890"), json.Number("no number")},
 }
 
@@ -61,7 +64,8 @@ func TestCodec_keepsDocumentedMetadata(t *testing.T) {
 			if got := nameOf(v); got != name {
 				t.Errorf("a %s stands under %s", got, name)
 			}
-			message := &schema.HumanMessage{Metadata: map[string]any{"key": v, "list": []any{v}, "map": map[string]any{"$key": v}}}
+			message := &schema.HumanMessage{Metadata: map[string]any{
+				"key": v, "list": []any{v}, "map": map[string]any{"$key": v}}}
 			text := encode(t, message)
 			if decoded := decode(t, text); !same(decoded, message) || !json.Valid(text) {
 				t.Errorf("%#v comes back as %#v from %s", v, decoded.GetMetadata()["key"], text)
@@ -81,7 +85,7 @@ func TestCodec_documentsItsTypes(t *testing.T) {
 	}
 }
 
-// nameOf is the Go type of v as one writes it.
+// nameOf returns the Go type of v as in source code.
 func nameOf(v any) string {
 	if v == nil {
 		return "nil"
@@ -143,7 +147,8 @@ func TestCodec_otherTypes_comeBackAsJSON(t *testing.T) {
 			t.Errorf("a %T is refused: %v", c.stored, err)
 			continue
 		}
-		if got := decode(t, text).GetMetadata(); !reflect.DeepEqual(got, map[string]any{"key": c.want, "list": []any{c.want}}) {
+		want := map[string]any{"key": c.want, "list": []any{c.want}}
+		if got := decode(t, text).GetMetadata(); !reflect.DeepEqual(got, want) {
 			t.Errorf("a %T comes back as %#v from %s", c.stored, got, text)
 		}
 	}
@@ -167,7 +172,8 @@ func TestCodec_refusesMetadataBeyondJSON(t *testing.T) {
 		},
 	} {
 		for _, v := range values {
-			text, err := codec.Encode(&schema.AIMessage{Metadata: map[string]any{"a": map[string]any{"$b": []any{secret, map[string]any{"\xff": v}}}}})
+			text, err := codec.Encode(&schema.AIMessage{Metadata: map[string]any{
+				"a": map[string]any{"$b": []any{secret, map[string]any{"\xff": v}}}}})
 			want := strings.Replace(want, "%T", fmt.Sprintf("%T", v), 1)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
 				t.Errorf("a %T: %s, %v, want %q", v, text, err, want)

@@ -60,32 +60,36 @@ func TestCodec_invalidUTF8_refused(t *testing.T) {
 		"part 1 is not valid UTF-8": {parts(schema.TextPart{Text: s}), parts(schema.ThinkingPart{Signature: s}),
 			parts(schema.ImagePart{URL: s}), parts(schema.AudioPart{Format: s}), parts(schema.VideoPart{MimeType: s}),
 			parts(schema.FilePart{Name: s})},
-		"tool call 0 is not valid UTF-8":                  {&schema.AIMessage{ToolCalls: []schema.ToolCall{{Arguments: s}}}},
-		"its model ID or tool call ID is not valid UTF-8": {&schema.AIMessage{ModelID: s}, &schema.ToolMessage{ToolCallID: s}},
+		"tool call 0 is not valid UTF-8": {&schema.AIMessage{ToolCalls: []schema.ToolCall{{Arguments: s}}}},
+		"its model ID or tool call ID is not valid UTF-8": {&schema.AIMessage{ModelID: s},
+			&schema.ToolMessage{ToolCallID: s}},
 	} {
 		for _, message := range messages {
-			if text, err := codec.Encode(message); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), s) {
+			if text, err := codec.Encode(message); err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), s) {
 				t.Errorf("%#v: %s, %v, want %q", message, text, err, want)
 			}
 		}
 	}
 }
 
-// A version of this package reads the messages of the next one, and says of later ones what to do.
+// This version reads the messages of the next version. For later versions, the error says what to
+// do.
 func TestCodec_newerVersion(t *testing.T) {
 	const text = `{"v":%,"role":"tool","tone":"warm","tool_call_id":"c","parts":[{"type":"hologram","text":"a"},` +
 		`{"type":"text","text":"b","bold":true}]}`
 	want := &schema.ToolMessage{ToolCallID: "c", Parts: []schema.ContentPart{schema.TextPart{Text: "b"}}}
-	for version, says := range map[string]string{
-		"1": "a field is unknown", "2": "", "3": "its version is 3, and this package reads versions 1 to 2", "10": "its version is 10",
+	for version, reason := range map[string]string{
+		"1": "a field is unknown", "2": "", "10": "its version is 10",
+		"3": "its version is 3, and this package reads versions 1 to 2",
 		"0": "does not begin with", "-1": "does not begin with", "1.": "does not begin with", `"1"`: "does not begin with",
 	} {
 		message, err := codec.Decode([]byte(strings.Replace(text, "%", version, 1)))
 		switch {
-		case says == "" && (err != nil || !reflect.DeepEqual(message, want)):
+		case reason == "" && (err != nil || !reflect.DeepEqual(message, want)):
 			t.Errorf("version %s: %#v, %v", version, message, err)
-		case says != "" && (err == nil || message != nil || !strings.Contains(err.Error(), says)):
-			t.Errorf("version %s: %#v, %v, want %q", version, message, err, says)
+		case reason != "" && (err == nil || message != nil || !strings.Contains(err.Error(), reason)):
+			t.Errorf("version %s: %#v, %v, want %q", version, message, err, reason)
 		}
 	}
 }
@@ -98,18 +102,22 @@ func TestCodec_Decode_refusesOtherTexts(t *testing.T) {
 		value    = `{"v":1,"role":"human","metadata":{"a":%}}`
 	)
 	for in, texts := range map[string][]string{
-		"%":                    {"", "null", "[]", "{}", `"secret"`, `{"v":1}`, `{"v":1,"role":"secret"}`, `{"role":"ai","v":1}`, `{"v":1,"role":5}`},
+		"%": {"", "null", "[]", "{}", `"secret"`, `{"v":1}`, `{"v":1,"role":"secret"}`,
+			`{"role":"ai","v":1}`, `{"v":1,"role":5}`},
 		`{"v":1,"role":"ai"}%`: {" ", "\n", "\x00", "secret", "}", `{"v":1,"role":"ai"}`},
 		message: {`,"secret":1`, `,`, `"parts":[]`, `,"usage":{"secret":2}`, `,"usage":{"input_tokens":1.5}`, `,"model_id":5`,
 			`,"tool_calls":[{"secret":""}]`, ",\"model_id\":\"\xff\"", ",\"model_id\":\"\n\""},
 		part: {`null`, `{}`, `5`, `{"type":"secret"}`, `{"type":"text","secret":""}`, `{"type":"image","data":"secret!"}`,
 			`{"type":"audio","sample_rate":99999999999999999999}`, `{"type":"text"},`},
 		metadata: {`[]`, `"secret"`, `5`, `{"$int":"5"}`, `{"a":1,"$b":1}`, `{"a":1,"$int":"5"}`, `{1:1}`, `{"$\"a\"":1}`},
-		value: {``, `01`, `1e999`, `NaN`, `{"$secret":"1"}`, `{"$":1}`, `{"$int":"x"}`, `{"$int8":"128"}`, `{"$uint":"-1"}`, `{"$int":5}`,
+		value: {``, `01`, `1e999`, `NaN`, `{"$secret":"1"}`, `{"$":1}`, `{"$int":"x"}`, `{"$int8":"128"}`, `{"$uint":"-1"}`,
+			`{"$int":5}`,
 			`{"$[]string":[1]}`, `{"$[]string":"secret"}`, `{"$map[string]string":{"a":1}}`, `{"$time.Duration":"secret"}`,
 			`{"$time.Time":"secret"}`, `{"$time.Time":"secret 0"}`, `{"$[]uint8":"secret!"}`, `{"$string":"secret"}`,
-			`{"$int":"5 secrets"}`, `{"$int":"0x10"}`, `{"$uint":" 5"}`, `{"$int":null}`, `{"$float32":"1e5secret"}`, `{"$float64":"1.5"}`,
-			`{"$time.Time":"2020-01-01T00:00:00 0 secret"}`, `{"$time.Duration":"60s"}`, `{"$[]uint8":"QQ=\n="}`, `{"$string":"\"a\""}`,
+			`{"$int":"5 secrets"}`, `{"$int":"0x10"}`, `{"$uint":" 5"}`, `{"$int":null}`, `{"$float32":"1e5secret"}`,
+			`{"$float64":"1.5"}`,
+			`{"$time.Time":"2020-01-01T00:00:00 0 secret"}`, `{"$time.Duration":"60s"}`, `{"$[]uint8":"QQ=\n="}`,
+			`{"$string":"\"a\""}`,
 			`{"$[]string":""}`, `{"$map[string]string":"secret"}`, `{"$[]interface {}":[]}`},
 	} {
 		for _, each := range texts {
@@ -117,7 +125,8 @@ func TestCodec_Decode_refusesOtherTexts(t *testing.T) {
 			message, err := codec.Decode([]byte(text))
 			if err == nil || message != nil {
 				t.Errorf("%s is decoded as %+v", text, message)
-			} else if strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(), "belugamemory: cannot decode a message: ") {
+			} else if strings.Contains(err.Error(), "secret") ||
+				!strings.HasPrefix(err.Error(), "belugamemory: cannot decode a message: ") {
 				t.Errorf("%s: %v", text, err)
 			}
 		}

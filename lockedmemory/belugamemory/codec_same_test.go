@@ -8,7 +8,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-// same is reflect.DeepEqual, but for times, of which instant and offset count, and for floats: 0 is not -0, and NaN is NaN.
+// same is reflect.DeepEqual with two exceptions. Times are equal if instant and offset are. Floats
+// are equal if their bits are, except those of a NaN.
 func same(a, b schema.Message) bool {
 	return reflect.DeepEqual(comparableMessage(a), comparableMessage(b))
 }

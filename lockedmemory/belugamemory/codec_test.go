@@ -20,10 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/golden anew")
 
-// codec is what the tests are about.
+// codec is the subject of the tests.
 var codec belugamemory.Codec
 
-// golden has a message of each role, every part, and metadata of every type. What is written here must stay readable for ever.
+// golden has a message of each role, every part, and metadata of every type. All versions must read
+// these texts.
 func golden() map[string]schema.Message {
 	return map[string]schema.Message{
 		"system": &schema.SystemMessage{Parts: []schema.ContentPart{}, Metadata: map[string]any{}},
@@ -40,7 +41,8 @@ func golden() map[string]schema.Message {
 			Metadata: map[string]any{"channel": "web"},
 		},
 		"ai": &schema.AIMessage{
-			Parts: []schema.ContentPart{schema.ThinkingPart{Text: "I look it up.", Signature: "c2ln"}, schema.TextPart{Text: "One moment."}},
+			Parts: []schema.ContentPart{schema.ThinkingPart{Text: "I look it up.", Signature: "c2ln"},
+				schema.TextPart{Text: "One moment."}},
 			ToolCalls: []schema.ToolCall{
 				{ID: "call_1", Name: "find_order", Arguments: `{"customer":"c-7"}`},
 				{},
@@ -53,8 +55,9 @@ func golden() map[string]schema.Message {
 				"int64": int64(math.MinInt64), "uint": uint(1), "uint8": uint8(math.MaxUint8), "uint16": uint16(math.MaxUint16),
 				"uint32": uint32(math.MaxUint32), "uint64": uint64(math.MaxUint64),
 				"float32": float32(0.1), "float32 NaN": float32(math.NaN()), "float32 -0": float32(math.Copysign(0, -1)),
-				"float64": 0.1, "float64 whole": 1e20, "float64 large": math.MaxFloat64, "float64 small": math.SmallestNonzeroFloat64,
-				"float64 -0": math.Copysign(0, -1), "float64 NaN": math.NaN(), "float64 +Inf": math.Inf(1), "float64 -Inf": math.Inf(-1),
+				"float64": 0.1, "float64 whole": 1e20, "float64 large": math.MaxFloat64,
+				"float64 small": math.SmallestNonzeroFloat64, "float64 -0": math.Copysign(0, -1),
+				"float64 NaN": math.NaN(), "float64 +Inf": math.Inf(1), "float64 -Inf": math.Inf(-1),
 				"bytes": []byte("bytes"), "bytes empty": []byte{}, "bytes nil": []byte(nil),
 				"strings": []string{"a", "\xff"}, "strings empty": []string{}, "strings nil": []string(nil),
 				"list": []any{1.5, "a", nil, []any{2}}, "list empty": []any{}, "list nil": []any(nil),
@@ -79,8 +82,8 @@ func golden() map[string]schema.Message {
 	}
 }
 
-// Sessions outlive versions of this package and of Go. If this fails, the change needs a new version
-// of the format and a reader for both.
+// Sessions outlive versions of this package and of Go. If this fails, the change needs a new
+// version of the format and a reader for both.
 func TestCodec_formatStays(t *testing.T) {
 	for name, message := range golden() {
 		path := filepath.Join("testdata", "golden", name+".json")
@@ -105,7 +108,7 @@ func TestCodec_formatStays(t *testing.T) {
 	}
 }
 
-// A field that a later Beluga adds would be lost without a word.
+// Without this test, a field that a later Beluga adds would be lost silently.
 func TestCodec_knowsEveryField(t *testing.T) {
 	for _, c := range []struct {
 		value  any
@@ -135,8 +138,8 @@ func TestCodec_knowsEveryField(t *testing.T) {
 }
 
 func TestCodec_Text_isTheMessageText(t *testing.T) {
-	parts := []schema.ContentPart{schema.TextPart{Text: "a"}, schema.ThinkingPart{Text: "b"}, nil, schema.TextPart{Text: "c"},
-		schema.TextPart{}}
+	parts := []schema.ContentPart{schema.TextPart{Text: "a"}, schema.ThinkingPart{Text: "b"}, nil,
+		schema.TextPart{Text: "c"}, schema.TextPart{}}
 	for _, message := range []schema.Message{&schema.SystemMessage{Parts: parts}, &schema.HumanMessage{Parts: parts},
 		&schema.AIMessage{Parts: parts}, &schema.ToolMessage{Parts: parts}} {
 		if got, want := codec.Text(message), message.(interface{ Text() string }).Text(); got != want || got != "a\nc\n" {
@@ -162,21 +165,24 @@ func TestCodec_Document_addsTheRole(t *testing.T) {
 	if got := codec.Document(message).Metadata["role"]; got != "critic" {
 		t.Errorf("the message's own role became %v", got)
 	}
-	if got := codec.Document(schema.NewToolMessage("c", "t")).Metadata; !reflect.DeepEqual(got, map[string]any{"role": "tool"}) {
+	got := codec.Document(schema.NewToolMessage("c", "t")).Metadata
+	if !reflect.DeepEqual(got, map[string]any{"role": "tool"}) {
 		t.Errorf("without metadata: %v", got)
 	}
 }
 
 func TestCodec_nil_textAndDocumentEmpty(t *testing.T) {
-	for _, message := range []schema.Message{nil, (*schema.SystemMessage)(nil), (*schema.HumanMessage)(nil), (*schema.AIMessage)(nil),
+	for _, message := range []schema.Message{nil, (*schema.SystemMessage)(nil), (*schema.HumanMessage)(nil),
+		(*schema.AIMessage)(nil),
 		(*schema.ToolMessage)(nil), (*foreign)(nil), foreign{}} {
-		if text, document := codec.Text(message), codec.Document(message); text != "" || !reflect.DeepEqual(document, schema.Document{}) {
+		text, document := codec.Text(message), codec.Document(message)
+		if text != "" || !reflect.DeepEqual(document, schema.Document{}) {
 			t.Errorf("%T: text %q, document %+v", message, text, document)
 		}
 	}
 }
 
-// foreign is a message of another package.
+// foreign is a message type of another package.
 type foreign struct{ schema.HumanMessage }
 
 func (foreign) GetRole() schema.Role             { return schema.RoleHuman }

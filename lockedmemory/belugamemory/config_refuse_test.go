@@ -19,22 +19,24 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// wrongValues are values that no option of the kind takes.
+// wrongValues lists values that the option refuses.
 var wrongValues = map[string][]any{
-	"busy":                     {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
-	"idle_ttl":                 {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
+	"busy": {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
+	"idle_ttl": {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h",
+		"1 hour", true},
 	"inner":                    {"", "unknown", Name, 1, true},
 	"inner_options":            {"secret", "", 1, []any{}, map[string]string{}},
 	"inner_separates_sessions": {"", "true", 1, 1.0},
 	"max_hold":                 {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
-	"max_retries":              {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"), json.Number("2.5"), uint8(3)},
-	"max_exchanges":            {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
-	"namespace":                {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
-	"retry_delay":              {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
-	"session_id":               {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
-	"ttl":                      {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
-	"wait":                     {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
-	"window":                   {"", "3", 0, -1, 1.5, 1e12, true},
+	"max_retries": {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"),
+		json.Number("2.5"), uint8(3)},
+	"max_exchanges": {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
+	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
+	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
+	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
+	"ttl":           {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
+	"wait":          {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
+	"window":        {"", "3", 0, -1, 1.5, 1e12, true},
 }
 
 func TestNew_refusesWrongValues(t *testing.T) {
@@ -50,7 +52,8 @@ func TestNew_refusesWrongValues(t *testing.T) {
 				continue
 			}
 			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) || !strings.Contains(err.Error(), all[name].allowed) {
+			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) ||
+				!strings.Contains(err.Error(), all[name].allowed) {
 				t.Errorf("%s: %#v: %v", name, value, err)
 			}
 		}
@@ -69,7 +72,7 @@ func TestNew_refusesUnknownOptions(t *testing.T) {
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 }
 
-// Who repeats a wrong configuration gets the same answer.
+// A wrong configuration always gives the same error.
 func TestNew_repeatedMistakes_sameError(t *testing.T) {
 	all := make(map[string]any)
 	for name, values := range wrongValues {
@@ -110,21 +113,23 @@ func TestNew_refusesConflictingOptions(t *testing.T) {
 func TestNew_refusesWrongFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  config.ProviderConfig
-		says []string
+		text []string
 	}{
-		"no base_url":      {config.ProviderConfig{}, []string{"base_url", "redis://", "mem://"}},
-		"unknown scheme":   {config.ProviderConfig{BaseURL: "http://localhost"}, []string{"base_url", `"http"`, "redis+sentinel://"}},
-		"no scheme":        {config.ProviderConfig{BaseURL: "localhost:6379"}, []string{"base_url", "scheme", "redis://"}},
-		"bad port":         {config.ProviderConfig{BaseURL: "redis://localhost:99999"}, []string{"base_url", "port"}},
-		"bad parameter":    {config.ProviderConfig{BaseURL: "redis://localhost?no_such=1"}, []string{"base_url", "no_such"}},
-		"more after mem":   {config.ProviderConfig{BaseURL: "mem://x"}, []string{"base_url", "mem://"}},
-		"api_key":          {config.ProviderConfig{BaseURL: "mem://", APIKey: "SECRET"}, []string{"api_key", "base_url"}},
-		"negative timeout": {config.ProviderConfig{BaseURL: "mem://", Timeout: -time.Second}, []string{"timeout", "-1s", "5s"}},
+		"no base_url": {config.ProviderConfig{}, []string{"base_url", "redis://", "mem://"}},
+		"unknown scheme": {config.ProviderConfig{BaseURL: "http://localhost"},
+			[]string{"base_url", `"http"`, "redis+sentinel://"}},
+		"no scheme":      {config.ProviderConfig{BaseURL: "localhost:6379"}, []string{"base_url", "scheme", "redis://"}},
+		"bad port":       {config.ProviderConfig{BaseURL: "redis://localhost:99999"}, []string{"base_url", "port"}},
+		"bad parameter":  {config.ProviderConfig{BaseURL: "redis://localhost?no_such=1"}, []string{"base_url", "no_such"}},
+		"more after mem": {config.ProviderConfig{BaseURL: "mem://x"}, []string{"base_url", "mem://"}},
+		"api_key":        {config.ProviderConfig{BaseURL: "mem://", APIKey: "SECRET"}, []string{"api_key", "base_url"}},
+		"negative timeout": {config.ProviderConfig{BaseURL: "mem://", Timeout: -time.Second},
+			[]string{"timeout", "-1s", "5s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(test.cfg)
 			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			for _, part := range test.says {
+			for _, part := range test.text {
 				if err == nil || !strings.Contains(err.Error(), part) {
 					t.Errorf("no %s in: %v", part, err)
 				}
@@ -147,13 +152,14 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 		"session_id not clean": {BaseURL: "mem://", Options: map[string]any{"session_id": secret + "\n"}},
 		"inner_options":        {BaseURL: "mem://", Options: map[string]any{"inner_options": secret}},
 		"inner_options, list":  {BaseURL: "mem://", Options: map[string]any{"inner_options": []string{secret}}},
-		"inner_options alone":  {BaseURL: "mem://", Options: map[string]any{"inner_options": map[string]any{"password": secret}}},
-		"URL":                  {BaseURL: "redis://u:" + secret + "@localhost:x"},
-		"URL, no server":       {BaseURL: "redis://u:" + secret + "@" + dead.Addr(), Timeout: time.Second},
-		"URL, wrong password":  {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
-		"URL, scheme":          {BaseURL: secret + ":" + secret + "@localhost"},
-		"URL, parameter":       {BaseURL: "redis://localhost?password=" + secret},
-		"API key":              {BaseURL: "mem://", APIKey: secret},
+		"inner_options alone": {BaseURL: "mem://",
+			Options: map[string]any{"inner_options": map[string]any{"password": secret}}},
+		"URL":                 {BaseURL: "redis://u:" + secret + "@localhost:x"},
+		"URL, no server":      {BaseURL: "redis://u:" + secret + "@" + dead.Addr(), Timeout: time.Second},
+		"URL, wrong password": {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
+		"URL, scheme":         {BaseURL: secret + ":" + secret + "@localhost"},
+		"URL, parameter":      {BaseURL: "redis://localhost?password=" + secret},
+		"API key":             {BaseURL: "mem://", APIKey: secret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := New(cfg)
@@ -165,7 +171,8 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 					t.Errorf("it shows: %s", text)
 				}
 			}
-			if name == "URL, wrong password" && (!strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "no answer")) {
+			if name == "URL, wrong password" &&
+				(!strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "no answer")) {
 				t.Errorf("it does not help: %v", err)
 			}
 		})
@@ -178,7 +185,7 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 	dead.Kill()
 	hung.Pause()
 	defer hung.Resume()
-	for url, says := range map[string]string{
+	for url, text := range map[string]string{
 		dead.URL(): "connection refused",
 		hung.URL(): "no answer within the timeout",
 		"redis+sentinel://" + dead.Addr() + "?master_name=m": "connection refused",
@@ -186,7 +193,7 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 		"rediss://" + hung.Addr():                            "no answer within the timeout",
 	} {
 		name, _, _ := strings.Cut(url, ":")
-		t.Run(name+" "+says, func(t *testing.T) {
+		t.Run(name+" "+text, func(t *testing.T) {
 			const timeout = 700 * time.Millisecond
 			began := time.Now()
 			_, err := New(config.ProviderConfig{BaseURL: url, Timeout: timeout})
@@ -194,8 +201,9 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
-			if err == nil || !core.IsRetryable(err) || !strings.Contains(err.Error(), "base_url") || !strings.Contains(err.Error(), says) {
-				t.Errorf("no %q in: %v", says, err)
+			if err == nil || !core.IsRetryable(err) || !strings.Contains(err.Error(), "base_url") ||
+				!strings.Contains(err.Error(), text) {
+				t.Errorf("no %q in: %v", text, err)
 			}
 			services.Lock()
 			left := services.byURL[url]

@@ -19,7 +19,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// fromJSON is cfg as it comes out of a file.
+// fromJSON returns cfg after a round trip through JSON.
 func fromJSON(t testing.TB, url string, opts map[string]any) config.ProviderConfig {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"provider": Name, "base_url": url, "options": opts})
@@ -29,7 +29,7 @@ func fromJSON(t testing.TB, url string, opts map[string]any) config.ProviderConf
 	return cfg
 }
 
-// mem is a memory in this process alone with the given options.
+// mem makes a memory in this process with the given options.
 func mem(t testing.TB, opts map[string]any) *Memory { return open(t, "mem://", opts) }
 
 func TestNew_optionsOfTheLock(t *testing.T) {
@@ -40,36 +40,42 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 		"none": {nil, nil, func(o distlock.Options) bool {
 			return o.TTL == 30*time.Second && o.Wait == 35*time.Second && o.MaxHold == 0 && o.Namespace == "distlock"
 		}},
-		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "max_retries": nil}, map[string]any{"wait": nil, "session_id": nil},
+		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "max_retries": nil},
+			map[string]any{"wait": nil, "session_id": nil},
 			func(o distlock.Options) bool { return o.TTL == 30*time.Second && o.Wait == 35*time.Second }},
 		"ttl": {map[string]any{"ttl": 12 * time.Second}, map[string]any{"ttl": "12s"}, func(o distlock.Options) bool {
 			return o.TTL == 12*time.Second
 		}},
-		"max_hold": {map[string]any{"max_hold": 90 * time.Minute}, map[string]any{"max_hold": "1h30m"}, func(o distlock.Options) bool {
-			return o.MaxHold == 90*time.Minute
-		}},
+		"max_hold": {map[string]any{"max_hold": 90 * time.Minute}, map[string]any{"max_hold": "1h30m"},
+			func(o distlock.Options) bool {
+				return o.MaxHold == 90*time.Minute
+			}},
 		"wait": {map[string]any{"wait": 7 * time.Second}, map[string]any{"wait": "7s"}, func(o distlock.Options) bool {
 			return o.Wait == 7*time.Second
 		}},
-		"wait for ever": {map[string]any{"wait": time.Duration(-1)}, map[string]any{"wait": "-1s"}, func(o distlock.Options) bool {
-			return o.Wait < 0
-		}},
+		"wait for ever": {map[string]any{"wait": time.Duration(-1)}, map[string]any{"wait": "-1s"},
+			func(o distlock.Options) bool {
+				return o.Wait < 0
+			}},
 		"max_retries and retry_delay": {map[string]any{"max_retries": 4, "retry_delay": 50 * time.Millisecond},
 			map[string]any{"max_retries": 4, "retry_delay": "50ms"}, func(o distlock.Options) bool {
 				return o.Wait == 200*time.Millisecond && o.Retry.Max == 50*time.Millisecond
 			}},
-		"max_retries": {map[string]any{"max_retries": int64(20)}, map[string]any{"max_retries": 20}, func(o distlock.Options) bool {
-			return o.Wait == 2*time.Second
-		}},
-		"retry_delay": {map[string]any{"retry_delay": time.Second}, map[string]any{"retry_delay": "1s"}, func(o distlock.Options) bool {
-			return o.Wait == 3*time.Second && o.Retry.Max == time.Second
-		}},
+		"max_retries": {map[string]any{"max_retries": int64(20)}, map[string]any{"max_retries": 20},
+			func(o distlock.Options) bool {
+				return o.Wait == 2*time.Second
+			}},
+		"retry_delay": {map[string]any{"retry_delay": time.Second}, map[string]any{"retry_delay": "1s"},
+			func(o distlock.Options) bool {
+				return o.Wait == 3*time.Second && o.Retry.Max == time.Second
+			}},
 		"the most of both": {map[string]any{"max_retries": 1_000_000, "retry_delay": time.Hour},
 			map[string]any{"max_retries": 1e6, "retry_delay": "1h"},
 			func(o distlock.Options) bool { return o.Wait == 1_000_000*time.Hour }},
-		"namespace": {map[string]any{"namespace": "app-ü"}, map[string]any{"namespace": "app-ü"}, func(o distlock.Options) bool {
-			return o.Namespace == "app-ü"
-		}},
+		"namespace": {map[string]any{"namespace": "app-ü"}, map[string]any{"namespace": "app-ü"},
+			func(o distlock.Options) bool {
+				return o.Namespace == "app-ü"
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if o := fencing.Options(mem(t, test.native).Locker()); !test.check(o) {
@@ -87,7 +93,7 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 	}
 }
 
-// each makes a memory of the options as Go values, and of those from JSON.
+// each calls the test with a memory of the Go values and with a memory of the JSON values.
 func each(t *testing.T, url string, native, text map[string]any, check func(t *testing.T, m *Memory)) {
 	t.Run("as Go values", func(t *testing.T) { check(t, open(t, url, native)) })
 	t.Run("from JSON", func(t *testing.T) {
@@ -106,16 +112,17 @@ func TestNew_windowAndMaxExchanges(t *testing.T) {
 			t.Errorf("Load: %s", got)
 		}
 		if all, err := m.Search(ctx, "1", 10); err != nil || len(all) == 0 {
-			t.Errorf("what is outside of the window is not found any more: %v, %v", all, err)
+			t.Errorf("Search finds a message outside of the window: %v, %v", all, err)
 		}
 	})
-	each(t, sharedURL(t), map[string]any{"max_exchanges": 2}, map[string]any{"max_exchanges": 2.0}, func(t *testing.T, m *Memory) {
-		ctx := inSession(t, t.Name())
-		save(t, ctx, m, "1", "2", "3")
-		if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {
-			t.Errorf("Load: %s", got)
-		}
-	})
+	each(t, sharedURL(t), map[string]any{"max_exchanges": 2}, map[string]any{"max_exchanges": 2.0},
+		func(t *testing.T, m *Memory) {
+			ctx := inSession(t, t.Name())
+			save(t, ctx, m, "1", "2", "3")
+			if got := history(t, ctx, m); got != "q 2|a 2|q 3|a 3" {
+				t.Errorf("Load: %s", got)
+			}
+		})
 }
 
 func TestNew_idleTTL(t *testing.T) {
@@ -203,7 +210,7 @@ func TestNew_sessionID(t *testing.T) {
 	})
 }
 
-// local is a registered memory that tells what it was made with.
+// local is a registered memory that keeps its configuration.
 type local struct {
 	failing
 	cfg config.ProviderConfig
@@ -218,7 +225,8 @@ func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
 		}
 		return &local{failing{errors.New("inner")}, cfg}, nil
 	})
-	opts := map[string]any{"inner": "configtest", "inner_options": map[string]any{"path": "p", "n": 3.0}, "session_id": "s"}
+	opts := map[string]any{"inner": "configtest", "inner_options": map[string]any{"path": "p", "n": 3.0},
+		"session_id": "s"}
 	each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
 		last := made[len(made)-1]
 		if last.Provider != "configtest" || last.Options["path"] != "p" || last.Options["n"] != 3.0 || last.BaseURL != "" {
@@ -236,7 +244,7 @@ func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
 	mem(t, map[string]any{"inner": "configtest", "inner_separates_sessions": true})
 }
 
-// The list in doc.go is what people read.
+// doc.go lists the same options.
 func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	must(t, err)

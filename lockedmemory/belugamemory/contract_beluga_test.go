@@ -19,11 +19,13 @@ import (
 	"testing"
 )
 
-// deviates are the declarations of the contract that differ on purpose: they are only passed on.
+// deviates lists the declarations of the contract that differ on purpose: this package only passes
+// them on.
 var deviates = []string{"runtime: type SessionOption"}
 
-// TestContract_declaresWhatBelugaDeclares compares the contract, which the tests run against where Beluga cannot be had, with the real one. The
-// real one may declare more, but no more in a struct, whose fields a codec has to keep, and no more in an interface, which others implement.
+// TestContract_declaresWhatBelugaDeclares compares the contract with the real Beluga. Beluga may
+// declare more, except fields of structs, which the codec has to keep, and methods of interfaces,
+// which other packages implement.
 func TestContract_declaresWhatBelugaDeclares(t *testing.T) {
 	const contract = "testdata/contract"
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/lookatitude/beluga-ai/v2")
@@ -63,7 +65,8 @@ func TestContract_declaresWhatBelugaDeclares(t *testing.T) {
 	}
 }
 
-// declarations returns what the package in dir exports, by name, in a form that does not depend on the names of parameters and imports.
+// declarations returns the exported declarations of the package in dir, by name. Names of
+// parameters and imports do not count.
 func declarations(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -99,7 +102,8 @@ func declarations(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// normalize names packages by their paths, and gives each parameter and result a field of its own without a name.
+// normalize replaces the names of packages by their paths. Each parameter and result becomes a
+// separate field without a name.
 func normalize(file *ast.File) {
 	paths := map[string]string{}
 	for _, spec := range file.Imports {
@@ -172,7 +176,7 @@ func addType(found map[string]string, spec *ast.TypeSpec) {
 	found["type "+spec.Name.Name] = text
 }
 
-// addValues takes the values as they are written: Beluga counts nothing with iota that the contract declares.
+// addValues adds the values as in the source: the declarations of the contract do not use iota.
 func addValues(found map[string]string, kind token.Token, spec *ast.ValueSpec) {
 	for i, name := range spec.Names {
 		if !name.IsExported() {
@@ -189,7 +193,7 @@ func addValues(found map[string]string, kind token.Token, spec *ast.ValueSpec) {
 	}
 }
 
-// fields keeps the order, which counts where a struct is written without names.
+// fields keeps the order, which matters for struct literals without field names.
 func fields(s *ast.StructType) []string {
 	var list []string
 	for _, field := range s.Fields.List {

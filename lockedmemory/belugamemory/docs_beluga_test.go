@@ -2,5 +2,5 @@
 
 package belugamemory_test
 
-// notHad is what cannot be had of Beluga: here it is the real one.
-var notHad []string
+// incomplete lists no package: this is the real Beluga.
+var incomplete []string

@@ -2,5 +2,5 @@
 
 package belugamemory_test
 
-// notHad is what the contract has not all of that the pages use.
-var notHad = []string{belugaPath + "agent"}
+// incomplete lists packages of which the contract lacks something that the pages use.
+var incomplete = []string{belugaPath + "agent"}

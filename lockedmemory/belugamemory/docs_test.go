@@ -49,7 +49,7 @@ var docsCode = docs.Code{
 		"belugamemory": "github.com/belugalock/belugalock/lockedmemory/belugamemory",
 	},
 	Beluga:  true,
-	Without: notHad,
+	Without: incomplete,
 }
 
 func belugaPage(t *testing.T) docs.Page { return docs.ReadPage(t, "docs/beluga.md") }
@@ -59,7 +59,8 @@ func TestDocs_codeCompiles(t *testing.T) {
 	docsCode.Compiles(t, docs.Pages(t)...)
 }
 
-// Two processes at once: every answer has seen all that is before it, and the longer output begins with the shorter one.
+// Two processes run at once. Every answer has seen the history before it, and the longer output
+// begins with the shorter output.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	program, _ := belugaPage(t).Program(t)
@@ -90,7 +91,7 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// take makes a memory of a configuration, in this process.
+// take makes a memory in this process from a configuration.
 func take(t *testing.T, cfg config.ProviderConfig) error {
 	t.Helper()
 	cfg.BaseURL = "mem://"
@@ -101,7 +102,7 @@ func take(t *testing.T, cfg config.ProviderConfig) error {
 	return mem.Close(t.Context())
 }
 
-// The table has all options and no other, and its defaults are allowed.
+// The table has exactly the options, and its defaults are allowed.
 func TestDocs_options(t *testing.T) {
 	var documented []string
 	for _, row := range belugaPage(t).Table(t, "### Options") {
@@ -125,7 +126,7 @@ func TestDocs_options(t *testing.T) {
 
 func TestDocs_limitsOfOptions(t *testing.T) {
 	for _, c := range []struct {
-		option, says    string // the row has to say that
+		option, text    string // the row has to say that
 		allowed, beyond any
 	}{
 		{"busy", "`\"wait\"`, `\"refuse\"`", "refuse", "drop"},
@@ -150,9 +151,9 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 	} {
 		rows := belugaPage(t).Table(t, "### Options")
 		if !slices.ContainsFunc(rows, func(row []string) bool {
-			return row[0] == c.option && (strings.Contains(row[4], c.says) || row[4] == strings.Trim(c.says, "`"))
+			return row[0] == c.option && (strings.Contains(row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
 		}) {
-			t.Errorf("the row of %s does not say %q", c.option, c.says)
+			t.Errorf("the row of %s does not say %q", c.option, c.text)
 		}
 		for value, want := range map[any]bool{c.allowed: true, c.beyond: false} {
 			opts := map[string]any{c.option: value}
@@ -177,7 +178,7 @@ func TestDocs_optionsInGo(t *testing.T) {
 	}
 }
 
-// The configurations on the page are JSON, and taken.
+// The configurations on the page are valid JSON and valid options.
 func TestDocs_configurationsAreValid(t *testing.T) {
 	blocks := belugaPage(t).Texts("json")
 	if len(blocks) < 1 {
@@ -195,12 +196,13 @@ func TestDocs_configurationsAreValid(t *testing.T) {
 	}
 }
 
-// The table of errors has every sentinel that gets a code, beside that code.
+// The table of errors has every sentinel with its code.
 func TestDocs_errors(t *testing.T) {
 	rows := belugaPage(t).Table(t, "### Errors")
 	check := func(sentinel string, code core.ErrorCode) {
 		if !slices.ContainsFunc(rows, func(row []string) bool {
-			return row[0] == string(code) && row[1] == sentinel && strings.HasPrefix(row[4], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
+			return row[0] == string(code) && row[1] == sentinel &&
+				strings.HasPrefix(row[4], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
 		}) {
 			t.Errorf("the table has no %s with %s, or is wrong about trying again", sentinel, code)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// sentinels are those of distlock and sessionstore, with the code of a Save without a turn ID.
+// sentinels lists those of distlock and sessionstore, with the code of a Save without a turn ID.
 var sentinels = map[string]struct {
 	sentinel  error
 	code      core.ErrorCode
@@ -48,7 +48,7 @@ var sentinels = map[string]struct {
 	"sessionstore.ErrBroken":       {sessionstore.ErrBroken, core.ErrInvalidInput, false},
 }
 
-// saved is the error of a Save whose inner memory has failed.
+// saved returns the error of a Save whose inner memory fails.
 func saved(t *testing.T, ctx context.Context, err error) error {
 	t.Helper()
 	m, werr := Wrap(failing{err}, localLocker(t, nil), WithSessionID("s"))
@@ -80,7 +80,7 @@ func TestErrors_everySentinelHasItsCode(t *testing.T) {
 	}
 }
 
-// Nobody is to try again for a caller who has left; what is wrong is wrong all the same.
+// An error of a cancelled caller is not retryable. An invalid input stays an invalid input.
 func TestErrors_cancelledCaller_notRetryable(t *testing.T) {
 	for name, want := range sentinels {
 		err := fmt.Errorf("%w: %w", want.sentinel, context.Canceled)
@@ -94,7 +94,7 @@ func TestErrors_cancelledCaller_notRetryable(t *testing.T) {
 	}
 }
 
-// Who adds a sentinel decides what it is to an application of Beluga.
+// Every new sentinel needs a code.
 func TestErrors_everySentinelIsListed(t *testing.T) {
 	for name, dir := range map[string]string{"distlock": "../../distlock", "sessionstore": "../sessionstore"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -142,7 +142,7 @@ func TestErrors_unknownSave_retryableWithTurnID(t *testing.T) {
 	mustHaveCode(t, m.Clear(t.Context()), core.ErrProviderDown, distlock.ErrOutcomeUnknown)
 }
 
-// A missing right is an ErrAuth, which is not retryable, also where the right is that of the lock.
+// A missing right is an ErrAuth, which is not retryable. This includes the rights of the lock.
 func TestErrors_C_refusal_code(t *testing.T) {
 	right := fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRights)
 	for name, c := range map[string]struct {
@@ -153,7 +153,8 @@ func TestErrors_C_refusal_code(t *testing.T) {
 		"memory":                  {fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRefused), core.ErrProviderDown},
 		"data of another program": {fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrForeign), core.ErrProviderDown},
 		"outage":                  {fmt.Errorf("%w: %w", distlock.ErrUnavailable, driver.ErrTemporary), core.ErrProviderDown},
-		"right, after a loss":     {fmt.Errorf("%w: %w: %w", distlock.ErrOutcomeUnknown, driver.ErrReplayed, driver.ErrRights), ErrOutcomeUnknown},
+		"right, after a loss": {
+			fmt.Errorf("%w: %w: %w", distlock.ErrOutcomeUnknown, driver.ErrReplayed, driver.ErrRights), ErrOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := saved(t, t.Context(), c.err)
@@ -197,7 +198,7 @@ func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	if !errors.As(err, &found) || found != stale {
 		t.Error("errors.As does not find it:", err)
 	}
-	// Whatever else it says: a lease that is lost does not come back.
+	// A loss decides the code: a lost lease does not come back.
 	err = saved(t, t.Context(), &sessionstore.StaleError{Fence: 1, Cause: distlock.ErrUnavailable})
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
 }
@@ -215,7 +216,7 @@ func TestErrors_selfWait_notRetryable(t *testing.T) {
 	}
 }
 
-// A memory in a run or turn that has the session's lock through another Locker fails at once.
+// If the run or turn holds the session's lock through another Locker, a memory in it fails at once.
 func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	locks := memlock.NewDriver()
 	newMemory := func(locks driver.Driver, namespace string) *Memory {
@@ -231,7 +232,8 @@ func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	other := memlock.NewDriver()
 	foreign := newMemory(renamed{other}, "")
 	held := func() map[*Memory]func() { // before the run or turn, by this process
-		return map[*Memory]func(){elsewhere: func() {}, apart: hold(t, inSession(t, "s"), apart), foreign: hold(t, inSession(t, "s"), foreign)}
+		return map[*Memory]func(){elsewhere: func() {}, apart: hold(t, inSession(t, "s"), apart),
+			foreign: hold(t, inSession(t, "s"), foreign)}
 	}
 	others := held()
 	run, err := LockRun(outer.Locker(), func(ctx context.Context, id, _ string) iter.Seq2[string, error] {
@@ -245,7 +247,7 @@ func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, others) }))
 }
 
-// renamed gives a backend a second name.
+// renamed is a backend under another name.
 type renamed struct {
 	driver.Driver
 }
@@ -297,7 +299,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 			}
 		})
 	}
-	// Sentinels that a function returns are its own, too.
+	// The function may also return sentinels.
 	m, _ := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
 	for _, want := range sentinels {
 		if err := m.Turn(t.Context(), func(context.Context) error { return want.sentinel }); err != want.sentinel {
@@ -357,7 +359,7 @@ func TestErrors_busySession_isTimeout(t *testing.T) {
 	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "1s"})
 	ctx := inSession(t, "s")
 	hold(t, ctx, holder)
-	if _, err := m.Load(ctx, ""); err != nil { // and so it is connected, which the wait need not cover
+	if _, err := m.Load(ctx, ""); err != nil { // connects before the wait
 		t.Fatal(err)
 	}
 	limited := func(fn func(ctx context.Context) error) error {
@@ -380,14 +382,14 @@ func TestErrors_busySession_isTimeout(t *testing.T) {
 	}
 }
 
-// With nobody to take the request, nothing can have been written: it may be repeated.
+// Without a server nothing was written, so the request may be repeated.
 func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 	server := testservers.StartRedis(t)
 	m := open(t, server.URL()+"?max_retries=-1", map[string]any{"wait": "3s"})
 	ctx := inSession(t, "s")
 	save(t, ctx, m, "1")
 	server.Kill()
-	// A Save that is written to the ended connection would have an unknown outcome. A Load finds it.
+	// A Save over the closed connection would have an unknown outcome, so a Load comes first.
 	_, _ = m.Load(ctx, "")
 	ran := false
 	for operation, err := range map[string]error{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
@@ -23,7 +24,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// A memory by name. With a BaseURL of redis://…, all instances of the application share its conversations.
+// A memory by name. With redis://… as BaseURL, all instances of the application share the
+// conversations.
 func Example() {
 	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
 	if err != nil {
@@ -33,7 +35,7 @@ func Example() {
 
 	ctx := core.WithSessionID(context.Background(), "conversation-42")
 	err = belugamemory.Turn(ctx, mem, func(ctx context.Context) error {
-		history, err := mem.Load(ctx, "") // inside, so that nobody adds to it before Save
+		history, err := mem.Load(ctx, "") // inside, so that no other instance adds to it before Save
 		if err != nil {
 			return err
 		}
@@ -68,10 +70,14 @@ func ExampleNew() {
 
 	cfg.Options["ttl"] = 20
 	_, err = belugamemory.New(cfg)
-	fmt.Println(err)
+	fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n"))
 	// Output:
 	// 20s
-	// belugamemory.new [invalid_input]: invalid configuration: distlock: invalid option: option "ttl" is 20 (int), but must be a duration as text, such as "30s", of 100ms or more
+	// belugamemory.new [invalid_input]:
+	// invalid configuration:
+	// distlock:
+	// invalid option:
+	// option "ttl" is 20 (int), but must be a duration as text, such as "30s", of 100ms or more
 }
 
 func ExampleMemory_Close() {
@@ -88,7 +94,7 @@ func ExampleMemory_Close() {
 	// Output: true
 }
 
-// A lock around a memory that is there already.
+// A lock around an existing memory.
 func ExampleMiddleware() {
 	locker, err := memlock.New(nil) // redislock.New for many instances
 	if err != nil {
@@ -111,14 +117,15 @@ func ExampleMiddleware() {
 	// true
 }
 
-// One memory for each conversation, whatever session the context names.
+// One memory for each conversation. The session of the context has no effect.
 func ExampleWrap() {
 	locker, err := memlock.New(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locker.Close(context.Background())
-	mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, belugamemory.WithSessionID("conversation-42"))
+	mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker,
+		belugamemory.WithSessionID("conversation-42"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -174,8 +181,8 @@ func ExampleLockRun() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// In an application:
-	// runner := runtime.NewRunner(belugamemory.WrapAgent(assistant), runtime.WithSessionService(sessions))
+	// In an application, runner is runtime.NewRunner(belugamemory.WrapAgent(assistant),
+	// runtime.WithSessionService(sessions)).
 	runner := scriptedRunner{sessions}
 	run, err := belugamemory.LockRun(locker, runner.Run)
 	if err != nil {
@@ -189,13 +196,13 @@ func ExampleLockRun() {
 	for event, err := range run(context.Background(), session.ID, schema.NewHumanMessage("hello")) {
 		fmt.Println(event, err)
 	}
-	fmt.Println(errors.Is(sessions.Update(context.Background(), session), distlock.ErrNotHeld)) // outside of a run
+	fmt.Println(errors.Is(sessions.Update(context.Background(), session), distlock.ErrNotHeld))
 	// Output:
 	// turn 1 <nil>
 	// true
 }
 
-// A cancelled run frees its session when its agent has ended.
+// A cancelled run releases its session when its agent has ended.
 func ExampleWrapAgent() {
 	locker, err := memlock.New(nil)
 	if err != nil {
@@ -225,7 +232,7 @@ func ExampleWrapAgent() {
 	// false <nil>
 }
 
-// scriptedRunner stands for a runtime.Runner.
+// scriptedRunner replaces a runtime.Runner.
 type scriptedRunner struct{ sessions runtime.SessionService }
 
 func (r scriptedRunner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[string, error] {

@@ -8,7 +8,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 )
 
-// Codes are those of the sentinels, by their names, for a Save without a turn ID.
+// Codes returns the codes of the sentinels, by their names, for a Save without a turn ID.
 func Codes() map[string]core.ErrorCode {
 	codes := make(map[string]core.ErrorCode)
 	for name, s := range sentinels {
@@ -17,7 +17,7 @@ func Codes() map[string]core.ErrorCode {
 	return codes
 }
 
-// OptionNames are those of a configuration.
+// OptionNames returns the names of the options of a configuration.
 func OptionNames() []string { return slices.Sorted(maps.Keys(new(configuration).options())) }
 
 func optionNames() string { return strings.Join(OptionNames(), ", ") }

@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// The history that one tenant's session gets must not be another's.
+// A session must not get the history of another tenant.
 func TestInner_sharedBySessions_isRefused(t *testing.T) {
 	locker := localLocker(t, nil)
 	byName := func(opts map[string]any) (memory.Memory, error) {
@@ -31,7 +31,7 @@ func TestInner_sharedBySessions_isRefused(t *testing.T) {
 		return memory.ApplyMiddleware(recall(), m), nil
 	}
 	for name, test := range map[string]struct {
-		says     []string
+		text     []string
 		shared   func() (memory.Memory, error)
 		separate func() (memory.Memory, error)
 	}{
@@ -56,7 +56,7 @@ func TestInner_sharedBySessions_isRefused(t *testing.T) {
 				t.Errorf("tenant b reads %q", history(t, core.WithTenant(inSession(t, "s"), "b"), m))
 			} else {
 				mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-				for _, part := range test.says {
+				for _, part := range test.text {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("no %s in: %v", part, err)
 					}
@@ -82,7 +82,8 @@ func TestInner_inTheProcess_warnsOnce(t *testing.T) {
 		warnings   int
 	}{{"mem://", "inmemory", 0}, {url, "elsewhere", 0}, {url, "inmemory", 1}, {url, "inmemory", 1}} {
 		open(t, step.url, map[string]any{"inner": step.inner, "session_id": "S3CRET"})
-		if strings.Count(logged.String(), "other instances do not see") != step.warnings || strings.Contains(logged.String(), "S3CRET") {
+		if strings.Count(logged.String(), "other instances do not see") != step.warnings ||
+			strings.Contains(logged.String(), "S3CRET") {
 			t.Errorf("%s on %s: want %d warnings, logged is %q", step.inner, step.url, step.warnings, logged.String())
 		}
 	}

@@ -23,7 +23,7 @@ func question(text string) (input, output schema.Message) {
 	return schema.NewHumanMessage(text), schema.NewAIMessage("answer to " + text)
 }
 
-// What uses the session inside a run, with its context, is part of it, and does not wait for it.
+// Calls with the context of a run are part of the run and do not wait for it.
 func TestLockRun_joins(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		var mem *belugamemory.Memory
@@ -61,7 +61,7 @@ func TestLockRun_joins(t *testing.T) {
 				t.Errorf("%d steps were done", nested)
 			}
 			if p.free(t, a) {
-				t.Error("what was part of the run has given its lock back")
+				t.Error("a part of the run has released the lock")
 			}
 			return "done", err
 		}
@@ -71,7 +71,9 @@ func TestLockRun_joins(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := core.WithSessionID(t.Context(), p.session)
-		if err := mem.Turn(ctx, func(ctx context.Context) error { return second(p.oneError(ctx, a, "inside a turn")) }); err != nil {
+		if err := mem.Turn(ctx, func(ctx context.Context) error {
+			return second(p.oneError(ctx, a, "inside a turn"))
+		}); err != nil {
 			t.Error(err)
 		}
 		if !p.free(t, a) {
@@ -95,19 +97,20 @@ func (p *place) oneError(ctx context.Context, i *instance, input string) (string
 	return answer, errors.Join(errs...)
 }
 
-// The lease of a Turn is the Turn's: a run in it that was cancelled does not keep it.
+// A cancelled run inside a Turn does not keep the lease of the Turn.
 func TestLockRun_insideTurn_doesNotLinger(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
-		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker, belugamemory.WithSessionID(p.session))
+		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker,
+			belugamemory.WithSessionID(p.session))
 		must(t, err)
 		err = mem.Turn(core.WithSessionID(t.Context(), p.session), func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			go func() { <-slow.begun; cancel() }()
 			_, err := p.oneError(ctx, a, "late")
 			if p.free(t, a) {
-				t.Error("the run has given back the lock of the turn")
+				t.Error("the run has released the lock of the turn")
 			}
 			return err
 		})
@@ -119,7 +122,8 @@ func TestLockRun_insideTurn_doesNotLinger(t *testing.T) {
 	})
 }
 
-// A run whose context has the lease but not its end, as that of WithoutCancel, is told of the loss all the same.
+// A run ends with the loss even if its context has the lease without its end, as after
+// WithoutCancel.
 func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
@@ -149,7 +153,7 @@ func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 	})
 }
 
-// outcomes is an Observer that remembers how turns ended.
+// outcomes is an Observer that records the outcomes of turns.
 type outcomes struct {
 	mu    sync.Mutex
 	began int

@@ -18,7 +18,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// The worker of a run that was cancelled may still write. The next run sees what it has written.
+// The worker of a cancelled run may still write. The next run sees its writes.
 func TestLockRun_S1_cancelled_nextWaitsForUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		slow := newThinks()
@@ -48,7 +48,7 @@ func TestLockRun_S1_cancelled_nextWaitsForUpdate(t *testing.T) {
 	})
 }
 
-// What an Update is to do whose context has ended is for the service to say, and not for chance.
+// The service decides about an Update whose context has ended. The result is always the same.
 func TestWrapSessions_cancelledRun_updateRuns(t *testing.T) {
 	const runs = 30
 	for name, heeds := range map[string]bool{"the service writes": false, "the service refuses": true} {
@@ -84,7 +84,7 @@ func TestWrapSessions_cancelledRun_updateRuns(t *testing.T) {
 
 var errAgent = errors.New("the agent failed")
 
-// fails is an agent that ends with an error when its context has ended and it is let go.
+// fails is an agent that returns an error after its context has ended and the test has released it.
 func (a *thinks) fails(ctx context.Context, _ string) (string, error) {
 	close(a.begun)
 	<-ctx.Done()
@@ -92,7 +92,7 @@ func (a *thinks) fails(ctx context.Context, _ string) (string, error) {
 	return "", errAgent
 }
 
-// A worker that has read no session does not come to its agent.
+// A worker without a session does not reach its agent.
 func TestLockRun_L_cancelledWithoutASession(t *testing.T) {
 	for name, reads := range map[string]bool{"before it is read": false, "while it is read": true} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestLockRun_L_cancelledWithoutASession(t *testing.T) {
 	}
 }
 
-// Not on fake time, which garbage collection has no part in.
+// Not on fake time: garbage collection does not follow it.
 func TestLockRun_collectorFreesNoSession(t *testing.T) {
 	p := inProcess(t)
 	slow := newThinks()
@@ -154,7 +154,7 @@ func TestLockRun_collectorFreesNoSession(t *testing.T) {
 	}
 }
 
-// When the end of a run was seen, nothing waits for MaxHold any more, and keeps what the caller's context has.
+// After the end of a run, no timer of MaxHold keeps the values of the caller's context.
 func TestLockRun_leavesNothingBehind(t *testing.T) {
 	p := inProcess(t)
 	slow := newThinks()
@@ -173,7 +173,8 @@ func TestLockRun_leavesNothingBehind(t *testing.T) {
 	}
 	close(slow.goOn)
 	a.workers.Wait()
-	testservers.Await(t, 20*time.Second, "the context of the caller is garbage", func() bool { runtime.GC(); return mark.Value() == nil })
+	testservers.Await(t, 20*time.Second, "the context of the caller is garbage",
+		func() bool { runtime.GC(); return mark.Value() == nil })
 }
 
 func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
@@ -198,7 +199,8 @@ func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
 	})
 }
 
-// A run that is older than that when it is cancelled does not linger; the Locker's own limit counts where there is no option.
+// If a run is older than MaxHold when it is cancelled, its lease ends at once. Without the option,
+// MaxHold of the Locker counts.
 func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
@@ -236,7 +238,7 @@ func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
 	})
 }
 
-// A run that is cancelled when its Update has been done, or while that is under way, is not waited for any longer than that.
+// If a run is cancelled during or after its Update, its lease ends with the Update.
 func TestLockRun_cancelMeetsTheEnd(t *testing.T) {
 	for _, name := range []string{"before the Update", "while it is under way", "when it is done"} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +272,7 @@ func TestLockRun_cancelMeetsTheEnd(t *testing.T) {
 	}
 }
 
-// Close gives back what lingers, and nothing of that is left to wait for.
+// Close releases the leases of cancelled runs and leaves no goroutine or timer.
 func TestLockRun_closeEndsTheLingering(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()

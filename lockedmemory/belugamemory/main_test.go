@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Tests wait for servers more than they work, so more of them run at once than there are processors.
+	// The tests mostly wait for servers, so more tests than processors run at once.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

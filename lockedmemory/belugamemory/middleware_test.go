@@ -24,14 +24,14 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// recorder has all spans of the process: Beluga asks for the global provider once.
+// recorder has all spans of the process, because Beluga reads the global provider once.
 var recorder = sync.OnceValue(func() *tracetest.SpanRecorder {
 	r := tracetest.NewSpanRecorder()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r)))
 	return r
 })
 
-// record keeps the spans that end from now on, by name.
+// record collects the spans that end later, by name.
 func record() func() map[string]sdktrace.ReadOnlySpan {
 	before := len(recorder().Ended())
 	return func() map[string]sdktrace.ReadOnlySpan {
@@ -86,7 +86,7 @@ func TestMiddleware_tracingIsOutsideOrInside(t *testing.T) {
 	}
 }
 
-// A Turn shows as one tree, down to what the application does in it.
+// A Turn is one tree of spans, including those of the application.
 func TestNew_turnsUseTheGlobalTracer(t *testing.T) {
 	spans := record()
 	m := open(t, "mem://", nil)
@@ -143,11 +143,14 @@ func TestMiddleware_orderOfHooksAndLock(t *testing.T) {
 	}
 }
 
-// A hook that has an error of its own to say sees the code, and one inside sees what the inner memory has said.
+// An outer hook sees the error with its code. An inner hook sees the error of the inner memory.
 func TestMiddleware_hooksSeeTheErrorsWithTheirCodes(t *testing.T) {
 	var outside error
 	lock := middleware(t, localLocker(t, nil))
-	hooks := memory.WithHooks(memory.Hooks{OnError: func(_ context.Context, err error) error { outside = err; return err }})
+	hooks := memory.WithHooks(memory.Hooks{OnError: func(_ context.Context, err error) error {
+		outside = err
+		return err
+	}})
 	m := memory.ApplyMiddleware(recall(), hooks, lock)
 	if err := m.Save(t.Context(), schema.NewHumanMessage("q"), schema.NewAIMessage("a")); err == nil {
 		t.Error("no session, and no error")
@@ -285,17 +288,18 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 	locker, apart := localLocker(t, nil), WithInnerSeparatesSessions()
 	for name, test := range map[string]struct {
 		opts []Option
-		says string
+		text string
 	}{
-		"nil":                            {[]Option{nil}, "nil"},
-		"nil KeyFunc":                    {[]Option{WithKey(nil)}, "WithKey"},
-		"no session":                     {[]Option{WithSessionID("")}, "WithSessionID"},
-		"two keys":                       {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
-		"no wait":                        {[]Option{WithWait(0)}, "WithWait"},
-		"no policy":                      {[]Option{WithBusy(7)}, "WithBusy"},
-		"a run's":                        {[]Option{WithMaxHold(time.Minute)}, "WithMaxHold"},
-		"a run's, and out of range":      {[]Option{WithMaxHold(0)}, "WithMaxHold"},
-		"of which the second is a run's": {[]Option{WithFailOpen(), WithMaxHold(time.Minute)}, "WithMaxHold has no meaning here"},
+		"nil":                       {[]Option{nil}, "nil"},
+		"nil KeyFunc":               {[]Option{WithKey(nil)}, "WithKey"},
+		"no session":                {[]Option{WithSessionID("")}, "WithSessionID"},
+		"two keys":                  {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
+		"no wait":                   {[]Option{WithWait(0)}, "WithWait"},
+		"no policy":                 {[]Option{WithBusy(7)}, "WithBusy"},
+		"a run's":                   {[]Option{WithMaxHold(time.Minute)}, "WithMaxHold"},
+		"a run's, and out of range": {[]Option{WithMaxHold(0)}, "WithMaxHold"},
+		"of which the second is a run's": {[]Option{WithFailOpen(), WithMaxHold(time.Minute)},
+			"WithMaxHold has no meaning here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for constructor, construct := range map[string]func() error{
@@ -304,7 +308,7 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 			} {
 				err := construct()
 				mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-				if err == nil || !strings.Contains(err.Error(), test.says) {
+				if err == nil || !strings.Contains(err.Error(), test.text) {
 					t.Errorf("%s: %v", constructor, err)
 				}
 			}

@@ -14,7 +14,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
-// counted is a memory.MessageStore that orders as the Redis store of Beluga v2.13.2 does: a sorted set, by a counter of the process.
+// counted is a memory.MessageStore with the order of the Redis store of Beluga v2.13.2: a sorted
+// set, by a counter of the process.
 type counted struct {
 	client redis.UniversalClient
 	next   atomic.Int64
@@ -22,7 +23,8 @@ type counted struct {
 
 func (c *counted) Append(ctx context.Context, m schema.Message) error {
 	text := m.(interface{ Text() string }).Text()
-	return c.client.ZAdd(ctx, "counted", redis.Z{Score: float64(c.next.Add(1) - 1), Member: string(m.GetRole()) + " " + text}).Err()
+	return c.client.ZAdd(ctx, "counted",
+		redis.Z{Score: float64(c.next.Add(1) - 1), Member: string(m.GetRole()) + " " + text}).Err()
 }
 
 func (c *counted) All(ctx context.Context) ([]schema.Message, error) {
@@ -36,9 +38,11 @@ func (c *counted) All(ctx context.Context) ([]schema.Message, error) {
 }
 
 func (c *counted) Search(context.Context, string, int) ([]schema.Message, error) { return nil, nil }
-func (c *counted) Clear(ctx context.Context) error                               { return c.client.Del(ctx, "counted").Err() }
+func (c *counted) Clear(ctx context.Context) error {
+	return c.client.Del(ctx, "counted").Err()
+}
 
-// instances are two that share nothing but the server.
+// instances returns two instances that share only the server.
 func instances(t testing.TB, url string) (a, b *Memory) {
 	t.Helper()
 	a, b = open(t, url+"?client_name=a", nil), open(t, url+"?client_name=b", nil)
@@ -48,7 +52,8 @@ func instances(t testing.TB, url string) (a, b *Memory) {
 	return a, b
 }
 
-// countedInstances are two with a perfect lock, and a store that orders by a counter of its own.
+// countedInstances returns two instances with a correct lock, and a store that orders by its own
+// counter.
 func countedInstances(t testing.TB, url string) (a, b *Memory) {
 	t.Helper()
 	instance := func() *Memory {
@@ -82,7 +87,7 @@ func TestOrder_O_oneInstanceAfterTheOther(t *testing.T) {
 	}
 }
 
-// The same that the store above passes is too much for one that counts in the process, under the same lock.
+// Under the same lock, a store with a counter of the process fails the test above.
 func TestOrder_processCounter_misordersUnderLock(t *testing.T) {
 	a, b := countedInstances(t, sharedURL(t))
 	got, want := oneAfterTheOther(t, inSession(t, "s"), a, b)

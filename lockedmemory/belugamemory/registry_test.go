@@ -65,7 +65,7 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 		must(t, err)
 		return strings.Count(list, "\n")
 	}
-	// The first memories use what there is to use, waiting included.
+	// The first memories use everything, including the wait.
 	work := func(m *Memory) {
 		save(t, inSession(t, "s"), m, "1")
 		must(t, m.Turn(inSession(t, "s"), func(ctx context.Context) error { return m.Clear(ctx) }))
@@ -94,7 +94,7 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 	}
 }
 
-// Memories with settings of their own still stand in one line for a session.
+// Memories with different settings still share one queue for a session.
 func TestNew_otherOptions_excludeEachOther(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestNew_mem_refusesOtherSettings(t *testing.T) {
 	}
 }
 
-// The last Close of a URL releases the leases and ends the connections; the memories of others go on.
+// The last Close of a URL releases the leases and closes the connections. Memories of other URLs
+// stay open.
 func TestClose_isPerMemory(t *testing.T) {
 	server := testservers.StartRedis(t)
 	ctx := inSession(t, "s")
@@ -170,7 +171,7 @@ func TestClose_isPerMemory(t *testing.T) {
 	}
 	testservers.Await(t, 10*time.Second, "the closed memories' connections are gone", func() bool {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
-		// The one that asks, and those of the other.
+		// the connection that asks, and those of the other memory
 		return err == nil && strings.Count(list, "\n") == 1+strings.Count(list, "name=other")
 	})
 }
@@ -193,7 +194,8 @@ func TestMemory_lifecycle(t *testing.T) {
 	wrapped, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
 	must(t, err)
 	for name, m := range map[string]*Memory{"New": open(t, server.URL(), nil), "Wrap": wrapped} {
-		if health := m.Health(); m.Start(t.Context()) != nil || health.Status != core.HealthHealthy || time.Since(health.Timestamp) > time.Minute {
+		if health := m.Health(); m.Start(t.Context()) != nil || health.Status != core.HealthHealthy ||
+			time.Since(health.Timestamp) > time.Minute {
 			t.Errorf("%s: Start: %v, Health: %+v", name, m.Start(t.Context()), health)
 		}
 		if name == "New" {
@@ -211,7 +213,8 @@ func TestMemory_lifecycle(t *testing.T) {
 	}
 }
 
-// go-redis connects as soon as a client is made: a client to validate the URL would connect, too.
+// A go-redis client connects when it is made, so a client that only validates the URL would
+// connect, too.
 func TestNew_connectsWithOneClient(t *testing.T) {
 	server := testservers.StartRedis(t)
 	url := server.URL() + "?min_idle_conns=200&pool_size=200"

@@ -49,7 +49,7 @@ func TestLockRun_S1_runsFollowEachOther(t *testing.T) {
 	})
 }
 
-// What the test above would see if there were no lock.
+// Without the lock, the test above fails.
 func TestScripted_losesTurnsWithoutALock(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		runner := &scripted{sessions: p.sessions, agent: func(ctx context.Context, input string) (string, error) {
@@ -119,11 +119,13 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 	})
 }
 
-// A run that does not notice that it has lost its lease says so all the same, at its end and once.
+// A run that ignores the loss of its lease yields ErrLost at its end, once.
 func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL})
-		for name, events := range map[string][]error{"without an error": {nil, nil}, "with an error": {nil, errAgent}, "an event after it": {errAgent, nil}} {
+		for name, events := range map[string][]error{
+			"without an error": {nil, nil}, "with an error": {nil, errAgent}, "an event after it": {errAgent, nil},
+		} {
 			run := func(ctx context.Context, _ string, _ int) iter.Seq2[int, error] {
 				return func(yield func(int, error) bool) {
 					for n, err := range events {
@@ -149,7 +151,7 @@ func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
 	})
 }
 
-// The service may know first, and then it is the release that finds out.
+// The lock service may know the loss first. Then the release returns it.
 func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
 	onRedis(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(ctx context.Context, input string) (string, error) {
@@ -197,7 +199,7 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 	}
 }
 
-// Nobody is told anything who has stopped listening: Go does not survive that.
+// After a break, the stream must not yield: Go panics.
 func TestLockRun_breakAfterLoss(t *testing.T) {
 	for _, at := range []string{"an event", "the error"} {
 		t.Run(at, func(t *testing.T) {
@@ -225,12 +227,14 @@ func TestLockRun_breakAfterLoss(t *testing.T) {
 
 func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		for name, heeds := range map[string]bool{"a run that is told": true, "a run that does not care": false} {
+		for name, obeys := range map[string]bool{
+			"a run that ends with its context": true, "a run that ignores its context": false,
+		} {
 			a := p.with(t, nil)
 			run := func(ctx context.Context, _, _ string) iter.Seq2[string, error] {
 				return func(yield func(string, error) bool) {
 					closeLocker(t, a.locker)
-					if heeds {
+					if obeys {
 						<-ctx.Done()
 						yield("", ctx.Err())
 					}
@@ -250,7 +254,7 @@ func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 	})
 }
 
-// The run's own release after Update is no loss, and does not cancel its context.
+// The run's own release after Update is no loss and does not cancel the context.
 func TestLockRun_L_slowReaderHoldsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		a, b := p.with(t, nil), p.with(t, echo)
@@ -260,7 +264,8 @@ func TestLockRun_L_slowReaderHoldsNothing(t *testing.T) {
 		for event, err := range a.locked(t.Context(), p.session, "first") {
 			time.Sleep(time.Millisecond)
 			if events = append(events, event); err != nil || run.Err() != nil || !p.free(t, a) {
-				t.Fatalf("event %q, error %v; the run's context has %v; the lock is free: %t, want it free", event, err, run.Err(), p.free(t, a))
+				t.Fatalf("event %q, error %v; the run's context has %v; the lock is free: %t, want it free", event, err,
+					run.Err(), p.free(t, a))
 			}
 			if _, errs := p.say(t.Context(), b, "next"); errs != nil {
 				t.Error(errs)
@@ -289,7 +294,7 @@ func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
 	})
 }
 
-// The reader of an error can stall, and can cancel: the lease has ended.
+// The reader of an error may stall or cancel: the lease has ended before.
 func TestLockRun_L_errorComesAfterTheRelease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
@@ -312,7 +317,8 @@ func TestLockRun_L_panicReleases(t *testing.T) {
 		seen := new(outcomes)
 		p.observer = seen
 		a := p.with(t, echo)
-		broken, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
+		broken, err := belugamemory.LockRun(a.locker,
+			func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
 		must(t, err)
 		for name, work := range map[string]func(){
 			"the loop": func() {
@@ -384,7 +390,7 @@ func TestLockRun_withoutSession_refused(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("it has no session") })
 		p.session = ""
-		// The one of the context is that of somebody else.
+		// The context names another session.
 		answer, errs := p.say(core.WithSessionID(t.Context(), "other"), a, "q")
 		if answer != "" || len(errs) != 1 {
 			t.Fatalf("%q, %v", answer, errs)
@@ -407,7 +413,7 @@ func TestLockRun_endedContext_doesNotRun(t *testing.T) {
 	})
 }
 
-// What LockRun returns is called and iterated as Run itself: by many, often, or never.
+// Callers use the result of LockRun like Run: concurrently, repeatedly, or without iterating.
 func TestLockRun_everyIterationIsARun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)

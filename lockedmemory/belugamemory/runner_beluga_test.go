@@ -1,6 +1,6 @@
 //go:build beluga
 
-// With Beluga's own Runner and agents, which the contract does not have: make test-beluga.
+// These tests use Beluga's own Runner and agents, which the contract lacks: make test-beluga.
 
 package belugamemory_test
 
@@ -24,7 +24,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// planner answers with what a function says.
+// planner answers with the result of a function.
 type planner func(ctx context.Context, input string) (string, error)
 
 func (p planner) Plan(ctx context.Context, state agent.PlannerState) ([]agent.Action, error) {
@@ -44,15 +44,18 @@ func (p *place) runner(t *testing.T, answer planner, opts ...belugamemory.Option
 	return p.runnerOf(t, agent.New("agent", agent.WithPlanner(answer)), opts...)
 }
 
-func (p *place) runnerOf(t *testing.T, own agent.Agent, opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
+func (p *place) runnerOf(
+	t *testing.T, own agent.Agent, opts ...belugamemory.Option,
+) (*runtime.Runner, runOf, *instance) {
 	t.Helper()
-	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})}
+	i := &instance{locker: p.newLocker(t, distlock.Options{
+		TTL: leaseTTL, Wait: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})}
 	runner := runtime.NewRunner(own, runtime.WithSessionService(must2(belugamemory.WrapSessions(p.sessions, i.locker))))
 	t.Cleanup(func() { drain(t, runner) })
 	return runner, must2(belugamemory.LockRun(i.locker, runner.Run, opts...)), i
 }
 
-// drain waits until no worker of the Runner is left, which then takes no runs any more.
+// drain waits until the Runner has no worker. The Runner then accepts no more runs.
 func drain(t *testing.T, runner *runtime.Runner) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -102,7 +105,8 @@ func TestRunner_S1_runsFollowEachOther(t *testing.T) {
 			for n := range runs {
 				all.Go(func() {
 					input := strconv.Itoa(n)
-					if answer, errs := p.ask(t.Context(), []runOf{run, other}[n%2], input); answer != "answer to "+input || errs != nil {
+					answer, errs := p.ask(t.Context(), []runOf{run, other}[n%2], input)
+					if answer != "answer to "+input || errs != nil {
 						t.Errorf("run %d: %q, %v", n, answer, errs)
 					}
 				})
@@ -114,8 +118,9 @@ func TestRunner_S1_runsFollowEachOther(t *testing.T) {
 		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
 			t.Errorf("the turns %v, want %d", turns, runs)
 		}
-		// Without the lock, these runs would not tell anything.
-		bare := runtime.NewRunner(agent.New("agent", agent.WithPlanner(planner(answer))), runtime.WithSessionService(p.sessions))
+		// Without the lock, these runs would prove nothing.
+		bare := runtime.NewRunner(agent.New("agent", agent.WithPlanner(planner(answer))),
+			runtime.WithSessionService(p.sessions))
 		defer drain(t, bare)
 		ask(bare.Run, true)
 		if turns := strings.Fields(p.turns(t)); len(turns) == 2*runs {
@@ -150,7 +155,7 @@ func TestRunner_S1_cancelled_nextWaitsForUpdate(t *testing.T) {
 	})
 }
 
-// failing is a model that fails when it was cancelled and is let go.
+// failing is a model that fails after it was cancelled and the test has released it.
 func (a *thinks) failing(ctx context.Context, _ string) (string, error) {
 	close(a.begun)
 	<-ctx.Done()
@@ -199,7 +204,7 @@ func TestRunner_L_agentFreesItsCancelledRun(t *testing.T) {
 	}
 }
 
-// The client of a slow stream holds no session, and sees no answer that is not stored.
+// The client of a slow stream holds no session, and every answer that it sees is stored.
 func TestRunner_updateEndsTheLease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		_, run, a := p.runner(t, echo)
@@ -254,14 +259,16 @@ func TestRunner_N_lossCancelsTheRun(t *testing.T) {
 	})
 }
 
-// The Runner makes a session of another ID for one that it does not know, and its Update is part of the run.
+// For an unknown session the Runner creates a session with another ID. The Update of this session
+// is part of the run.
 func TestRunner_createdSession_isUpdated(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		updates := 0
 		p.sessions.updated = func() { updates++ }
 		_, run, a := p.runner(t, echo)
 		p.session = "unknown"
-		if answer, errs := p.ask(t.Context(), run, "q"); answer != "answer to q" || errs != nil || updates != 1 || !p.free(t, a) {
+		if answer, errs := p.ask(t.Context(), run, "q"); answer != "answer to q" || errs != nil || updates != 1 ||
+			!p.free(t, a) {
 			t.Errorf("%q, %v, %d Updates; the lock is free: %t", answer, errs, updates, p.free(t, a))
 		}
 	})

@@ -25,8 +25,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// scripted behaves as Beluga's Runner does: a worker reads the session, has the agent answer, and replaces the session; a run whose context
-// has ended returns, and its worker goes on.
+// scripted behaves like Beluga's Runner. A worker reads the session, calls the agent, and replaces
+// the session. A run whose context has ended returns, and its worker continues.
 type scripted struct {
 	sessions runtime.SessionService
 	agent    answers
@@ -54,7 +54,7 @@ func (a answers) Stream(ctx context.Context, input string, _ ...agent.Option) it
 	}
 }
 
-// streamed is the text of an agent's stream.
+// streamed returns the text of an agent's stream.
 func streamed(ctx context.Context, a agent.Agent, input string) (text string, err error) {
 	for event, err := range a.Stream(ctx, input) {
 		if err != nil {
@@ -117,17 +117,18 @@ func (s *scripted) turn(ctx context.Context, sessionID, input string) (string, e
 	if s.after != nil {
 		s.after(ctx)
 	}
-	session.Turns = append(session.Turns, schema.Turn{Input: schema.NewHumanMessage(input), Output: schema.NewAIMessage(answer)})
+	session.Turns = append(session.Turns,
+		schema.Turn{Input: schema.NewHumanMessage(input), Output: schema.NewAIMessage(answer)})
 	if err := s.sessions.Update(ctx, session); err != nil {
 		slog.New(slog.DiscardHandler).Warn("failed to update session", "error", err)
 	}
 	return answer, nil
 }
 
-// heedless is a service whose Update does not care for the end of its context.
+// heedless is a service whose Update ignores the end of its context.
 type heedless struct {
 	runtime.SessionService
-	updated func()                          // told of every Update, before it
+	updated func()                          // called before every Update
 	fails   error                           // of every Update
 	got     func(ctx context.Context) error // fails a Get, unless nil
 }
@@ -149,7 +150,7 @@ func (h *heedless) Update(ctx context.Context, session *runtime.Session) error {
 	return h.SessionService.Update(context.WithoutCancel(ctx), session)
 }
 
-// place is where the sessions and locks of some instances are.
+// place holds the sessions and locks of some instances.
 type place struct {
 	sessions  *heedless
 	session   string // the ID of one
@@ -166,8 +167,9 @@ type instance struct {
 
 const leaseTTL = 3 * time.Second
 
-// with makes an instance whose agent is the given one.
-func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error), opts ...belugamemory.Option) *instance {
+// with makes an instance with the given agent.
+func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error),
+	opts ...belugamemory.Option) *instance {
 	t.Helper()
 	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
 		Logger: slog.New(slog.DiscardHandler)})}
@@ -183,7 +185,7 @@ func (p *place) with(t *testing.T, agent func(ctx context.Context, input string)
 	return i
 }
 
-// say is a whole run, and returns the events and errors that came.
+// say iterates a whole run and returns its events and errors.
 func (p *place) say(ctx context.Context, i *instance, input string) (answer string, errs []error) {
 	var events []string
 	for event, err := range i.locked(ctx, p.session, input) {
@@ -196,7 +198,7 @@ func (p *place) say(ctx context.Context, i *instance, input string) (answer stri
 	return strings.Join(events, " "), errs
 }
 
-// turns are the inputs of the session's turns.
+// turns returns the inputs of the session's turns.
 func (p *place) turns(t *testing.T) string {
 	t.Helper()
 	session, err := p.sessions.Get(context.Background(), p.session)
@@ -217,7 +219,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// onFakeTime runs a test with instances that are many lockers of one process.
+// onFakeTime runs a test with instances in one process.
 func onFakeTime(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, inProcess(t)) })
@@ -257,14 +259,15 @@ func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 		return locker
 	}
 	p.lose = func(t *testing.T) {
-		if _, err := server.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end", "0", namespace+":*"); err != nil {
+		if _, err := server.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end",
+			"0", namespace+":*"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	test(t, p)
 }
 
-// everywhere runs a test in both places, and beside other tests.
+// everywhere runs a test in both places, in parallel with other tests.
 func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	t.Run("in process", func(t *testing.T) { onFakeTime(t, test) })
@@ -280,7 +283,7 @@ func closeLocker(t *testing.T, locker *distlock.Locker) {
 	}
 }
 
-// free says whether the lock of the session is.
+// free reports whether the lock of the session is free.
 func (p *place) free(t *testing.T, i *instance) bool {
 	t.Helper()
 	info, err := i.locker.Inspect(context.Background(), p.session)
@@ -288,7 +291,7 @@ func (p *place) free(t *testing.T, i *instance) bool {
 	return !info.Held
 }
 
-// refusedWith checks that an error has a code of Beluga and a sentinel of ours.
+// refusedWith checks that an error has a code of Beluga and a sentinel of this project.
 func refusedWith(t *testing.T, err error, code core.ErrorCode, sentinel error) {
 	t.Helper()
 	var coded *core.Error
@@ -299,7 +302,8 @@ func refusedWith(t *testing.T, err error, code core.ErrorCode, sentinel error) {
 
 func echo(_ context.Context, input string) (string, error) { return "answer to " + input, nil }
 
-// thinks is an agent that says when it has begun, and goes on until it is let go, whatever its context says.
+// thinks is an agent that signals its start and works until the test releases it. It ignores its
+// context.
 type thinks struct{ begun, goOn chan struct{} }
 
 func newThinks() *thinks { return &thinks{make(chan struct{}), make(chan struct{})} }
@@ -310,7 +314,7 @@ func (a *thinks) agent(ctx context.Context, input string) (string, error) {
 	return echo(ctx, input)
 }
 
-// cancelled has the instance, whose agent is a, begin a run and cancels that while the agent is at work.
+// cancelled begins a run of the instance and cancels it while its agent a works.
 func (p *place) cancelled(t *testing.T, i *instance, a *thinks, input string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,7 +23,7 @@ func sessionKey(t testing.TB, tenant, session string) string {
 	return key
 }
 
-// The keys stand in Redis: whoever changes them loses the sessions of who upgrades.
+// Redis stores the keys: after a change of their form, an upgraded application loses its sessions.
 func TestSessionKey_format(t *testing.T) {
 	seen := make(map[string][2]string)
 	for _, test := range []struct{ tenant, session, want string }{
@@ -55,7 +55,7 @@ func TestSessionKey_format(t *testing.T) {
 }
 
 func TestSessionKey_isUnique(t *testing.T) {
-	// Of the characters that keys are escaped with, so that what is escaped meets what looks so.
+	// IDs with the characters of the escapes, so that escaped and unescaped texts can collide.
 	texts := []string{""}
 	for i := 0; len(texts[i]) < 3; i++ {
 		for _, c := range "%:235A" {
@@ -112,7 +112,7 @@ func TestSessionKey_noSession_noLock(t *testing.T) {
 	}
 }
 
-// What a key cannot hold is refused, and the error does not show it.
+// A session that cannot be a key is refused, and the error does not show it.
 func TestSessionKey_invalidSession_refused(t *testing.T) {
 	m := open(t, "mem://", nil)
 	for _, id := range []string{"S3CRET\n", "S3CRET\xff", strings.Repeat("S3CRET", 1000)} {
@@ -128,7 +128,7 @@ func TestSessionKey_invalidSession_refused(t *testing.T) {
 	}
 }
 
-// A memory that keeps one conversation has one lock, whoever calls.
+// A memory of one conversation has one lock for all tenants.
 func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 	locker := localLocker(t, nil)
 	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"), WithWait(time.Second))
@@ -137,7 +137,8 @@ func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
 		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
 		ctx := core.WithTenant(inSession(t, "2"), "b")
-		if err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")); !errors.Is(err, distlock.ErrNotAcquired) {
+		err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+		if !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("%s: another tenant: %v", name, err)
 		}
 		release()
@@ -146,7 +147,10 @@ func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
 
 func TestSessionKey_tenantsStayApart(t *testing.T) {
 	url := sharedURL(t)
-	for name, opts := range map[string]map[string]any{"session of the context": {"wait": "5s"}, "session_id": {"session_id": "s", "namespace": "n", "wait": "5s"}} {
+	for name, opts := range map[string]map[string]any{
+		"session of the context": {"wait": "5s"},
+		"session_id":             {"session_id": "s", "namespace": "n", "wait": "5s"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, url, opts)
 			contexts := map[string]context.Context{"": inSession(t, "s")}
@@ -162,10 +166,10 @@ func TestSessionKey_tenantsStayApart(t *testing.T) {
 				}
 			}
 			release := hold(t, contexts["a"], m)
-			save(t, contexts["b"], m, "meanwhile") // the lock is a's own
+			save(t, contexts["b"], m, "between") // the lock is a's own
 			release()
 			must(t, m.Clear(contexts["a"]))
-			if got := history(t, contexts["b"], m); got != "q of b|a of b|q meanwhile|a meanwhile" {
+			if got := history(t, contexts["b"], m); got != "q of b|a of b|q between|a between" {
 				t.Errorf("after a's Clear, b has %q", got)
 			}
 		})

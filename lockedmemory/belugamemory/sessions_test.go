@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// change is an Update of the session that can be told from what was there.
+// change updates the session with a new state.
 func (p *place) change(ctx context.Context, t *testing.T, service runtime.SessionService) error {
 	t.Helper()
 	session, err := p.sessions.Get(t.Context(), p.session)
@@ -50,7 +50,7 @@ func TestWrapSessions_S1_noLease_updateRefused(t *testing.T) {
 		}
 		refused(t.Context(), distlock.ErrNotHeld)
 		do(a.locker, "another session", func(ctx context.Context) { refused(ctx, distlock.ErrNotHeld) })
-		do(b.locker, p.session, func(ctx context.Context) { refused(ctx, distlock.ErrNotHeld) }) // of another Locker
+		do(b.locker, p.session, func(ctx context.Context) { refused(ctx, distlock.ErrNotHeld) })
 		var left context.Context
 		do(a.locker, p.session, func(ctx context.Context) { left = context.WithoutCancel(ctx) })
 		refused(left, distlock.ErrNotHeld)
@@ -101,13 +101,15 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 			"no LockRun": a.Run,
 			"Do for LockRun": func(ctx context.Context, sessionID, input string) iter.Seq2[string, error] {
 				return func(yield func(string, error) bool) {
-					must(t, a.locker.Do(ctx, sessionID, func(ctx context.Context) error { a.Run(ctx, sessionID, input)(yield); return nil }))
+					must(t, a.locker.Do(ctx, sessionID,
+						func(ctx context.Context) error { a.Run(ctx, sessionID, input)(yield); return nil }))
 				}
 			},
 			"another Locker": must2(belugamemory.LockRun(b.locker, a.Run)),
-			"another key": must2(belugamemory.LockRun(a.locker, a.Run, belugamemory.WithKey(func(context.Context) (string, error) {
-				return "another", nil
-			}))),
+			"another key": must2(belugamemory.LockRun(a.locker, a.Run,
+				belugamemory.WithKey(func(context.Context) (string, error) {
+					return "another", nil
+				}))),
 		} {
 			for answer, err := range run(t.Context(), p.session, "q") {
 				if answer != "" || err == nil {
@@ -137,7 +139,7 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 	})
 }
 
-// alias finds one session under all IDs.
+// alias returns the same session for all IDs.
 type alias struct {
 	runtime.SessionService
 	id string
@@ -147,7 +149,7 @@ func (a alias) Get(ctx context.Context, _ string) (*runtime.Session, error) {
 	return a.SessionService.Get(ctx, a.id)
 }
 
-// The lease is that of the ID which the run was given, so the Update would be refused after the answer.
+// The lease belongs to the run's ID, so the Update of another ID would be refused after the answer.
 func TestWrapSessions_S1_getRefusesAnotherID(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
@@ -161,7 +163,8 @@ func TestWrapSessions_S1_getRefusesAnotherID(t *testing.T) {
 	})
 }
 
-// A Runner makes a session that is not there, with another ID. It is the run's as long as that goes on.
+// For a missing session a Runner creates a session with another ID. It belongs to the run until the
+// end of the run.
 func TestWrapSessions_createdSession_joinsTheRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		p.session = "unknown"
@@ -178,14 +181,15 @@ func TestWrapSessions_createdSession_joinsTheRun(t *testing.T) {
 		}
 		updates := 0
 		p.sessions.updated = func() { updates++ }
-		if answer, errs := p.say(t.Context(), a, "q"); answer != "answer to q" || errs != nil || updates != 1 || !p.free(t, a) {
+		if answer, errs := p.say(t.Context(), a, "q"); answer != "answer to q" || errs != nil || updates != 1 ||
+			!p.free(t, a) {
 			t.Errorf("%q, %v, and %d Updates; the lock is free: %t", answer, errs, updates, p.free(t, a))
 		}
 		refusedWith(t, a.sessions.Update(run, made), core.ErrInvalidInput, distlock.ErrNotHeld)
 	})
 }
 
-// Other sessions are none of the run's business: it may not write them without their lease, and writing them is not its end.
+// A run may not write other sessions without their lease, and such a write does not end the run.
 func TestWrapSessions_S1_runOwnsOnlyItsSessions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		other, err := p.sessions.Create(t.Context(), "agent")
@@ -194,7 +198,8 @@ func TestWrapSessions_S1_runOwnsOnlyItsSessions(t *testing.T) {
 		a := p.with(t, nil)
 		a.agent = func(ctx context.Context, input string) (string, error) {
 			refusedWith(t, a.sessions.Update(ctx, other), core.ErrInvalidInput, distlock.ErrNotHeld)
-			if err := a.locker.Do(ctx, other.ID, func(ctx context.Context) error { return a.sessions.Update(ctx, other) }); err != nil {
+			if err := a.locker.Do(ctx, other.ID,
+				func(ctx context.Context) error { return a.sessions.Update(ctx, other) }); err != nil {
 				t.Error(err)
 			}
 			return slow.agent(ctx, input)
@@ -236,7 +241,7 @@ func TestWrapSessions_S1_deleteWaitsForTheRun(t *testing.T) {
 	})
 }
 
-// broken fails in its own words.
+// broken fails with its own errors.
 type broken struct{ err error }
 
 func (b broken) Create(context.Context, string) (*runtime.Session, error) { return nil, b.err }
@@ -246,7 +251,7 @@ func (b broken) Delete(context.Context, string) error                     { retu
 
 func TestWrapSessions_serviceErrors_unchanged(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		// One that looks like ours is not coded either.
+		// An error that looks like a sentinel gets no code either.
 		p.sessions.SessionService = broken{errors.Join(errors.New("the disk is full"), distlock.ErrUnavailable)}
 		want := p.sessions.SessionService.(broken).err
 		a := p.with(t, echo)

@@ -35,7 +35,7 @@ func open(t testing.TB, url string, opts map[string]any) *Memory {
 	return m.(*Memory)
 }
 
-// inSession is a context of a session.
+// inSession returns a context of a session.
 func inSession(t testing.TB, id string) context.Context { return core.WithSessionID(t.Context(), id) }
 
 func localLocker(t testing.TB, opts *distlock.Options) *distlock.Locker {
@@ -55,7 +55,7 @@ func save(t testing.TB, ctx context.Context, m memory.Memory, texts ...string) {
 	}
 }
 
-// history is what Load returns, as "q 1|a 1|…".
+// history returns the result of Load, as "q 1|a 1|…".
 func history(t testing.TB, ctx context.Context, m memory.Memory) string {
 	t.Helper()
 	messages, err := m.Load(ctx, "")
@@ -73,7 +73,7 @@ func texts(messages []schema.Message) string {
 	return strings.Join(all, "|")
 }
 
-// mustHaveCode looks at the outermost error: that is what an application of Beluga looks at.
+// mustHaveCode checks the outermost error, as an application of Beluga does.
 func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) {
 	t.Helper()
 	var coded *core.Error
@@ -89,7 +89,8 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 	}
 }
 
-// sharedURL is that of the shared server, which has no data. Only for tests that are not parallel.
+// sharedURL returns the URL of the shared server without data. Only for tests that are not
+// parallel.
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	server := testservers.SharedServer()
@@ -99,7 +100,7 @@ func sharedURL(t testing.TB) string {
 	return server.URL()
 }
 
-// hold has m's session locked until the function that it returns is called.
+// hold locks m's session until the returned function is called.
 func hold(t testing.TB, ctx context.Context, m *Memory) (release func()) {
 	t.Helper()
 	began, end, ended := make(chan error, 1), make(chan struct{}), make(chan struct{})
@@ -130,8 +131,8 @@ func hold(t testing.TB, ctx context.Context, m *Memory) (release func()) {
 	return release
 }
 
-// list is a memory.MessageStore of one conversation, which nothing guards: who works on it at the same time as another is told by the
-// race detector.
+// list is a memory.MessageStore of one conversation without a guard: the race detector reports
+// concurrent calls.
 type list struct{ messages []schema.Message }
 
 func (l *list) Append(_ context.Context, m schema.Message) error {
