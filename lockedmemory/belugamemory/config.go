@@ -130,7 +130,7 @@ func number(field *int, most float64) func(any) bool {
 }
 
 func parse(cfg config.ProviderConfig) (configuration, error) {
-	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
+	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout), settings: settings{key: SessionKey}}
 	switch {
 	case cfg.BaseURL == "":
 		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379", ` +
@@ -178,12 +178,9 @@ func (c *configuration) settle() error {
 	if c.lock.Namespace != "" {
 		c.keep.Namespace = c.lock.Namespace + ":session"
 	}
-	switch {
-	case c.sessionID == "":
-		c.key = SessionKey
-	case c.inner == "":
+	if c.sessionID != "" && c.inner == "" {
 		c.key = oneSession(c.sessionID)
-	default:
+	} else if c.sessionID != "" {
 		c.key = oneConversation(c.sessionID)
 	}
 	return nil

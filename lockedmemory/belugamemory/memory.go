@@ -2,6 +2,7 @@ package belugamemory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -138,7 +139,8 @@ func (m *Memory) writes(ctx context.Context) error {
 	if r := runOf(ctx); r != nil {
 		lease = r.lease
 	}
-	if lease == nil || fencing.Locker(lease) == m.locker || fencing.Backend(fencing.Locker(lease)) != fencing.Backend(m.locker) {
+	if lease == nil || fencing.Locker(lease) == m.locker ||
+		fencing.Backend(fencing.Locker(lease)) != fencing.Backend(m.locker) {
 		return nil
 	}
 	outer := fencing.Options(fencing.Locker(lease))
@@ -149,7 +151,7 @@ func (m *Memory) writes(ctx context.Context) error {
 	if err != nil || !info.Held || info.Holder != outer.Holder || info.Fence > lease.Fence() {
 		return nil
 	}
-	return &selfError{fmt.Errorf("the run or turn around this call holds the session's lock through another Locker: " +
+	return &selfError{errors.New("the run or turn around this call holds the session's lock through another Locker: " +
 		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age}}
 }
 
@@ -175,7 +177,7 @@ func (m *Memory) Close(ctx context.Context) error {
 func (m *Memory) Start(ctx context.Context) error {
 	err := distlock.ErrClosed
 	if !m.closed.Load() {
-		_, err = m.locker.Inspect(ctx, "belugamemory")
+		err = m.locker.Ping(ctx)
 	}
 	return coded("belugamemory.start", err)
 }

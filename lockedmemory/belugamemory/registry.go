@@ -161,7 +161,7 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error 
 		}
 	}
 	if err == nil {
-		_, err = locker.Inspect(ctx, "belugamemory")
+		err = locker.Ping(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
@@ -196,11 +196,7 @@ var warnOfProcess sync.Once
 func (s *service) inner(c *configuration) (memory.Memory, error) {
 	switch {
 	case c.inner == "" && s.client == nil:
-		d, err := s.inMemory(c.keep)
-		if err != nil {
-			return nil, err
-		}
-		return sessionstore.New[schema.Message, schema.Document](d, c.key, Codec{}, &c.store)
+		return s.inMemory(c)
 	case c.inner == "":
 		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.keep, &c.store)
 	case s.client != nil && slices.Contains(inProcess, c.inner):
@@ -217,19 +213,21 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 }
 
 // inMemory opens the store of a namespace in this process. The first memory sets the retention.
-func (s *service) inMemory(keep driver.Retention) (d driver.Driver, err error) {
+func (s *service) inMemory(c *configuration) (memory.Memory, error) {
 	services.Lock()
 	defer services.Unlock()
 	for kept := range s.stores {
-		if kept.Namespace == keep.Namespace && kept != keep {
+		if kept.Namespace == c.keep.Namespace && kept != c.keep {
 			return nil, invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
 				`use the same, or another "namespace"`)
 		}
 	}
-	if d = s.stores[keep]; d == nil {
-		if d, err = memstore.NewDriver(&keep); err == nil {
-			s.stores[keep] = d
+	if s.stores[c.keep] == nil {
+		d, err := memstore.NewDriver(&c.keep)
+		if err != nil {
+			return nil, err
 		}
+		s.stores[c.keep] = d
 	}
-	return d, err
+	return sessionstore.New[schema.Message, schema.Document](s.stores[c.keep], c.key, Codec{}, &c.store)
 }
