@@ -46,19 +46,3 @@ func retry(ctx context.Context, limit time.Duration, f func() error) error {
 		}
 	}
 }
-
-// operation names a call in errors.
-type operation string
-
-const (
-	opSave      operation = "save"
-	opClear     operation = "clear"
-	opNumber    operation = "save: reading the turn's highest number"
-	opLoad      operation = "load"
-	opSearch    operation = "search"
-	opExchanges operation = "exchanges"
-)
-
-// writes reports whether the effect of the call is what the caller asked for. A read may leave a
-// mark, which changes no history.
-func (op operation) writes() bool { return op == opSave || op == opClear }

@@ -57,17 +57,16 @@ func (p *places) skip(n int64) {
 	}
 }
 
-// access adds the token of the lease, and the state under it, to the access of a call. accepted
-// reports whether the service has accepted a token of the lease before.
-func (s *leaseState) access(a driver.Access) (_ driver.Access, accepted bool) {
+// access returns the access of a call under a lease. accepted reports whether the service has
+// accepted a token of the lease before.
+func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.Fence = a.Lease.Fence()
-	if s.fence < a.Fence { // the lease's token may have risen
-		s.fence, s.shown = a.Fence, false
+	fence := lease.Fence()
+	if s.fence < fence { // the token of the lease may have risen
+		s.fence, s.shown = fence, false
 	}
-	a.First, a.Need = !s.shown, s.need
-	return a, s.accepted
+	return driver.Access{Lease: lease, Fence: fence, First: !s.shown, Need: s.need}, s.accepted
 }
 
 // accept notes that the service has accepted a token.

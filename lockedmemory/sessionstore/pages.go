@@ -10,10 +10,7 @@ import (
 
 // reader reads pages of one session.
 type reader struct {
-	ctx    context.Context
-	op     operation
-	access driver.Access
-	state  *leaseState // nil: without a lease
+	*request
 	driver driver.Driver
 	most   int          // Retention.MaxExchanges
 	size   int          // of an exchange, as estimated; see page
@@ -27,18 +24,8 @@ const (
 )
 
 func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r := &reader{ctx: ctx, op: op, driver: s.driver, most: s.driver.Retention().MaxExchanges,
-		size: firstSize}
-	var err error
-	if _, ok := lockedmemory.Lease(ctx); !ok {
-		r.access.Session, err = s.session(ctx, op)
-		return r, err
-	}
-	r.access.Session, r.access.Lease, err = s.underLease(ctx, op)
-	if err == nil {
-		r.state = s.leases.of(r.access.Lease)
-	}
-	return r, err
+	r, err := s.request(ctx, op)
+	return &reader{request: r, driver: s.driver, most: s.driver.Retention().MaxExchanges, size: firstSize}, err
 }
 
 // page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges
@@ -62,8 +49,8 @@ func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
 }
 
 func (r *reader) read(req driver.Read) (driver.Page, error) {
-	req.Session = r.access.Session
-	if r.state == nil {
+	req.Session = r.session
+	if r.lease == nil {
 		page, err := call(r.ctx, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
 		return page, failed(r.ctx, r.op, err)
 	}
@@ -73,16 +60,14 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 			req.ID = turn.ID
 		}
 	}
-	page, err := under(r.ctx, r.op, r.access, r.state, func(a driver.Access) func(context.Context) (driver.Page, error) {
-		req := req // a call may outlive the wait for it
-		req.Access = &a
-		return func(ctx context.Context) (driver.Page, error) {
-			page, err := r.driver.Read(ctx, req)
-			for _, entry := range page.Entries {
-				r.state.has(entry.Place)
-			}
-			return page, err
+	page, err := under(r.request, func(ctx context.Context, w driver.Write) (driver.Page, error) {
+		req := req // a call may outlive the wait for its answer
+		req.Access = &w.Access
+		page, err := r.driver.Read(ctx, req)
+		for _, entry := range page.Entries {
+			r.state.has(entry.Place)
 		}
+		return page, err
 	})
 	if err == nil && req.ID != "" {
 		turn.Resume(page.Stored)

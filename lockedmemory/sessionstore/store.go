@@ -2,17 +2,13 @@ package sessionstore
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -25,7 +21,6 @@ type Store[M, D any] struct {
 	key    lockedmemory.KeyFunc
 	codec  Codec[M, D]
 	opts   Options
-	ops    ops
 	leases leases
 }
 
@@ -48,7 +43,7 @@ func New[M, D any](d driver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D],
 		return nil, invalidOption("%s has only unexported fields, of which JSON stores nothing: "+
 			"export them, or give the type a MarshalJSON", reflect.TypeFor[M]())
 	}
-	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o, ops: ops{prefix: newPrefix()}}, nil
+	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o}, nil
 }
 
 // Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
@@ -79,7 +74,7 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 // With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of
 // ctx is joined to that if ctx ended before the answer came.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
-	session, lease, err := s.underLease(ctx, opSave)
+	r, err := s.request(ctx, opSave)
 	if err != nil {
 		return err
 	}
@@ -93,8 +88,12 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 			return err
 		}
 	}
-	err = s.write(ctx, opSave, session, lease, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
-		return s.driver.Append(ctx, driver.Append{Write: w, Content: content})
+	_, err = under(r, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content})
+		if err == nil && v.Outcome == driver.Done {
+			r.state.has(driver.Place{Fence: w.Fence, N: w.N})
+		}
+		return v, err
 	})
 	if named && err == nil {
 		turn.Stored(content.Number)
@@ -123,132 +122,11 @@ func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, 
 // Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
 // errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
-	session, lease, err := s.underLease(ctx, opClear)
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, opClear, session, lease, s.driver.Clear)
-}
-
-// write makes a write at the next place under the lease.
-func (s *Store[M, D]) write(ctx context.Context, op operation, session string, lease *distlock.Lease,
-	do func(context.Context, driver.Write) (driver.Verdict, error)) error {
-	id := s.ops.next()
-	t := s.leases.of(lease)
-	access := driver.Access{Session: session, Lease: lease}
-	var w driver.Write
-	v, err := under(ctx, op, access, t, func(a driver.Access) func(context.Context) (driver.Verdict, error) {
-		w = driver.Write{Access: a, N: t.places.next(), Op: id}
-		w := w // a call may outlive the wait for it
-		return func(ctx context.Context) (driver.Verdict, error) { return do(ctx, w) }
-	})
-	if err == nil && v.Outcome == driver.Done && op == opSave {
-		t.has(driver.Place{Fence: w.Fence, N: w.N})
+	r, err := s.request(ctx, opClear)
+	if err == nil {
+		_, err = under(r, s.driver.Clear)
 	}
 	return err
-}
-
-// tries bounds how often a call is made again that was refused: with the next place, or with a higher token.
-const tries = 5
-
-// under makes a call under a lease, and, if the store refuses its token from the first, asks the lock for a higher one: the store may
-// have seen tokens from before the lock service lost its data. Only the lock's owner is given one.
-//
-// ⚑ What prepare returns may be called twice, see call, and must be the same call each time.
-func under[T interface{ Said() driver.Verdict }](ctx context.Context, op operation, a driver.Access, t *leaseState,
-	prepare func(driver.Access) func(context.Context) (T, error)) (T, error) {
-	for try := 1; ; try++ {
-		a, accepted := t.access(a)
-		do := prepare(a)
-		var reply T
-		err := retry(ctx, fencing.Options(fencing.Locker(a.Lease)).TTL, func() (err error) {
-			reply, err = call(ctx, do)
-			return err
-		})
-		if err != nil {
-			err = failed(ctx, op, err)
-			if gone := a.Lease.Err(); errors.Is(gone, distlock.ErrLost) || errors.Is(gone, distlock.ErrNotHeld) {
-				err = fmt.Errorf("%w: %w", gone, err)
-			}
-			return reply, err
-		}
-		switch v := reply.Said(); v.Outcome {
-		case driver.Done:
-			t.accept(a.Fence)
-			return reply, nil
-		case driver.Known:
-			return reply, nil
-		case driver.Conflict:
-			return reply, ErrTurnConflict
-		case driver.Gone:
-			if ended := context.Cause(a.Lease.Context()); ended != nil { // it counts as one that has read everything
-				return reply, fmt.Errorf("sessionstore: %s: %w: the session has no exchange; nothing was written: "+
-					"begin a new turn and load the history again", op, ended)
-			}
-			return reply, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
-				"begin a new turn and load the history again", ErrGone)
-		case driver.Taken: // by another Store, under the same lease
-			t.accept(a.Fence)
-			t.places.skip(v.Mark.N)
-			if try == tries {
-				return reply, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
-					unavailable, op)
-			}
-		default:
-			stale := &StaleError{Fence: a.Fence, Mark: v.Mark.Fence}
-			// ⚑ Only another lease can have raised the mark above a token of this lease that the
-			// service has accepted. The loaded history is outdated then, even if this lease owns
-			// the lock: after a failover, two leases may own it.
-			overtaken := v.Outcome == driver.Stale && accepted
-			if try == tries || overtaken {
-				return reply, stale
-			}
-			err := fencing.RaiseToken(ctx, a.Lease, max(v.Mark.Fence, a.Fence))
-			over := errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld) // which ends ctx as well
-			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused) || err != nil && ctx.Err() != nil && !over {
-				return reply, fmt.Errorf("sessionstore: %s: the store refuses the fencing token of the lease, and the lock gives no higher one: %w",
-					op, err)
-			}
-			if errors.Is(err, distlock.ErrInvalidOption) {
-				return reply, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d: %w",
-					op, v.Mark.Fence, a.Fence, err)
-			}
-			if err != nil {
-				stale.Cause = err
-				return reply, stale
-			}
-		}
-	}
-}
-
-// session is the one that the call belongs to.
-func (s *Store[M, D]) session(ctx context.Context, op operation) (string, error) {
-	key, err := s.key(ctx)
-	if err != nil {
-		return "", fmt.Errorf("sessionstore: %s: %w: the KeyFunc does not know the session: %w", op, distlock.ErrInvalidKey, err)
-	}
-	if key == "" {
-		return "", fmt.Errorf("sessionstore: %s: %w: the session is empty: put its ID into the context that the KeyFunc reads",
-			op, distlock.ErrInvalidKey)
-	}
-	return key, nil
-}
-
-func (s *Store[M, D]) underLease(ctx context.Context, op operation) (string, *distlock.Lease, error) {
-	session, err := s.session(ctx, op)
-	if err != nil {
-		return "", nil, err
-	}
-	lease, ok := lockedmemory.Lease(ctx)
-	switch {
-	case !ok:
-		return "", nil, fmt.Errorf("sessionstore: %s: %w: the store writes under a lease alone: put lockedmemory.New in front of it",
-			op, distlock.ErrNotHeld)
-	case lease.Key() != session:
-		return "", nil, fmt.Errorf("sessionstore: %s: %w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
-			op, distlock.ErrNotHeld)
-	}
-	return session, lease, nil
 }
 
 func (s *Store[M, D]) encode(input, output M) (driver.Content, error) {
@@ -279,17 +157,3 @@ func digest(messages [][]byte) string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
-
-// ops makes the identities of writes.
-type ops struct {
-	prefix string // of this store alone
-	last   atomic.Uint64
-}
-
-func newPrefix() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
-	return hex.EncodeToString(b[:])
-}
-
-func (o *ops) next() string { return fmt.Sprintf("%s%016x", o.prefix, o.last.Add(1)) }

@@ -1,0 +1,153 @@
+package sessionstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// request is what a caller asks of a Store.
+type request struct {
+	ctx     context.Context
+	op      operation
+	session string
+	lease   *distlock.Lease // nil: a read without a lease
+	state   *leaseState     // of the lease
+}
+
+// operation names a call in errors.
+type operation string
+
+const (
+	opSave      operation = "save"
+	opClear     operation = "clear"
+	opNumber    operation = "save: reading the turn's highest number"
+	opLoad      operation = "load"
+	opSearch    operation = "search"
+	opExchanges operation = "exchanges"
+)
+
+// writes reports whether the effect of the call is what the caller asked for. A read may leave a
+// mark, which changes no history.
+func (op operation) writes() bool { return op == opSave || op == opClear }
+
+// request begins a call. It fails if the session is not known, or if the lease does not fit.
+func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {
+	key, err := s.key(ctx)
+	lease, leased := lockedmemory.Lease(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: the KeyFunc does not know the session: %w", distlock.ErrInvalidKey, err)
+	case key == "":
+		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads", distlock.ErrInvalidKey)
+	case !leased && op.writes():
+		err = fmt.Errorf("%w: the store writes under a lease alone: put lockedmemory.New in front of it", distlock.ErrNotHeld)
+	case leased && lease.Key() != key:
+		err = fmt.Errorf("%w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
+			distlock.ErrNotHeld)
+	case leased:
+		return &request{ctx, op, key, lease, s.leases.of(lease)}, nil
+	default:
+		return &request{ctx: ctx, op: op, session: key}, nil
+	}
+	return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
+}
+
+// tries bounds how often a refused call is made again: at the next place, or with a higher token.
+const tries = 5
+
+// under makes a call under the lease of a request. If the store refuses its token from the first, the
+// lock may give a higher one: the store may have seen tokens from before the lock service lost its
+// data. Only the lock's owner is given one.
+//
+// ⚑ A copy of a write that is sent again has the same place and Op.
+func under[T interface{ Said() driver.Verdict }](r *request,
+	do func(context.Context, driver.Write) (T, error)) (reply T, err error) {
+	var op [16]byte
+	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
+	for try := 1; ; try++ {
+		access, accepted := r.state.access(r.lease)
+		access.Session = r.session
+		w := driver.Write{Access: access, Op: hex.EncodeToString(op[:])}
+		if r.op.writes() {
+			w.N = r.state.places.next()
+		}
+		err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL, func() (err error) {
+			reply, err = call(r.ctx, func(ctx context.Context) (T, error) { return do(ctx, w) })
+			return err
+		})
+		if err != nil {
+			err = failed(r.ctx, r.op, err)
+			if ended := r.lease.Err(); isEnded(ended) {
+				err = fmt.Errorf("%w: %w", ended, err)
+			}
+			return reply, err
+		}
+		again, err := r.settle(reply.Said(), w.Fence, accepted, try == tries)
+		if !again {
+			return reply, err
+		}
+	}
+}
+
+// isEnded reports whether an error says that a lease has ended.
+func isEnded(err error) bool {
+	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld)
+}
+
+// settle turns a verdict into the end of a request, or into another try. accepted says that the
+// service has accepted a token of the lease before.
+func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (again bool, err error) {
+	switch v.Outcome {
+	case driver.Done:
+		r.state.accept(fence)
+		return false, nil
+	case driver.Known:
+		return false, nil
+	case driver.Conflict:
+		return false, ErrTurnConflict
+	case driver.Gone:
+		if ended := context.Cause(r.lease.Context()); ended != nil { // it counts as a lease that has read everything
+			return false, fmt.Errorf("sessionstore: %s: %w: the session has no exchange; nothing was written: "+
+				"begin a new turn and load the history again", r.op, ended)
+		}
+		return false, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
+			"begin a new turn and load the history again", ErrGone)
+	case driver.Taken: // by another Store, under the same lease
+		r.state.accept(fence)
+		r.state.places.skip(v.Mark.N)
+		if last {
+			err = fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
+				unavailable, r.op)
+		}
+		return !last, err
+	}
+	stale := &StaleError{Fence: fence, Mark: v.Mark.Fence}
+	// ⚑ Only another lease can have raised the mark above a token of this lease that the service has
+	// accepted. The loaded history is outdated then, even if this lease owns the lock: after a
+	// failover, two leases may own it.
+	overtaken := v.Outcome == driver.Stale && accepted
+	if last || overtaken {
+		return false, stale
+	}
+	err = fencing.RaiseToken(r.ctx, r.lease, max(v.Mark.Fence, fence))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrRefused), r.ctx.Err() != nil && !isEnded(err):
+		return false, fmt.Errorf("sessionstore: %s: the store refuses the fencing token of the lease, "+
+			"and the lock gives no higher one: %w", r.op, err)
+	case errors.Is(err, distlock.ErrInvalidOption):
+		return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d: %w",
+			r.op, v.Mark.Fence, fence, err)
+	}
+	stale.Cause = err
+	return false, stale
+}
