@@ -75,6 +75,15 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	return s, nil
 }
 
+// ClientOf returns the client of a driver of this package, or nil. It is for packages like redisstore
+// that keep their data beside the locks.
+func ClientOf(d driver.Driver) redis.UniversalClient {
+	if s, ok := d.(*service); ok {
+		return s.client
+	}
+	return nil
+}
+
 // parseOptions returns *redis.Options, *redis.FailoverOptions or *redis.ClusterOptions.
 func parseOptions(rawURL string) (any, error) {
 	scheme, rest, found := strings.Cut(rawURL, "://")

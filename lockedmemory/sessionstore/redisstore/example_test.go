@@ -13,7 +13,33 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// A store for many sessions: the lock and the store have the same client, and find the session in the context in the same way.
+// Lock and store by URL.
+func ExampleOpen() {
+	server, err := miniredis.Run() // so that the example runs anywhere; a service has a Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+
+	ctx := context.Background()
+	session := lockedmemory.FixedKey("session-123")
+	locker, store, err := redisstore.Open(ctx, "redis://"+server.Addr(), session, sessionstore.JSON[string]{}, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx) // and the client
+	memory, err := lockedmemory.New(store, locker, session, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(memory.Save(ctx, "Where is my parcel?", "It arrives tomorrow."))
+	fmt.Println(memory.Load(ctx, ""))
+	// Output:
+	// <nil>
+	// [Where is my parcel? It arrives tomorrow.] <nil>
+}
+
+// A store for many sessions. Lock and store have the same client and the same KeyFunc.
 func ExampleNew() {
 	server, err := miniredis.Run() // so that the example runs anywhere; a service has a Redis
 	if err != nil {

@@ -1,0 +1,84 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// Lock and store have one client: where a session has no log, the store asks the lock for its owner.
+// Both end with the Locker.
+func TestOpen_lockAndStore_oneClient(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedServer()
+	key := lockedmemory.FixedKey(t.Name())
+	locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{}, &redisstore.Options{
+		Lock:      distlock.Options{TTL: time.Minute},
+		Retention: sessionstore.Retention{Namespace: "opened", IdleTTL: time.Hour},
+		Store:     sessionstore.Options{Window: 1},
+	})
+	must(t, err)
+	memory, err := lockedmemory.New(store, locker, key, nil)
+	must(t, err)
+	must(t, errors.Join(memory.Save(t.Context(), "first", ""), memory.Save(t.Context(), "q", "a")))
+	if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, []string{"q", "a"}) {
+		t.Errorf("Load with a window of 1: %q, %v", got, err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	prefix := "opened:{" + t.Name() + "}:"
+	if life := client.PTTL(t.Context(), prefix+"log").Val(); life <= 0 || life > time.Hour {
+		t.Errorf("the log lives for %s, want at most 1 h", life)
+	}
+	var late context.Context
+	must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
+		late = context.WithoutCancel(ctx)
+		return nil
+	}))
+	must(t, client.Del(t.Context(), prefix+"log", prefix+"mark").Err())
+	var stale *sessionstore.StaleError
+	if err := store.Save(late, "late", ""); !errors.As(err, &stale) || stale.Mark != 0 {
+		t.Errorf("a Save after the turn, in a session without a log and a mark: %v; want that the owner is another", err)
+	}
+	must(t, locker.Close(t.Context()))
+	if _, err := store.Load(t.Context(), ""); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("Load after the Locker's Close: %v", err)
+	}
+}
+
+// The leak check of this package sees a client that stays open.
+func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
+	t.Parallel()
+	url, key, codec := "redis://"+testservers.SharedServer().Addr(), lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		url  string
+		key  lockedmemory.KeyFunc
+		opts *redisstore.Options
+		want error
+	}{
+		"the URL":       {t.Context(), "redis://user:secret@:port", key, nil, distlock.ErrInvalidOption},
+		"the KeyFunc":   {t.Context(), url, nil, nil, distlock.ErrInvalidOption},
+		"the lock":      {t.Context(), url, key, &redisstore.Options{Lock: distlock.Options{TTL: -1}}, distlock.ErrInvalidOption},
+		"the retention": {t.Context(), url, key, &redisstore.Options{Retention: sessionstore.Retention{IdleTTL: 1}}, distlock.ErrInvalidOption},
+		"the store":     {t.Context(), url, key, &redisstore.Options{Store: sessionstore.Options{Window: -1}}, distlock.ErrInvalidOption},
+		"the context":   {ended, url, key, nil, context.Canceled},
+	} {
+		if _, _, err := redisstore.Open(c.ctx, c.url, c.key, codec, c.opts); !errors.Is(err, c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v; want %v, without the password", name, err, c.want)
+		}
+	}
+}
