@@ -46,7 +46,7 @@ func (d *overdue) answered(w driver.Write) error {
 }
 
 // A write whose answer is lost is made again, as the same one.
-func TestStore_O_aWriteIsMadeOnceIfItsAnswerIsLate(t *testing.T) {
+func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 	var d *overdue
 	memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
 		d = &overdue{Driver: inner}
@@ -105,7 +105,7 @@ func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 }
 
 // Who comes with a context that has ended has no call made, also by a driver that does not look at it and answers at once.
-func TestStore_C_aContextThatHasEndedMakesNoCall(t *testing.T) {
+func TestStore_C_endedContext_noCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d *asked
 		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
@@ -199,7 +199,7 @@ func (plain) Text(m string) string            { return m }
 func (plain) Document(m string) string        { return m }
 
 // Messages under a turn ID are told apart by where one ends and the other begins, too.
-func TestSave_O_messagesThatOnlyTogetherAreTheSameAreAConflict(t *testing.T) {
+func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil, nil)
 	must(t, err)
 	locker, err := memlock.New(nil)

@@ -57,7 +57,7 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 	}
 }
 
-func TestJSON_decodeRefuses(t *testing.T) {
+func TestJSON_nullOrInvalidUTF8_refused(t *testing.T) {
 	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}"} {
 		if got, err := (sessionstore.JSON[letter]{}).Decode([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %+v, %v; want an error that does not show it", text, got, err)
@@ -86,7 +86,7 @@ func made[M any]() error {
 	return err
 }
 
-func TestNew_refusesTypesJSONStoresNothingOf(t *testing.T) {
+func TestNew_typeWithoutExportedFields_refused(t *testing.T) {
 	embedding := func() error {
 		_, err := memstore.New[hidden, hidden](lockedmemory.FixedKey("s"), struct{ sessionstore.JSON[hidden] }{}, nil, nil)
 		return err

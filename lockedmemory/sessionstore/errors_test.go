@@ -84,7 +84,7 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 
 // A ctx that ends is the reason of its own error, and of nothing else. A write that was sent has an
 // unknown outcome.
-func TestErrors_C_endOfTheContext(t *testing.T) {
+func TestErrors_C_endedContext(t *testing.T) {
 	mine := fmt.Errorf("mine: %w", distlock.ErrLost) // the loss of another lease
 	for name, c := range map[string]struct {
 		end  func(context.Context) (context.Context, context.CancelFunc)
@@ -126,7 +126,7 @@ type slow struct {
 
 func (s slow) Deadline() (time.Time, bool) { return s.at, true }
 
-func TestErrors_C_connectionNoticesTheDeadline(t *testing.T) {
+func TestErrors_C_connectionTimesOutFirst(t *testing.T) {
 	eachCall(t, &failing{sooner: true}, func(t *testing.T, call string, write bool, do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
 		defer cancel()

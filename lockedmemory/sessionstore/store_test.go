@@ -33,7 +33,7 @@ func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 
 // A holder has loaded, then another lock service gives somebody else a higher token, then the holder gets one above that: from its next
 // Load on, the other one is refused.
-func TestStore_S2_aRaisedTokenIsShownAgain(t *testing.T) {
+func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 	store, ourLocker := storeOver(t, func(inner driver.Driver) driver.Driver { return sparing{inner} })
 	theirLocker, err := memlock.New(nil)
 	must(t, err)
@@ -81,7 +81,7 @@ func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 }
 
 // What a driver has read, and knows to be gone by the time it has, is not shown.
-func TestStore_O_showsNothingThatIsOlderThanTheOldest(t *testing.T) {
+func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver { return trimmed{inner} })
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
@@ -116,7 +116,7 @@ func (d *moody) Append(ctx context.Context, a driver.Append) (driver.Verdict, er
 }
 
 // A service that turns calls away for a moment, as while it fails over, is asked again.
-func TestSave_C_outlastsAServiceThatTurnsItAway(t *testing.T) {
+func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &moody{until: time.Now().Add(time.Second)}
 		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
@@ -143,7 +143,7 @@ func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error)
 
 // A Save whose answer has not come when its lease is lost has an unknown outcome, and has lost its
 // lease.
-func TestSave_N_withoutAnAnswerWhenTheLeaseIsLost(t *testing.T) {
+func TestSave_N_lostLeaseBeforeAnswer_unknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return mute{inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
@@ -176,7 +176,7 @@ func over(ctx context.Context) context.Context {
 }
 
 // A write whose context has ended on its way to the store is not made.
-func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
+func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 	d := &asked{}
 	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver {
 		d.Driver = inner
@@ -197,7 +197,7 @@ func TestStore_C_aWriteWhoseContextHasEndedIsNotMade(t *testing.T) {
 	}
 }
 
-func TestStaleError_lossSaidOnce(t *testing.T) {
+func TestStaleError_nestedLoss_namedOnce(t *testing.T) {
 	err := error(&sessionstore.StaleError{Fence: 1, Mark: 2, Cause: fmt.Errorf("%w: another owner has the lock", distlock.ErrLost)})
 	if text := err.Error(); strings.Count(text, "lease lost") != 1 || !strings.Contains(text, "another owner has the lock") || !errors.Is(err, distlock.ErrLost) {
 		t.Errorf("%q does not say once that the lease was lost, and why", text)
