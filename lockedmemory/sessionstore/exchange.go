@@ -29,16 +29,7 @@ func (e Exchange[M]) Output() (m M) {
 	return m
 }
 
-// Place is where an exchange stands in its session. Places of a session only rise. A turn in the
-// store is all exchanges with one Fence.
-type Place struct {
-	Fence int64 // the fencing token of the lease that the exchange was stored under
-	N     int64 // the number of the write under that token, from 1
-	Sub   int64 // 0
-}
-
-// Compare returns -1, 0 or 1.
-func (p Place) Compare(q Place) int { return driver.Place(p).Compare(driver.Place(q)) }
-
-// String writes the place as errors do. In Redis, it is the ID of the Stream's entry.
-func (p Place) String() string { return driver.Place(p).String() }
+// Place is where an exchange stands in its session: Fence is the token of its lease, N the number of
+// the write under that token, from 1, and Sub is 0. Places of a session only rise. A turn in the store
+// is all exchanges with one Fence. In Redis, a place prints as the ID of the Stream's entry.
+type Place = driver.Place

@@ -101,7 +101,7 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 		var last driver.Place // of those yielded
 		for e, err := range s.forward(r, after, nil) {
 			e.First = err == nil && (last == driver.Place{} || last.Compare(r.oldest) < 0)
-			if last = driver.Place(e.Place); !yield(e, err) {
+			if last = e.Place; !yield(e, err) {
 				return
 			}
 		}
@@ -168,7 +168,7 @@ func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool)
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
 func present[M any](r *reader, found []Exchange[M]) []Exchange[M] {
-	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return driver.Place(e.Place).Compare(r.oldest) < 0 })
+	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
 // decode returns the exchange of an entry. ok says that it is history, can be read, and matches.
@@ -176,7 +176,7 @@ func (s *Store[M, D]) decode(r *reader, entry driver.Entry, words []string) (e E
 	if entry.Place.Compare(r.oldest) < 0 {
 		return e, false, nil
 	}
-	e = Exchange[M]{Place: Place(entry.Place), ID: entry.ID, Number: entry.Number}
+	e = Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
 	err = entry.Err
 	for i, text := range entry.Messages {
 		var m M

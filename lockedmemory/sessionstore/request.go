@@ -68,7 +68,7 @@ const tries = 5
 // data. Only the lock's owner is given one.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
-func under[T interface{ Said() driver.Verdict }](r *request,
+func under[T interface{ Result() driver.Verdict }](r *request,
 	do func(context.Context, driver.Write) (T, error)) (reply T, err error) {
 	var op [16]byte
 	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
@@ -90,7 +90,7 @@ func under[T interface{ Said() driver.Verdict }](r *request,
 			}
 			return reply, err
 		}
-		again, err := r.settle(reply.Said(), w.Fence, accepted, try == tries)
+		again, err := r.settle(reply.Result(), w.Fence, accepted, try == tries)
 		if !again {
 			return reply, err
 		}

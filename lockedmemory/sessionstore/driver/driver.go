@@ -87,8 +87,8 @@ type Verdict struct {
 	Mark Place
 }
 
-// Said is v itself: what every answer to a call under a lease has.
-func (v Verdict) Said() Verdict { return v }
+// Result returns v, the part that all answers to calls under a lease have in common.
+func (v Verdict) Result() Verdict { return v }
 
 // Outcome is that of a Verdict.
 type Outcome int

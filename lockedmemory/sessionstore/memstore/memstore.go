@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -41,8 +42,7 @@ type service struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	known    int // turn IDs of all sessions
-	calls    int // since the last sweep
+	calls    int // until the next sweep
 }
 
 type session struct {
@@ -83,8 +83,8 @@ const unknown = "-"
 
 // at returns a session as it is now.
 func (s *service) at(name string, now time.Time) *session {
-	if s.calls++; s.calls > len(s.sessions)+s.known+100 {
-		s.sweep(now)
+	if s.calls--; s.calls < 0 {
+		s.calls = s.sweep(now) + 100
 	}
 	each := s.sessions[name]
 	if each == nil {
@@ -108,21 +108,18 @@ func (s *service) expire(each *session, now time.Time) {
 	}
 }
 
-// sweep removes expired data. It runs after as many calls as it has sessions and turn IDs to look at.
-func (s *service) sweep(now time.Time) {
-	s.calls = 0
+// sweep removes expired data, and returns how many sessions and turn IDs it has looked at. The next
+// sweep comes after as many calls.
+func (s *service) sweep(now time.Time) (seen int) {
 	for name, each := range s.sessions {
+		seen += 1 + len(each.turns)
 		s.expire(each, now)
-		for id, t := range each.turns {
-			if !now.Before(t.until) {
-				delete(each.turns, id)
-				s.known--
-			}
-		}
+		maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return !now.Before(t.until) })
 		if each.mark == (driver.Place{}) && len(each.turns) == 0 {
 			delete(s.sessions, name)
 		}
 	}
+	return seen
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
@@ -217,9 +214,6 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	each.entries = append(each.entries, entry{
 		driver.Entry{Place: each.mark, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
 	if a.ID != "" {
-		if _, late := each.turns[a.ID]; !late {
-			s.known++
-		}
 		for len(digests) < a.Number-1 {
 			digests = append(digests, unknown)
 		}
@@ -274,13 +268,11 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
 	}
-	from, to := 0, len(each.entries)
-	if r.After != (driver.Place{}) {
-		from, _ = slices.BinarySearchFunc(each.entries, r.After, byPlace)
-		if from < len(each.entries) && each.entries[from].Place == r.After {
-			from++
-		}
+	from, there := slices.BinarySearchFunc(each.entries, r.After, byPlace)
+	if there {
+		from++
 	}
+	to := len(each.entries)
 	if r.Before != (driver.Place{}) {
 		to, _ = slices.BinarySearchFunc(each.entries, r.Before, byPlace)
 	}
