@@ -11,10 +11,10 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// call makes a call of the driver, and returns when the call or ctx has ended. A call that its caller
-// has left ends within the timeouts of the driver's client. If ctx has ended before, nothing is sent.
+// call makes a call of the driver. It returns when the call or ctx has ended. A call that goes on
+// ends within the timeouts of the driver's client. If ctx has ended before, nothing is sent.
 //
-// The error is that of the driver, or calls.ErrLeft. See driver.MayHaveEffect of distlock.
+// The error is the driver's or calls.ErrLeft. See driver.MayHaveEffect of distlock.
 func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done
 		var none T

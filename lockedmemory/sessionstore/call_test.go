@@ -19,7 +19,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-// overdue is a driver that loses the answer to a write that took effect, and turns the next copy away for now.
+// overdue is a driver that loses the answer to a write that took effect. It asks for another copy.
 type overdue struct {
 	driver.Driver
 	late   bool
@@ -56,9 +56,12 @@ func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 		do   func(ctx context.Context) error
 		want []string
 	}{
-		"Save":                {func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }, []string{"before", "", "q", "a"}},
-		"Save with a turn ID": {func(ctx context.Context) error { return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a") }, []string{"before", "", "q", "a"}},
-		"Clear":               {memory.Clear, []string{}},
+		"Save": {func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
+			[]string{"before", "", "q", "a"}},
+		"Save with a turn ID": {func(ctx context.Context) error {
+			return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a")
+		}, []string{"before", "", "q", "a"}},
+		"Clear": {memory.Clear, []string{}},
 	} {
 		err := memory.Turn(t.Context(), func(ctx context.Context) error {
 			if err := errors.Join(memory.Clear(ctx), memory.Save(ctx, "before", "")); err != nil {
@@ -104,7 +107,8 @@ func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	return d.Driver.Read(ctx, r)
 }
 
-// Who comes with a context that has ended has no call made, also by a driver that does not look at it and answers at once.
+// A caller whose context has ended makes no call, also of a driver that ignores the context and
+// answers at once.
 func TestStore_C_endedContext_noCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d *asked
@@ -157,7 +161,8 @@ func (d *broken) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	return d.Driver.Read(ctx, r)
 }
 
-// A panic of the driver reaches the caller, and a call that ends its goroutine has an error. The next call works.
+// A panic of the driver reaches the caller. A call that ends its goroutine has an error. The next call
+// works.
 func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 	errPanic := errors.New("the panic of the driver")
 	for name, end := range map[string]func(){"panic": func() { panic(errPanic) }, "Goexit": runtime.Goexit} {
@@ -223,7 +228,8 @@ func memoryOver(t *testing.T, open func(inner driver.Driver) driver.Driver) *loc
 	return memory
 }
 
-func storeOver(t *testing.T, open func(inner driver.Driver) driver.Driver) (*sessionstore.Store[string, string], *distlock.Locker) {
+func storeOver(t *testing.T, open func(inner driver.Driver) driver.Driver) (*sessionstore.Store[string, string],
+	*distlock.Locker) {
 	t.Helper()
 	inner, err := memstore.NewDriver(nil)
 	must(t, err)

@@ -12,25 +12,26 @@ import (
 	"unicode/utf8"
 )
 
-// Codec turns messages of type M into bytes and back, and into what a search gives back, a D. It is safe for concurrent use.
+// Codec turns messages of type M into bytes and back, and into search results of type D. It is safe
+// for concurrent use.
 type Codec[M, D any] interface {
-	// Encode must give the same bytes for the same message each time: that is how a repeated turn ID is told from one that is
-	// used for something else.
+	// Encode must return the same bytes for the same message each time. By these bytes, the store sees
+	// whether a repeated Save of a turn ID has the same messages.
 	Encode(message M) ([]byte, error)
-	// Decode is the inverse of Encode. It must fail for bytes that Encode cannot have given.
+	// Decode is the inverse of Encode. It must fail for bytes that Encode cannot have returned.
 	Decode(text []byte) (M, error)
-	// Text is what queries search in.
+	// Text returns the text in which queries search.
 	Text(message M) string
-	// Document is the message as a search result.
+	// Document returns the message as a search result.
 	Document(message M) D
 }
 
-// JSON is a Codec for plain structs: what encoding/json writes and reads of the exported fields of M. A type that implements
-// json.Marshaler or has json tags is encoded accordingly. Numbers in fields of type any come back as float64.
-// A Store refuses a JSON if M is a struct without an exported field. It refuses a codec that embeds
-// a JSON as well, if Encode writes {} for a zero struct.
+// JSON is a Codec for plain structs. It uses encoding/json, and so the exported fields of M, its json
+// tags, and its json.Marshaler. Numbers in fields of type any come back as float64. A Store refuses a
+// JSON if M is a struct without an exported field. It also refuses a codec that embeds a JSON, if
+// Encode writes {} for a zero struct.
 type JSON[M any] struct {
-	// TextOf is what queries search in. Nil: the JSON.
+	// TextOf returns the text in which queries search. Nil: the JSON.
 	TextOf func(M) string
 }
 
@@ -57,7 +58,8 @@ func (JSON[M]) Decode(text []byte) (message M, err error) {
 }
 
 var (
-	errUTF8 = errors.New("a text of the message is not valid UTF-8: keep other bytes in a []byte, which JSON writes as base64")
+	errUTF8 = errors.New("a text of the message is not valid UTF-8: " +
+		"keep other bytes in a []byte, which JSON writes as base64")
 	errNull = errors.New("the message is null: store a value")
 )
 
@@ -93,7 +95,8 @@ func (JSON[M]) writesExportedFields() {}
 func storesNothing[M, D any](codec Codec[M, D]) bool {
 	t := reflect.TypeFor[M]()
 	_, plain := codec.(interface{ writesExportedFields() })
-	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return false
 	}
 	zero := reflect.Zero(t)
@@ -109,7 +112,8 @@ func storesNothing[M, D any](codec Codec[M, D]) bool {
 	return string(text) == "{}"
 }
 
-// decodeError is an error of encoding/json whose text does not quote the message, as that of a number or time does.
+// decodeError is an error of encoding/json whose text quotes nothing of the message. The texts of
+// encoding/json quote numbers and times.
 type decodeError struct{ error }
 
 func (e *decodeError) Error() string {

@@ -50,7 +50,8 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		default:
-			if got, err := codec.Decode(text); err != nil || got.Text != c.message.Text || len(got.Notes) != len(c.message.Notes) {
+			if got, err := codec.Decode(text); err != nil || got.Text != c.message.Text ||
+				len(got.Notes) != len(c.message.Notes) {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
 		}
@@ -59,7 +60,8 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 
 func TestJSON_nullOrInvalidUTF8_refused(t *testing.T) {
 	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}"} {
-		if got, err := (sessionstore.JSON[letter]{}).Decode([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
+		if got, err := (sessionstore.JSON[letter]{}).Decode([]byte(text)); err == nil ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %+v, %v; want an error that does not show it", text, got, err)
 		}
 	}
@@ -92,7 +94,8 @@ func TestNew_typeWithoutExportedFields_refused(t *testing.T) {
 		return err
 	}
 	for name, err := range map[string]error{
-		"a struct": made[hidden](), "a pointer": made[*hidden](), "an embedded one": made[struct{ hidden }](), "a codec that embeds JSON": embedding(),
+		"a struct": made[hidden](), "a pointer": made[*hidden](), "an embedded one": made[struct{ hidden }](),
+		"a codec that embeds JSON": embedding(),
 	} {
 		if !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("%s without exported fields: %v, want ErrInvalidOption", name, err)
@@ -102,8 +105,10 @@ func TestNew_typeWithoutExportedFields_refused(t *testing.T) {
 	for name, err := range map[string]error{
 		"no fields": made[struct{}](), "omitempty": made[struct {
 			Text string `json:",omitempty"`
-		}](), "an embedded field": made[struct{ inner }](), "a Marshaler": made[marshaler](), "a TextMarshaler": made[time.Time](),
-		"a codec with its own Encode": own, "a string": made[string](), "any": made[any](), "a map": made[map[string]string](),
+		}](), "an embedded field": made[struct{ inner }](), "a Marshaler": made[marshaler](),
+		"a TextMarshaler":             made[time.Time](),
+		"a codec with its own Encode": own, "a string": made[string](), "any": made[any](),
+		"a map": made[map[string]string](),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -33,20 +33,24 @@ var (
 // time.
 type StaleError struct {
 	Fence int64 // of the lease
-	Mark  int64 // the highest one that the store has seen; 0: the store has forgotten, and the lock's owner is another
+	// Mark is the highest token that the store has seen. 0: the session's mark has expired, and the
+	// lock has another owner.
+	Mark  int64
 	Cause error // why the lease could not get a higher token
 }
 
 func (e *StaleError) Error() string {
 	text := fmt.Sprintf("%v: the store has seen fencing token %d, this lease has %d", distlock.ErrLost, e.Mark, e.Fence)
 	if e.Mark == 0 {
-		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, which has fencing token %d", distlock.ErrLost, e.Fence)
+		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, "+
+			"which has fencing token %d", distlock.ErrLost, e.Fence)
 	}
 	if e.Cause != nil {
 		// The text begins with ErrLost, so the text of the cause need not.
 		text += ": " + strings.TrimPrefix(e.Cause.Error(), distlock.ErrLost.Error()+": ")
 	}
-	return text + "; load the history again in a new turn; if this repeats, compare Namespace and server of the Lockers of all instances"
+	return text + "; load the history again in a new turn; " +
+		"if this repeats, compare Namespace and server of the Lockers of all instances"
 }
 
 // Is reports whether target is distlock.ErrLost.
@@ -98,13 +102,13 @@ func failed(ctx context.Context, op operation, err error) error {
 
 // ended is the error of an ended context. Its cause is text alone, because the cause may be the loss of
 // another lease. The error of the driver is text alone, too.
-func ended(ctx context.Context, said error) error {
+func ended(ctx context.Context, failure error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {
 		err = fmt.Errorf("%w (%v)", err, cause)
 	}
-	if !errors.Is(said, ctx.Err()) {
-		err = fmt.Errorf("%w: %v", err, said)
+	if !errors.Is(failure, ctx.Err()) {
+		err = fmt.Errorf("%w: %v", err, failure)
 	}
 	return err
 }
@@ -117,7 +121,8 @@ type EntryError struct {
 }
 
 func (e *EntryError) Error() string {
-	return fmt.Sprintf("%v: at %s: %v; to read the history without this entry, set Options.Broken to Skip", ErrBroken, e.Place, e.Err)
+	return fmt.Sprintf("%v: at %s: %v; to read the history without this entry, set Options.Broken to Skip",
+		ErrBroken, e.Place, e.Err)
 }
 
 // Is reports whether target is [ErrBroken].

@@ -57,11 +57,12 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 		err         error
 		write, read error
 	}{
-		"no answer":                {plain, unknown, unavailable},
-		"a timeout of the client":  {fmt.Errorf("read: %w", context.DeadlineExceeded), unknown, unavailable},
-		"turned away":              {fmt.Errorf("%w: loading", lockdriver.ErrTemporary), unavailable, unavailable},
-		"not sent":                 {fmt.Errorf("%w: refused", lockdriver.ErrNotSent), unavailable, unavailable},
-		"a timeout while dialling": {fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.DeadlineExceeded), unavailable, unavailable},
+		"no answer":               {plain, unknown, unavailable},
+		"a timeout of the client": {fmt.Errorf("read: %w", context.DeadlineExceeded), unknown, unavailable},
+		"turned away":             {fmt.Errorf("%w: loading", lockdriver.ErrTemporary), unavailable, unavailable},
+		"not sent":                {fmt.Errorf("%w: refused", lockdriver.ErrNotSent), unavailable, unavailable},
+		"a timeout while dialling": {fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.DeadlineExceeded),
+			unavailable, unavailable},
 		"no memory":                {fmt.Errorf("%w: OOM", lockdriver.ErrRefused), refused, refused},
 		"no right":                 {fmt.Errorf("%w: NOPERM", lockdriver.ErrRights), refused, refused},
 		"data of another program":  {fmt.Errorf("%w: WRONGTYPE", lockdriver.ErrForeign), refused, refused},
@@ -142,7 +143,8 @@ func TestErrors_C_connectionTimesOutFirst(t *testing.T) {
 func isExactly(t *testing.T, call string, err error, want ...error) {
 	t.Helper()
 	for _, each := range []error{
-		distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown, distlock.ErrLost, context.Canceled, context.DeadlineExceeded,
+		distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown, distlock.ErrLost, context.Canceled,
+		context.DeadlineExceeded,
 	} {
 		if errors.Is(err, each) != slices.Contains(want, each) {
 			t.Errorf("%s: %v; want %v", call, err, want)
@@ -153,7 +155,8 @@ func isExactly(t *testing.T, call string, err error, want ...error) {
 
 // eachCall gives test each call of a memory over d, one that writes or not, in a bubble. The lease
 // that a call works under belongs to the context of the call.
-func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, write bool, do func(context.Context) error)) {
+func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, write bool,
+	do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {

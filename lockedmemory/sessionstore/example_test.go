@@ -15,7 +15,7 @@ import (
 // Text is a message of the examples.
 type Text struct{ ID, Role, Text string }
 
-// open makes a store of one session and puts the lock in front of it. With Redis, it is redisstore.New and redislock.New.
+// open makes a store of one session and puts the lock in front of it. For Redis, use redisstore.Open.
 func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedMemory[Text, Text], closeAll func()) {
 	locker, err := memlock.New(nil)
 	if err != nil {
@@ -33,7 +33,8 @@ func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedM
 	return store, memory, func() { _ = locker.Close(context.Background()) }
 }
 
-// A turn of an agent: from loading the history to saving the answer under the lock. It can be tried again with the same question.
+// A turn of an agent, from loading the history to saving the answer. The turn can be repeated with the
+// same question.
 func Example() {
 	_, memory, closeAll := open()
 	defer closeAll()
@@ -95,7 +96,8 @@ func ExampleStore_Load() {
 	defer closeAll()
 	ctx := context.Background()
 
-	for _, pair := range [][2]string{{"How far is the moon?", "384,400 km."}, {"And Mars?", "That changes."}, {"Is the Moon round?", "Nearly."}} {
+	for _, pair := range [][2]string{{"How far is the moon?", "384,400 km."}, {"And Mars?", "That changes."},
+		{"Is the Moon round?", "Nearly."}} {
 		if err := memory.Save(ctx, Text{Text: pair[0]}, Text{Text: pair[1]}); err != nil {
 			fmt.Println(err)
 		}

@@ -38,7 +38,8 @@ func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error)
 }
 
 // filled makes a store of a session with exchanges of a size, each in a turn of its own.
-func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string], *counting) {
+func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string],
+	*counting) {
 	t.Helper()
 	d := &counting{}
 	var err error
@@ -75,7 +76,8 @@ func calls(t *testing.T, store *sessionstore.Store[string, string]) map[string]f
 
 // A history of 20,000 exchanges is read in at most 16 round trips.
 func TestStore_longHistory_atMost16RoundTrips(t *testing.T) {
-	store, d := filled(t, 20_000, 100, &sessionstore.Options{Window: 20, Broken: sessionstore.Skip, Logger: slog.New(slog.DiscardHandler)})
+	store, d := filled(t, 20_000, 100, &sessionstore.Options{Window: 20, Broken: sessionstore.Skip,
+		Logger: slog.New(slog.DiscardHandler)})
 	for name, call := range calls(t, store) {
 		d.reads = 0
 		if must(t, call()); d.reads > 16 {

@@ -46,7 +46,8 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	case err != nil:
 		err = fmt.Errorf("%w: the KeyFunc does not know the session: %w", distlock.ErrInvalidKey, err)
 	case key == "":
-		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads", distlock.ErrInvalidKey)
+		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads",
+			distlock.ErrInvalidKey)
 	case !leased && op.writes():
 		err = fmt.Errorf("%w: the store writes under a lease alone: put lockedmemory.New in front of it", distlock.ErrNotHeld)
 	case leased && lease.Key() != key:
@@ -114,7 +115,7 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (ag
 	case driver.Conflict:
 		return false, ErrTurnConflict
 	case driver.Gone:
-		if ended := context.Cause(r.lease.Context()); ended != nil { // it counts as a lease that has read everything
+		if ended := context.Cause(r.lease.Context()); ended != nil { // see leases.of
 			return false, fmt.Errorf("sessionstore: %s: %w: the session has no exchange; nothing was written: "+
 				"begin a new turn and load the history again", r.op, ended)
 		}

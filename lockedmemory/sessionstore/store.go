@@ -138,8 +138,9 @@ func (s *Store[M, D]) encode(input, output M) (driver.Content, error) {
 			return c, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, name, err)
 		}
 		if len(text) > s.opts.MaxMessage {
-			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: keep large parts elsewhere and store a reference, "+
-				"or raise Options.MaxMessage", ErrTooLarge, name, len(text), s.opts.MaxMessage)
+			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: "+
+				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge, name,
+				len(text), s.opts.MaxMessage)
 		}
 		c.Messages = append(c.Messages, text)
 	}

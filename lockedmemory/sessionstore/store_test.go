@@ -31,8 +31,8 @@ func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	return d.Driver.Read(ctx, r)
 }
 
-// A holder has loaded, then another lock service gives somebody else a higher token, then the holder gets one above that: from its next
-// Load on, the other one is refused.
+// After a holder has loaded, another lock service grants a second holder a higher token. Then the first
+// holder gets a token above that. From its next Load on, the store refuses the second holder.
 func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 	store, ourLocker := storeOver(t, func(inner driver.Driver) driver.Driver { return sparing{inner} })
 	theirLocker, err := memlock.New(nil)
@@ -127,7 +127,8 @@ func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 			t.Errorf("Save: %v", err)
 		}
 		d.until = time.Now().Add(time.Hour)
-		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, lockdriver.ErrTemporary) {
+		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) ||
+			!errors.Is(err, lockdriver.ErrTemporary) {
 			t.Errorf("Save: %v", err)
 		}
 	})
@@ -184,7 +185,8 @@ func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 	})
 	memory, err := lockedmemory.New(hasty{store}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
-	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"), "Clear": memory.Clear(t.Context())} {
+	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"),
+		"Clear": memory.Clear(t.Context())} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -198,8 +200,10 @@ func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 }
 
 func TestStaleError_nestedLoss_namedOnce(t *testing.T) {
-	err := error(&sessionstore.StaleError{Fence: 1, Mark: 2, Cause: fmt.Errorf("%w: another owner has the lock", distlock.ErrLost)})
-	if text := err.Error(); strings.Count(text, "lease lost") != 1 || !strings.Contains(text, "another owner has the lock") || !errors.Is(err, distlock.ErrLost) {
+	err := error(&sessionstore.StaleError{Fence: 1, Mark: 2, Cause: fmt.Errorf("%w: another owner has the lock",
+		distlock.ErrLost)})
+	if text := err.Error(); strings.Count(text, "lease lost") != 1 ||
+		!strings.Contains(text, "another owner has the lock") || !errors.Is(err, distlock.ErrLost) {
 		t.Errorf("%q does not say once that the lease was lost, and why", text)
 	}
 }

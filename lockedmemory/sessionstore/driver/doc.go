@@ -8,15 +8,18 @@
 //
 // # What a driver decides
 //
-// A session has a mark, the highest [Place] that it has seen. Each call below is one step of the service, with nothing in between:
+// A session has a mark: the highest [Place] that it has seen. Each call below is one atomic step of
+// the service:
 //
 //	call                 takes effect if                               and leaves as the mark
 //	Append, Clear        its token is not below the mark's and its     its place
 //	                     place is above the mark
 //	Append, ID known     -, nothing is written                         the token, with n = 0, if that is above
 //	Append, gone         -, nothing is written                         the mark
-//	Read, Access.First   its token is not below the mark's             the token, with n = 0, if that is above; then it reads
+//	Read, Access.First   its token is not below the mark's             the token, with n = 0, if that is above
 //	Read                 always; it checks nothing                     the mark
+//
+// A Read raises the mark before it reads.
 //
 // The mark outlives the entries: through Clear, trimming, and a session that is empty. Where a
 // session expires, the driver either keeps its mark for longer, for a stated time, or asks the lock
@@ -34,9 +37,8 @@
 // the copy as it answered the first one, as long as the first one's entry stands there or nothing
 // came after it.
 //
-// # What is not a driver's business
+// # Tasks of the store
 //
-// It returns raw errors, which mean that the outcome is unknown, and does not try again. It does
-// not look at the clock of its process to judge a lease. It need not watch ctx: the store returns
-// when that ends. It does not look into messages.
+// A driver returns raw errors and does not try again. It does not judge a lease by the clock of its
+// process. It need not watch ctx: the store returns when ctx ends. It does not look into messages.
 package driver

@@ -117,7 +117,7 @@ const (
 type Read struct {
 	Session string
 	Access  *Access // nil: without a lease
-	// After and Before bound what is wanted; both are exclusive, and none if zero.
+	// After and Before bound the places of the entries. Both are exclusive. Zero: no bound.
 	After, Before Place
 	Backward      bool
 	Limit         int // at least 1

@@ -57,12 +57,15 @@ func (r *Retention) WithDefaults() (Retention, error) {
 		problem = fmt.Sprintf("Namespace is %q, but must be at most %d bytes of UTF-8 without control characters and braces",
 			keep.Namespace, maxNamespace)
 	case keep.IdleTTL != 0 && !lasts(keep.IdleTTL):
-		problem = fmt.Sprintf("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep sessions for ever",
+		problem = fmt.Sprintf("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, "+
+			"or 0 to keep sessions for ever",
 			keep.IdleTTL, maxTime)
 	case keep.MaxExchanges < 0 || keep.MaxExchanges > maxExchanges:
-		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges, maxExchanges)
+		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges,
+			maxExchanges)
 	case !lasts(keep.RememberTurns):
-		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds", keep.RememberTurns, maxTime)
+		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds",
+			keep.RememberTurns, maxTime)
 	default:
 		return keep, nil
 	}

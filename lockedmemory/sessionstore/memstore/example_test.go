@@ -36,8 +36,8 @@ func ExampleNew() {
 	// [Where is my parcel? It arrives tomorrow.] <nil>
 }
 
-// Two instances over one driver, as two processes over one Redis. The first one is paused for longer than its lease; when it wakes up, and does
-// not look at its lease either, the store refuses its Save.
+// Two instances share a driver, as two processes share a Redis. The first instance is paused for longer
+// than its lease, and then saves without a look at its lease. The store refuses the Save.
 func ExampleNewDriver() {
 	ctx := context.Background()
 	locks := memlock.NewDriver()
@@ -46,7 +46,8 @@ func ExampleNewDriver() {
 		panic(err)
 	}
 	session := lockedmemory.FixedKey("session-123")
-	instance := func() (*sessionstore.Store[string, string], *distlock.Locker, *lockedmemory.LockedMemory[string, string]) {
+	instance := func() (*sessionstore.Store[string, string], *distlock.Locker,
+		*lockedmemory.LockedMemory[string, string]) {
 		locker, err := distlock.New(locks, nil)
 		if err != nil {
 			panic(err)

@@ -40,7 +40,8 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 			}
 			append := func(fence int64) storedriver.Outcome {
 				v, err := sessions.Append(t.Context(), storedriver.Append{
-					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1, Op: fmt.Sprintf("%032d", fence)},
+					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1,
+						Op: fmt.Sprintf("%032d", fence)},
 				})
 				if err != nil {
 					t.Fatal(err)

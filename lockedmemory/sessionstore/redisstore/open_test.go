@@ -23,11 +23,12 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedServer()
 	key := lockedmemory.FixedKey(t.Name())
-	locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{}, &redisstore.Options{
-		Lock:      distlock.Options{TTL: time.Minute},
-		Retention: sessionstore.Retention{Namespace: "opened", IdleTTL: time.Hour},
-		Store:     sessionstore.Options{Window: 1},
-	})
+	locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{},
+		&redisstore.Options{
+			Lock:      distlock.Options{TTL: time.Minute},
+			Retention: sessionstore.Retention{Namespace: "opened", IdleTTL: time.Hour},
+			Store:     sessionstore.Options{Window: 1},
+		})
 	must(t, err)
 	memory, err := lockedmemory.New(store, locker, key, nil)
 	must(t, err)
@@ -60,7 +61,8 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 // The leak check of this package sees a client that stays open.
 func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	t.Parallel()
-	url, key, codec := "redis://"+testservers.SharedServer().Addr(), lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}
+	url, key, codec := "redis://"+testservers.SharedServer().Addr(), lockedmemory.FixedKey("s"),
+		sessionstore.JSON[string]{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, c := range map[string]struct {
@@ -70,14 +72,18 @@ func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 		opts *redisstore.Options
 		want error
 	}{
-		"the URL":       {t.Context(), "redis://user:secret@:port", key, nil, distlock.ErrInvalidOption},
-		"the KeyFunc":   {t.Context(), url, nil, nil, distlock.ErrInvalidOption},
-		"the lock":      {t.Context(), url, key, &redisstore.Options{Lock: distlock.Options{TTL: -1}}, distlock.ErrInvalidOption},
-		"the retention": {t.Context(), url, key, &redisstore.Options{Retention: sessionstore.Retention{IdleTTL: 1}}, distlock.ErrInvalidOption},
-		"the store":     {t.Context(), url, key, &redisstore.Options{Store: sessionstore.Options{Window: -1}}, distlock.ErrInvalidOption},
-		"the context":   {ended, url, key, nil, context.Canceled},
+		"the URL":     {t.Context(), "redis://user:secret@:port", key, nil, distlock.ErrInvalidOption},
+		"the KeyFunc": {t.Context(), url, nil, nil, distlock.ErrInvalidOption},
+		"the lock": {t.Context(), url, key, &redisstore.Options{Lock: distlock.Options{TTL: -1}},
+			distlock.ErrInvalidOption},
+		"the retention": {t.Context(), url, key, &redisstore.Options{Retention: sessionstore.Retention{IdleTTL: 1}},
+			distlock.ErrInvalidOption},
+		"the store": {t.Context(), url, key, &redisstore.Options{Store: sessionstore.Options{Window: -1}},
+			distlock.ErrInvalidOption},
+		"the context": {ended, url, key, nil, context.Canceled},
 	} {
-		if _, _, err := redisstore.Open(c.ctx, c.url, c.key, codec, c.opts); !errors.Is(err, c.want) || strings.Contains(err.Error(), "secret") {
+		if _, _, err := redisstore.Open(c.ctx, c.url, c.key, codec, c.opts); !errors.Is(err, c.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v; want %v, without the password", name, err, c.want)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package storetest is the contract of a session store, as tests that every driver runs against a real instance of its service:
+// Package storetest is the contract of a session store, as tests. Every driver runs them against a
+// real instance of its service:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB) storetest.Service {
@@ -9,9 +10,9 @@
 //		})
 //	}
 //
-// The tests act as several instances of a service do: each has a driver, a store and a Locker of its own, and they meet in the service alone. A
-// paused holder is played by the context of a turn that is over. Each test has a session of its own, so they may share an instance of the
-// service, and run at once.
+// The tests act as several instances of an application: each has its own driver, store and Locker. The
+// context of an ended turn acts as a paused holder. Each test has its own session, so tests may share
+// an instance of the service and run at once.
 //
 // Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced
 // writes.

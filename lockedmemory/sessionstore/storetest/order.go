@@ -39,8 +39,8 @@ func savesStandInOrder(h *harness) {
 	b.has(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
 }
 
-// Goroutines of three instances save at once, in turns and outside of them: each pair is whole, none is lost or doubled, and each
-// goroutine's are in its order.
+// Goroutines of three instances save at once, in turns and outside. Each pair is whole, none is lost or
+// doubled, and the pairs of each goroutine keep their order.
 func pairsStayWhole(h *harness) {
 	const writers, rounds = 6, 15
 	var all sync.WaitGroup
@@ -103,7 +103,7 @@ func saveOutsideWaits(h *harness) {
 	a.has("inside", "outside", "outside")
 }
 
-// Of two Saves under one lease, the first arrives when the second has been stored: it is too late, and says so.
+// Of two Saves under one lease, the first arrives after the second was stored. The driver refuses it.
 func lateSaveOfTheSameLease(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
@@ -134,7 +134,8 @@ func lateSaveOfTheSameLease(h *harness) {
 
 // write is one of its own under a lease, as the first access.
 func (i *instance) write(lease *distlock.Lease, n int64) driver.Write {
-	return driver.Write{Access: driver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true}, N: n, Op: newOp()}
+	return driver.Write{Access: driver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true},
+		N: n, Op: newOp()}
 }
 
 func content(name string) driver.Content {
@@ -143,8 +144,8 @@ func content(name string) driver.Content {
 	return driver.Content{Messages: [][]byte{input, output}}
 }
 
-// Whoever was granted the lock before the one who clears cannot write any more, in whatever way it has used the store before; what
-// comes after the Clear stays.
+// A holder from before the lease of a Clear cannot write after the Clear, in whatever way it has used
+// the store. Later exchanges stay.
 func clearIsNotUndone(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.mustSave(h.Context(), 1)
@@ -188,7 +189,7 @@ func clearWithinATurn(h *harness) {
 }
 
 // Two stores write under one lease, as when each has an object of its own for the session.
-func storesShareALease(h *harness) {
+func storesShareLease(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	late, _ := a.stale(func(ctx context.Context) {
 		for n := range 20 {
@@ -212,7 +213,8 @@ func storesShareALease(h *harness) {
 	a.has(7, 8)
 }
 
-// A token that was shown refuses all lower ones, whatever the access was that has shown it, and whatever the lower one wants.
+// After an access of any kind has shown a token, the store refuses accesses of all kinds under lower
+// tokens.
 func refusesOlderLeases(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	want := []any{0}
@@ -262,7 +264,7 @@ func refusesOlderLeases(h *harness) {
 	a.has(want...)
 }
 
-// A session that has expired has not forgotten who was there last.
+// The highest token outlives an expired session.
 func refusesAfterExpiry(h *harness) {
 	opts := &options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
@@ -281,7 +283,8 @@ func refusesAfterExpiry(h *harness) {
 	a.has(3)
 }
 
-// A holder is refused too whose lease was handed on within the process, under tokens of one grant.
+// The store also refuses a holder whose lock was handed off within the process, under tokens of one
+// grant.
 func refusesAfterExpiryWithinATurn(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
 	var (
@@ -498,9 +501,9 @@ func (i *instance) awaitEmpty() {
 	}
 }
 
-// The store has seen a higher token than the lock grants now, as when the lock service has lost its data: who holds the lock gets a higher
-// one, and goes on.
-func wornOutToken(h *harness) {
+// The store has seen a higher token than the lock grants now, as after a data loss of the lock service.
+// The holder gets a higher token, and goes on.
+func lowToken(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	ahead := a.ahead("ahead")
 	a.turn(func(ctx context.Context) {
@@ -522,24 +525,26 @@ func wornOutToken(h *harness) {
 	}
 }
 
-// ahead writes as one whose lock service was an hour ahead, and returns its token.
+// ahead writes under a token of a lock service whose clock was an hour ahead, and returns the token.
 func (i *instance) ahead(n string) (fence int64) {
 	i.Helper()
 	i.turn(func(ctx context.Context) {
-		i.mustSave(ctx, 0) // an empty session is nobody's but the owner's
+		i.mustSave(ctx, 0) // only the lock's owner may write to an empty session
 		lease, _ := lockedmemory.Lease(ctx)
 		w := i.write(lease, 1)
 		w.Fence = lease.Fence() + 3_600_000_000
 		fence = w.Fence
-		if v, err := i.driver.Append(ctx, driver.Append{Write: w, Content: content(n)}); err != nil || v.Outcome != driver.Done {
+		if v, err := i.driver.Append(ctx, driver.Append{Write: w, Content: content(n)}); err != nil ||
+			v.Outcome != driver.Done {
 			i.Fatalf("%+v, %v", v, err)
 		}
 	})
 	return fence
 }
 
-// Somebody with a higher token was there after a holder had loaded, as when two lock services have granted the lock, before and after a fail-over:
-// the holder's answer is to a history that is no more. Also the lock's present owner is refused then.
+// Between a holder's Load and Save, another holder with a higher token has written, as when two lock
+// services grant the lock around a failover. The loaded history is outdated, so the store refuses the
+// Save even if the holder still owns the lock.
 func overtakenHolder(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.mustSave(h.Context(), 0)
@@ -555,7 +560,8 @@ func overtakenHolder(h *harness) {
 			fence := lease.Fence()
 			w := b.write(lease, 1)
 			w.Fence += 1000
-			if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil || v.Outcome != driver.Done {
+			if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil ||
+				v.Outcome != driver.Done {
 				h.Fatalf("%+v, %v", v, err)
 			}
 			a.refused("Save", a.save(ctx, "unaware"), fence, w.Fence)

@@ -16,7 +16,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// A session expires when nobody has used it for IdleTTL. A turn uses it, also one that only loads; a Load outside does not.
+// A session expires after IdleTTL without use. A turn is a use, also a turn that only loads. A Load
+// outside a turn is not.
 func idleSessionsExpire(h *harness) {
 	opts := &options{Retention: sessionstore.Retention{IdleTTL: 1500 * time.Millisecond}}
 	a := h.instance(opts, nil)
@@ -173,14 +174,16 @@ func queries(h *harness) {
 	a := h.instance(nil, nil)
 	ctx := h.Context()
 	for _, pair := range [][2]string{
-		{"How is the Weather in Oslo?", "Rain."}, {"And in Rome?", "The weather is fine."}, {"Danke", "Bitte schön"}, {"weather", "weather in oslo"},
+		{"How is the Weather in Oslo?", "Rain."}, {"And in Rome?", "The weather is fine."}, {"Danke", "Bitte schön"},
+		{"weather", "weather in oslo"},
 	} {
 		if err := a.memory.Save(ctx, Message{"user", pair[0]}, Message{"assistant", pair[1]}); err != nil {
 			h.Fatal(err)
 		}
 	}
 	for query, want := range map[string][]string{
-		"":             {"How is the Weather in Oslo?", "Rain.", "And in Rome?", "The weather is fine.", "Danke", "Bitte schön", "weather", "weather in oslo"},
+		"": {"How is the Weather in Oslo?", "Rain.", "And in Rome?", "The weather is fine.", "Danke",
+			"Bitte schön", "weather", "weather in oslo"},
 		"WEATHER oslo": {"How is the Weather in Oslo?", "Rain.", "weather", "weather in oslo"},
 		"  rain.\t":    {"How is the Weather in Oslo?", "Rain."},
 		"SCHÖN":        {"Danke", "Bitte schön"},
@@ -261,7 +264,8 @@ func pages(h *harness) {
 				h.Errorf("under a lease, in pages of %d: %d messages, %v", limit, len(messages), err)
 			}
 		})
-		if found, err := b.store.Search(h.Context(), "q1", 100); err != nil || len(found) != 11 || found[0] != question(19) || found[10] != question(1) {
+		if found, err := b.store.Search(h.Context(), "q1", 100); err != nil || len(found) != 11 ||
+			found[0] != question(19) || found[10] != question(1) {
 			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
 		}
 		n := 0
@@ -274,12 +278,14 @@ func pages(h *harness) {
 		if n != 20 {
 			h.Errorf("Exchanges in pages of %d: %d exchanges", limit, n)
 		}
-		w := h.instance(&options{view: sessionstore.Options{Window: 7}}, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		w := h.instance(&options{view: sessionstore.Options{Window: 7}},
+			func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
 		w.has(all[13:]...)
 	}
 }
 
-// The session is cleared, and written to again, after the second page was read: what was read before is no history any more.
+// After the second page was read, the session is cleared and written to. The pages read before are no
+// longer history.
 func clearedBetweenPages(h *harness) {
 	a := h.instance(nil, nil)
 	for _, forward := range []bool{true, false} {
@@ -372,7 +378,8 @@ func codecRefuses(h *harness) {
 					yieldErr = err
 				}
 			}
-			want := [][]Message{{question(1), answer(1), question(3), answer(3)}, {answer(3), question(3), answer(1), question(1)}}
+			want := [][]Message{{question(1), answer(1), question(3), answer(3)},
+				{answer(3), question(3), answer(1), question(1)}}
 			if broken == sessionstore.Skip {
 				if err := errors.Join(loadErr, searchErr, yieldErr); err != nil {
 					h.Errorf("Skip: %v", err)
@@ -390,7 +397,8 @@ func codecRefuses(h *harness) {
 					}
 				}
 			}
-			if !slices.Equal(seen, want[0]) || broken == sessionstore.Skip && !slices.Equal(loaded, want[0]) || !slices.Equal(found, want[1]) {
+			if !slices.Equal(seen, want[0]) || broken == sessionstore.Skip && !slices.Equal(loaded, want[0]) ||
+				!slices.Equal(found, want[1]) {
 				h.Errorf("loaded %s, found %s, yielded %s; want %s", text(loaded), text(found), text(seen), want)
 			}
 		}
@@ -422,9 +430,12 @@ func badInput(h *harness) {
 		says   string
 	}{
 		"a message that is too large": {a.memory, big, []error{sessionstore.ErrTooLarge}, "1000"},
-		"a codec that fails":          {store(own, picky{encode: "bad"}), Message{"user", "bad"}, []error{sessionstore.ErrCodec, errPicky}, "input"},
-		"no session":                  {store(lockedmemory.FixedKey(""), codec), question(0), []error{distlock.ErrInvalidKey}, "empty"},
-		"a KeyFunc that fails":        {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errPicky}, "KeyFunc"},
+		"a codec that fails": {store(own, picky{encode: "bad"}), Message{"user", "bad"},
+			[]error{sessionstore.ErrCodec, errPicky}, "input"},
+		"no session": {store(lockedmemory.FixedKey(""), codec), question(0),
+			[]error{distlock.ErrInvalidKey}, "empty"},
+		"a KeyFunc that fails": {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errPicky},
+			"KeyFunc"},
 		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), question(0),
 			[]error{distlock.ErrNotHeld}, "another session"},
 	} {
@@ -446,7 +457,8 @@ func badInput(h *harness) {
 	if _, err := a.store.Search(ctx, "q", -1); !errors.Is(err, distlock.ErrInvalidOption) {
 		h.Errorf("Search with a negative k: %v", err)
 	}
-	if _, err := lockedmemory.New(a.store, a.locker, own, &lockedmemory.Options{FailOpen: true}); !errors.Is(err, distlock.ErrInvalidOption) {
+	_, err := lockedmemory.New(a.store, a.locker, own, &lockedmemory.Options{FailOpen: true})
+	if !errors.Is(err, distlock.ErrInvalidOption) {
 		h.Errorf("FailOpen: %v", err)
 	}
 	ended, cancel := context.WithCancelCause(ctx)

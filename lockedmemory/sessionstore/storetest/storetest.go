@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_lateSaveUnderLease_taken", lateSaveOfTheSameLease},
 		{"O_clear_lateWritersRefused", clearIsNotUndone},
 		{"O_clearInTurn", clearWithinATurn},
-		{"O_storesShareLease", storesShareALease},
+		{"O_storesShareLease", storesShareLease},
 		{"S2_olderLease_refused", refusesOlderLeases},
 		{"S2_olderLeaseAfterExpiry_refused", refusesAfterExpiry},
 		{"S2_handoffBeforeExpiry_refused", refusesAfterExpiryWithinATurn},
@@ -48,7 +48,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_expiredInTurn_afterOtherStore_gone", goneAfterOtherStore},
 		{"O_lateCopiesUnderLease", lateCopies},
 		{"O_lateSavesOfOtherStore", lateSavesOfTheOtherStore},
-		{"S2_lowToken_ownerGetsHigher", wornOutToken},
+		{"S2_lowToken_ownerGetsHigher", lowToken},
 		{"S2_overtakenHolder_refused", overtakenHolder},
 		{"O_turnIDs_storedOnce", turnIDs},
 		{"O_numbersOfTurnID", numbers},
@@ -159,8 +159,8 @@ func (i *instance) turn(fn func(ctx context.Context)) {
 	}
 }
 
-// stale returns the context of a turn that is over, with its lease, as one has it who was paused in the turn. During the turn,
-// fn runs.
+// stale returns the context of an ended turn, with its lease: the context of a holder that was paused
+// in the turn. During the turn, fn runs.
 func (i *instance) stale(fn func(ctx context.Context)) (ctx context.Context, fence int64) {
 	i.Helper()
 	i.turn(func(inner context.Context) {

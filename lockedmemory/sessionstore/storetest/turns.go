@@ -23,8 +23,8 @@ func newOp() string {
 	return hex.EncodeToString(b[:])
 }
 
-// A turn ID is stored once: in a turn and outside, by another instance, after others, after Clear, and after trimming. With other
-// messages it is a conflict.
+// A turn ID is stored once: in a turn and outside, by another instance, after other IDs, after Clear,
+// and after trimming. Other messages under it are a conflict.
 func turnIDs(h *harness) {
 	opts := &options{Retention: sessionstore.Retention{MaxExchanges: 3}}
 	a, b := h.instance(opts, nil), h.instance(opts, nil)
@@ -187,7 +187,7 @@ func turnIDsForgotten(h *harness) {
 	for deadline := start.Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		err := a.save(ctx, 2)
 		if early := time.Since(start) < time.Second; err == nil && early {
-			h.Errorf("forgotten after %s, before its time", time.Since(start))
+			h.Errorf("the ID expired after %s, before its time", time.Since(start))
 		}
 		if err == nil {
 			break
@@ -237,7 +237,8 @@ func numbers(h *harness) {
 		stored(ctx, "", 0)
 		a.has("one", "one", "three")
 		for e, err := range a.store.Exchanges(ctx) {
-			if want := map[int64]int{1: 1, 3: 2, 5: 3}[e.Place.N]; err != nil || e.Number != want || (e.ID == "other") != (want == 3) {
+			if want := map[int64]int{1: 1, 3: 2, 5: 3}[e.Place.N]; err != nil || e.Number != want ||
+				(e.ID == "other") != (want == 3) {
 				h.Errorf("%+v, %v; want number %d", e, err, want)
 			}
 		}
@@ -272,7 +273,8 @@ func repeatedWrites(h *harness) {
 			w.First = false
 			again, err := a.driver.Append(ctx, driver.Append{Write: w, Content: c})
 			// The map's order decides which of them takes the lower place too late.
-			if took := first.Outcome == driver.Done; err != nil || took && again.Outcome != driver.Done && again.Outcome != driver.Known || !took && again.Outcome != first.Outcome {
+			if took := first.Outcome == driver.Done; err != nil || took && again.Outcome != driver.Done &&
+				again.Outcome != driver.Known || !took && again.Outcome != first.Outcome {
 				h.Errorf("place %d: %+v, and again %+v, %v", n, first, again, err)
 			}
 		}
@@ -282,7 +284,8 @@ func repeatedWrites(h *harness) {
 				h.Errorf("Clear: %+v, %v", v, err)
 			}
 		}
-		if v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 4), Content: content("after")}); err != nil || v.Outcome != driver.Done {
+		after := driver.Append{Write: a.write(lease, 4), Content: content("after")}
+		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != driver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
 		if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != driver.Taken {
