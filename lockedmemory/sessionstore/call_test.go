@@ -19,24 +19,24 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-// overdue is a driver that loses the answer to a write that took effect. It asks for another copy.
-type overdue struct {
+// lossy is a driver that loses the answer to a write that took effect. It asks for another copy.
+type lossy struct {
 	driver.Driver
 	late   bool
 	copies []driver.Write
 }
 
-func (d *overdue) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *lossy) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
 	v, err := d.Driver.Append(ctx, a)
 	return v, errors.Join(err, d.answered(a.Write))
 }
 
-func (d *overdue) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+func (d *lossy) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	v, err := d.Driver.Clear(ctx, w)
 	return v, errors.Join(err, d.answered(w))
 }
 
-func (d *overdue) answered(w driver.Write) error {
+func (d *lossy) answered(w driver.Write) error {
 	d.copies = append(d.copies, w)
 	if !d.late {
 		return nil
@@ -47,9 +47,9 @@ func (d *overdue) answered(w driver.Write) error {
 
 // A write whose answer is lost is made again, as the same one.
 func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
-	var d *overdue
+	var d *lossy
 	memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
-		d = &overdue{Driver: inner}
+		d = &lossy{Driver: inner}
 		return d
 	})
 	for name, write := range map[string]struct {

@@ -14,7 +14,9 @@ type leases struct{ byLease sync.Map } // of *leaseState, by *distlock.Lease
 
 // leaseState is the state of a store under one lease.
 type leaseState struct {
-	places *places
+	// places is the last place of a write under the lease. ⚑ The stores of a process share the count:
+	// with a count each, a late Save of one store would stand above a Clear of another.
+	places *atomic.Int64
 
 	mu       sync.Mutex
 	fence    int64
@@ -23,20 +25,16 @@ type leaseState struct {
 	need     driver.Place // see driver.Access
 }
 
-// places counts the writes under a lease. ⚑ The stores of a process share the count: with a count
-// each, a late Save of one store would stand above a Clear of another.
-type places struct{ last atomic.Int64 }
-
-var placesByLease sync.Map // of *places, by *distlock.Lease
+var placesByLease sync.Map // of *atomic.Int64, by *distlock.Lease
 
 // of returns the state under a lease, which is removed when the lease ends. ⚑ A lease that has ended
 // counts as a lease that has read everything: its turn may have.
 func (ls *leases) of(lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
-		return &leaseState{places: &places{}, need: driver.Place{Fence: lease.Fence()}}
+		return &leaseState{places: new(atomic.Int64), need: driver.Place{Fence: lease.Fence()}}
 	}
-	shared, _ := placesByLease.LoadOrStore(lease, &places{})
-	state, known := ls.byLease.LoadOrStore(lease, &leaseState{places: shared.(*places)})
+	shared, _ := placesByLease.LoadOrStore(lease, new(atomic.Int64))
+	state, known := ls.byLease.LoadOrStore(lease, &leaseState{places: shared.(*atomic.Int64)})
 	if !known {
 		context.AfterFunc(lease.Context(), func() {
 			ls.byLease.Delete(lease)
@@ -46,14 +44,10 @@ func (ls *leases) of(lease *distlock.Lease) *leaseState {
 	return state.(*leaseState)
 }
 
-// next returns a new place. The place is used up whatever the outcome of the write: a late copy of the
-// write must not meet another write there.
-func (p *places) next() int64 { return p.last.Add(1) }
-
 // skip notes that places up to n are taken.
-func (p *places) skip(n int64) {
-	for last := p.last.Load(); last < n && !p.last.CompareAndSwap(last, n); {
-		last = p.last.Load()
+func (s *leaseState) skip(n int64) {
+	for last := s.places.Load(); last < n && !s.places.CompareAndSwap(last, n); {
+		last = s.places.Load()
 	}
 }
 

@@ -78,7 +78,9 @@ func under[T interface{ Result() driver.Verdict }](r *request,
 		access.Session = r.session
 		w := driver.Write{Access: access, Op: hex.EncodeToString(op[:])}
 		if r.op.writes() {
-			w.N = r.state.places.next()
+			// The place is used up whatever the outcome: a late copy of the write must not meet another
+			// write there.
+			w.N = r.state.places.Add(1)
 		}
 		err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL, func() (err error) {
 			reply, err = call(r.ctx, func(ctx context.Context) (T, error) { return do(ctx, w) })
@@ -123,7 +125,7 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (ag
 			"begin a new turn and load the history again", ErrGone)
 	case driver.Taken: // by another Store, under the same lease
 		r.state.accept(fence)
-		r.state.places.skip(v.Mark.N)
+		r.state.skip(v.Mark.N)
 		if last {
 			err = fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
 				unavailable, r.op)

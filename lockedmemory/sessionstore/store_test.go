@@ -102,13 +102,13 @@ func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 	}
 }
 
-// moody is a driver that turns calls away for a while, and has done nothing then.
-type moody struct {
+// temporary is a driver that rejects writes until a moment. A rejected write does nothing.
+type temporary struct {
 	driver.Driver
 	until time.Time
 }
 
-func (d *moody) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *temporary) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
 	if time.Now().Before(d.until) {
 		return driver.Verdict{}, fmt.Errorf("%w: not now", lockdriver.ErrTemporary)
 	}
@@ -118,7 +118,7 @@ func (d *moody) Append(ctx context.Context, a driver.Append) (driver.Verdict, er
 // A service that turns calls away for a moment, as while it fails over, is asked again.
 func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &moody{until: time.Now().Add(time.Second)}
+		d := &temporary{until: time.Now().Add(time.Second)}
 		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
 			d.Driver = inner
 			return d
@@ -134,10 +134,10 @@ func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	})
 }
 
-// mute is a driver that does not answer writes.
-type mute struct{ driver.Driver }
+// silent is a driver that does not answer writes.
+type silent struct{ driver.Driver }
 
-func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
+func (silent) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
 	<-ctx.Done()
 	return driver.Verdict{}, ctx.Err()
 }
@@ -146,7 +146,7 @@ func (mute) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error)
 // lease.
 func TestSave_N_lostLeaseBeforeAnswer_unknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return mute{inner} })
+		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return silent{inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
@@ -159,16 +159,16 @@ func TestSave_N_lostLeaseBeforeAnswer_unknown(t *testing.T) {
 	})
 }
 
-// hasty is a memory whose context has ended when it comes to its store.
-type hasty struct {
+// ending is a memory that ends the context of a write before it calls its store.
+type ending struct {
 	*sessionstore.Store[string, string]
 }
 
-func (h hasty) Save(ctx context.Context, input, output string) error {
+func (h ending) Save(ctx context.Context, input, output string) error {
 	return h.Store.Save(over(ctx), input, output)
 }
 
-func (h hasty) Clear(ctx context.Context) error { return h.Store.Clear(over(ctx)) }
+func (h ending) Clear(ctx context.Context) error { return h.Store.Clear(over(ctx)) }
 
 func over(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
@@ -183,7 +183,7 @@ func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 		d.Driver = inner
 		return d
 	})
-	memory, err := lockedmemory.New(hasty{store}, locker, lockedmemory.FixedKey("s"), nil)
+	memory, err := lockedmemory.New(ending{store}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"),
 		"Clear": memory.Clear(t.Context())} {

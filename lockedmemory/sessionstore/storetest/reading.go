@@ -328,25 +328,25 @@ func clearedBetweenPages(h *harness) {
 	}
 }
 
-// picky is a codec that refuses some messages.
-type picky struct {
+// refusing is a codec that refuses some messages.
+type refusing struct {
 	sessionstore.JSON[Message]
 	encode, decode string // what it refuses
 }
 
-var errPicky = errors.New("picky")
+var errRefusing = errors.New("refusing")
 
-func (p picky) Encode(m Message) ([]byte, error) {
+func (p refusing) Encode(m Message) ([]byte, error) {
 	if m.Text == p.encode {
-		return nil, errPicky
+		return nil, errRefusing
 	}
 	return p.JSON.Encode(m)
 }
 
-func (p picky) Decode(text []byte) (Message, error) {
+func (p refusing) Decode(text []byte) (Message, error) {
 	m, err := p.JSON.Decode(text)
 	if m.Text == p.decode {
-		err = errPicky
+		err = errRefusing
 	}
 	return m, err
 }
@@ -358,7 +358,7 @@ func codecRefuses(h *harness) {
 	for _, window := range []int{0, 3} {
 		for _, broken := range []sessionstore.Broken{sessionstore.Fail, sessionstore.Skip} {
 			var log bytes.Buffer
-			store, err := sessionstore.New(a.driver, lockedmemory.FixedKey(h.session), picky{decode: "a2"},
+			store, err := sessionstore.New(a.driver, lockedmemory.FixedKey(h.session), refusing{decode: "a2"},
 				&sessionstore.Options{Window: window, Broken: broken, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				h.Fatal(err)
@@ -392,7 +392,7 @@ func codecRefuses(h *harness) {
 				for call, err := range map[string]error{"Load": loadErr, "Search": searchErr, "Exchanges": yieldErr} {
 					var entry *sessionstore.EntryError
 					if !errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) ||
-						!errors.Is(err, errPicky) || entry.Place.String() != place || !strings.Contains(err.Error(), place) {
+						!errors.Is(err, errRefusing) || entry.Place.String() != place || !strings.Contains(err.Error(), place) {
 						h.Errorf("%s: %v; want the entry at %s", call, err, place)
 					}
 				}
@@ -421,7 +421,7 @@ func badInput(h *harness) {
 		return m
 	}
 	own := lockedmemory.FixedKey(h.session)
-	failing := func(context.Context) (string, error) { return "", errPicky }
+	failing := func(context.Context) (string, error) { return "", errRefusing }
 	big := Message{"user", strings.Repeat("x", 1001)}
 	for name, c := range map[string]struct {
 		memory *Memory
@@ -430,11 +430,11 @@ func badInput(h *harness) {
 		says   string
 	}{
 		"a message that is too large": {a.memory, big, []error{sessionstore.ErrTooLarge}, "1000"},
-		"a codec that fails": {store(own, picky{encode: "bad"}), Message{"user", "bad"},
-			[]error{sessionstore.ErrCodec, errPicky}, "input"},
+		"a codec that fails": {store(own, refusing{encode: "bad"}), Message{"user", "bad"},
+			[]error{sessionstore.ErrCodec, errRefusing}, "input"},
 		"no session": {store(lockedmemory.FixedKey(""), codec), question(0),
 			[]error{distlock.ErrInvalidKey}, "empty"},
-		"a KeyFunc that fails": {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errPicky},
+		"a KeyFunc that fails": {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errRefusing},
 			"KeyFunc"},
 		"the lease of another session": {store(lockedmemory.FixedKey(h.session+"2"), codec), question(0),
 			[]error{distlock.ErrNotHeld}, "another session"},
@@ -462,7 +462,7 @@ func badInput(h *harness) {
 		h.Errorf("FailOpen: %v", err)
 	}
 	ended, cancel := context.WithCancelCause(ctx)
-	cancel(errPicky)
+	cancel(errRefusing)
 	if err := a.save(ended, 0); !errors.Is(err, context.Canceled) {
 		h.Errorf("Save with a context that has ended: %v", err)
 	}
