@@ -56,11 +56,10 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		driver:      d,
-		backend:     d.Capabilities().Backend,
-		opts:        o,
-		idle:        make(chan struct{}),
-		closeDriver: sync.OnceValue(d.Close),
+		driver:  d,
+		backend: d.Capabilities().Backend,
+		opts:    o,
+		idle:    make(chan struct{}),
 	}
 	l.reports.locker = l
 	l.opts.Logger = slog.New(&logQueue{o.Logger.Handler(), &l.reports})
@@ -76,6 +75,11 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.queues = queue.New[*acquisition, outcome](l.queue)
 	l.renewals.locker = l
 	l.cleaner = l.newCleaner()
+	stopLosses := l.watchLosses()
+	l.closeDriver = sync.OnceValue(func() error {
+		stopLosses()
+		return d.Close()
+	})
 	return l, nil
 }
 

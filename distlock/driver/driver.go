@@ -196,6 +196,8 @@ type ExtendReply struct {
 	// Held says that the owner holds the name and that its TTL was set. False without an error is final: the owner
 	// does not hold the name.
 	Held bool
+	// End is a request to the holder, see [Interrupter].
+	End EndRequest
 	// Err is the error of this one request.
 	Err error
 }

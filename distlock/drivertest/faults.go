@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -22,6 +23,7 @@ const (
 	Listen  Op = "listen" // of driver.Listener
 	List    Op = "list"   // of driver.Lister
 	Break   Op = "break"  // of driver.Breaker
+	Ask     Op = "ask"    // of driver.Interrupter
 )
 
 // Call is one call of a driver's method.
@@ -155,6 +157,15 @@ func (f *Faults) Break(ctx context.Context, name driver.Name, fence int64) (bool
 		return false, errors.ErrUnsupported
 	}
 	return faulty(f.begin(Break), func() (bool, error) { return breaker.Break(ctx, name, fence) })
+}
+
+// AskToEnd implements driver.Interrupter, if the wrapped driver does.
+func (f *Faults) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
+	interrupter, ok := driver.As[driver.Interrupter](f.Driver)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	return faulty(f.begin(Ask), func() (bool, error) { return interrupter.AskToEnd(ctx, name, fence, within) })
 }
 
 func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {

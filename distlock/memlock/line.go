@@ -72,12 +72,17 @@ func (t *table) handOver(l *lock, now time.Time) {
 	req.TTL = max(w.alive.Sub(now), driver.MinHandover)
 	req.FenceFloor = 0
 	grant := t.take(l, req, now)
-	if wakes := t.wakes[req.Owner]; wakes != nil {
+	t.wake(req.Owner, driver.Wake{Grant: grant, Seq: req.Seq, TTL: req.TTL})
+}
+
+// wake notifies the owner if it listens. It replaces a wake that was not received.
+func (t *table) wake(owner string, wake driver.Wake) {
+	if wakes := t.wakes[owner]; wakes != nil {
 		select {
 		case <-wakes:
 		default:
 		}
-		wakes <- driver.Wake{Grant: grant, Seq: req.Seq, TTL: req.TTL}
+		wakes <- wake
 	}
 }
 

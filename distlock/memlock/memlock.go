@@ -24,7 +24,8 @@ func New(opts *distlock.Options) (*distlock.Locker, error) {
 
 // NewDriver makes an empty lock table.
 func NewDriver() driver.Driver {
-	return &table{epoch: time.Now(), locks: make(map[driver.Name]*lock), wakes: make(map[string]chan driver.Wake)}
+	return &table{epoch: time.Now(), locks: make(map[driver.Name]*lock), wakes: make(map[string]chan driver.Wake),
+		lost: make(map[*func(driver.Name, string)]bool)}
 }
 
 // table is the lock service: a map of what Redis would keep, under one mutex.
@@ -35,6 +36,7 @@ type table struct {
 	locks map[driver.Name]*lock
 	sweep int                         // entries at which the next sweep is due
 	wakes map[string]chan driver.Wake // by owner
+	lost  map[*func(driver.Name, string)]bool
 }
 
 // lock is all that is known of one name.
@@ -50,6 +52,7 @@ type lock struct {
 	void     map[string]time.Time // cancelled owners, until when
 	line     []*waiter            // by ticket
 	tickets  int64                // given out
+	end      time.Time            // until when the holder is asked to end; zero: it is not asked
 }
 
 func (t *table) Capabilities() driver.Capabilities {
@@ -137,6 +140,7 @@ func (t *table) checkFloor(floor int64, now time.Time) error {
 func (t *table) take(l *lock, req driver.AcquireRequest, now time.Time) driver.AcquireReply {
 	l.mint(t.clock(now), req.FenceFloor)
 	l.leave(req.Owner)
+	l.end = time.Time{}
 	l.owner, l.since, l.expires = req.Owner, now, now.Add(req.TTL)
 	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
 	t.put(req.Name, l, now)
@@ -165,7 +169,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 		if expires := now.Add(req.TTL); req.Exact || expires.After(l.expires) {
 			l.expires = expires
 		}
-		replies[i].Held = true
+		replies[i].Held, replies[i].End = true, l.endRequest(now)
 	}
 	return replies
 }

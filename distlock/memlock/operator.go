@@ -55,10 +55,60 @@ func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool,
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	l := t.locks[name]
-	if !l.heldAt(now) || fence < l.fence || fence > l.last {
+	l := t.heldUnder(name, fence, now)
+	if l == nil {
 		return false, nil
+	}
+	for lost := range t.lost {
+		(*lost)(name, l.owner)
 	}
 	t.release(l, now)
 	return true, nil
+}
+
+// heldUnder returns the lock if the token is one of its present grant, or nil.
+func (t *table) heldUnder(name driver.Name, fence int64, now time.Time) *lock {
+	l := t.locks[name]
+	if !l.heldAt(now) || fence < l.fence || fence > l.last {
+		return nil
+	}
+	return l
+}
+
+// NotifyLosses implements driver.LossNotifier: a broken grant is lost.
+func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost[&lost] = true
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.lost, &lost)
+	}
+}
+
+// AskToEnd implements driver.Interrupter.
+func (t *table) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
+	if err := ended(ctx); err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	l := t.heldUnder(name, fence, now)
+	if l == nil {
+		return false, nil
+	}
+	if end := now.Add(within); l.end.IsZero() || end.Before(l.end) {
+		l.end = end
+		t.wake(l.owner, driver.Wake{End: l.endRequest(now)})
+	}
+	return true, nil
+}
+
+func (l *lock) endRequest(now time.Time) driver.EndRequest {
+	if l.end.IsZero() {
+		return driver.EndRequest{}
+	}
+	return driver.EndRequest{Asked: true, Left: l.end.Sub(now)}
 }
