@@ -97,6 +97,9 @@ type Capabilities struct {
 	// FenceBlock is how far beyond the backend's clock a grant reserves tokens, in µs: its FenceEnd is
 	// max(Fence, clock + FenceBlock). With a block of at most 256, FenceEnd may be Fence + FenceBlock instead.
 	FenceBlock int64
+	// Exact says that an Acquire may state its tokens, as a quorum needs. It is granted only if the tokens
+	// are above all that were reserved before. docs/design/driver.md lists every case.
+	Exact bool
 	// MaxBatch is the most requests of one Extend; 0 means 1,000.
 	MaxBatch int
 }
@@ -114,6 +117,9 @@ type AcquireRequest struct {
 	// A floor more than FloorAhead ahead of the service's clock fails with ErrFloor, whether the name
 	// is free or held.
 	FenceFloor int64
+	// Fence and FenceEnd, if not 0, ask for exactly these tokens, see Capabilities.Exact. Such a request
+	// has no FenceFloor and no Alive.
+	Fence, FenceEnd int64
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
 	// Metadata travels in the lock and is shown to those who find the name busy: the trace context. May be nil.
@@ -144,6 +150,9 @@ const (
 	Void
 	// Full: as Busy, and MaxLine others stand in line, so the owner does not.
 	Full
+	// TooLow: the tokens of an exact request are not above Last, or are so far behind the backend's clock
+	// that it may have forgotten a higher one: FenceKeep at most, a second at least. Nothing was written.
+	TooLow
 )
 
 // AcquireReply answers an AcquireRequest.
@@ -155,6 +164,9 @@ type AcquireReply struct {
 	FenceEnd int64
 	// State describes the present holder of a busy name.
 	State State
+	// Last is the highest token that is reserved for the name, and Clock the backend's time in µs since the
+	// Unix epoch. Every reply to an exact request has both.
+	Last, Clock int64
 	// Ticket is the owner's place in line: the lower, the sooner. 0: it does not stand in line.
 	Ticket int64
 	// Waiters is how many stand in line behind a grant.

@@ -63,6 +63,9 @@ func Run(t *testing.T, service Service) {
 	if d.Capabilities().Queues {
 		maps.Copy(tests, queueTests)
 	}
+	if d.Capabilities().Exact {
+		maps.Copy(tests, exactTests)
+	}
 	if _, ok := driver.As[driver.Lister](d); ok {
 		maps.Copy(tests, listTests)
 	}

@@ -56,7 +56,7 @@ type lock struct {
 }
 
 func (t *table) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock}
+	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock, Exact: true}
 }
 
 // ended is the error of a call whose context has ended before it began.
@@ -81,10 +81,11 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if l == nil {
 		l = &lock{}
 	}
+	if req.Fence > 0 {
+		return t.acquireExactly(l, req, now)
+	}
 	if l.heldAt(now) && l.owner == req.Owner {
-		if expires := now.Add(req.TTL); expires.After(l.expires) {
-			l.expires = expires
-		}
+		l.prolong(req.TTL, now)
 		return l.grant(), nil
 	}
 	if l.owner == req.Owner || l.released == req.Owner || now.Before(l.void[req.Owner]) {
@@ -139,12 +140,24 @@ func (t *table) checkFloor(floor int64, now time.Time) error {
 // take grants the lock to who asks for it.
 func (t *table) take(l *lock, req driver.AcquireRequest, now time.Time) driver.AcquireReply {
 	l.mint(t.clock(now), req.FenceFloor)
+	return t.hold(l, req, now)
+}
+
+// hold makes the one who asks the holder, under the tokens that were reserved last.
+func (t *table) hold(l *lock, req driver.AcquireRequest, now time.Time) driver.AcquireReply {
 	l.leave(req.Owner)
 	l.end = time.Time{}
 	l.owner, l.since, l.expires = req.Owner, now, now.Add(req.TTL)
 	l.holder, l.metadata = req.Holder, maps.Clone(req.Metadata)
 	t.put(req.Name, l, now)
 	return l.grant()
+}
+
+// prolong never shortens the grant.
+func (l *lock) prolong(ttl time.Duration, now time.Time) {
+	if expires := now.Add(ttl); expires.After(l.expires) {
+		l.expires = expires
+	}
 }
 
 // mint reserves the tokens of a grant.
@@ -166,8 +179,8 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 		if !l.heldAt(now) || l.owner != req.Owner {
 			continue
 		}
-		if expires := now.Add(req.TTL); req.Exact || expires.After(l.expires) {
-			l.expires = expires
+		if l.prolong(req.TTL, now); req.Exact {
+			l.expires = now.Add(req.TTL)
 		}
 		replies[i].Held, replies[i].End = true, l.endRequest(now)
 	}
@@ -241,7 +254,7 @@ func (t *table) put(name driver.Name, l *lock, now time.Time) {
 		return
 	}
 	for name, l := range t.locks {
-		if l.dropMarks(now); !l.heldAt(now) && len(l.void) == 0 && l.first(now) == nil && t.clock(now) > l.last {
+		if l.dropMarks(now); !l.heldAt(now) && len(l.void) == 0 && l.first(now) == nil && t.clock(now) > l.last+keepTokens.Microseconds() {
 			delete(t.locks, name)
 		}
 	}
