@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// As returns d as a T, or the nearest driver beneath d that is a T. A wrapper shows the driver beneath
-// by a method Unwrap() Driver. A wrapper that is a T itself comes first; its methods return
-// [errors.ErrUnsupported] if the driver beneath is none.
+// As returns d as a T, or the nearest driver beneath d that is a T. A wrapper shows the driver
+// beneath by a method Unwrap() Driver. A wrapper that is a T itself comes first; its methods return
+// [errors.ErrUnsupported] if no driver beneath is a T.
 func As[T any](d Driver) (T, bool) {
 	for d != nil {
 		if t, ok := d.(T); ok {
@@ -23,18 +23,22 @@ func As[T any](d Driver) (T, bool) {
 	return none, false
 }
 
-// Listener is implemented by a Driver whose backend notifies owners. No caller relies on a notification:
-// without a Listener, waiters poll.
+// Listener is implemented by a Driver whose backend notifies owners. No caller relies on a
+// notification: without a Listener, waiters poll.
 type Listener interface {
-	// Listen sends wakes of the owner to the channel until stop is called. A wake that was not received
-	// is replaced by the next. Listen returns when wakes will come, or with the reason why they will
-	// not; the owner may enter the queue even so. The channel is closed when no further wake will come.
-	// What Listen starts ends with Close.
+	// Listen sends wakes of the owner to the channel until stop is called. A wake that was not
+	// received is replaced by the next. Listen returns when wakes will come, or with the reason why
+	// they will not; the owner may enter the queue even so. The channel is closed when no further
+	// wake will come. What Listen starts ends with Close.
 	Listen(ctx context.Context, name Name, owner string) (wakes <-chan Wake, stop func(), err error)
 }
 
-// Wake notifies an owner. The zero Wake means that the name may be free, or that a wake may have been
-// missed: the owner asks again. A backend without a queue sends no other Wake.
+// Wake notifies an owner of a handoff: the grant of a free name to the first waiter, made by any
+// Acquire or Release that finds the name free. It lasts as long as the waiter's promise, and at
+// least MinHandover. The waiter claims it by an Acquire, which leaves it the full TTL.
+//
+// The zero Wake means that the name may be free, or that a wake may have been missed: the owner
+// asks again. A backend without a queue sends only that one.
 type Wake struct {
 	// Grant is the reply to the Acquire that the handoff answers.
 	Grant AcquireReply
@@ -46,12 +50,12 @@ type Wake struct {
 	End EndRequest
 }
 
-// Lister is implemented by a Driver that lists names. It serves operators: a backend may need seconds, and
-// a page shows a moment that has passed.
+// Lister is implemented by a Driver that lists names. It serves operators: a backend may need
+// seconds, and a page shows a moment that has passed.
 type Lister interface {
-	// List returns a page of the names of a namespace that are held or have waiters. A name that is held
-	// while all pages are read is on at least one of them, and may be on two. The order is the backend's.
-	// A page may be short, or empty, and have a next page.
+	// List returns a page of the names of a namespace that are held or have waiters. A name that is
+	// held while all pages are read is on at least one of them, and may be on two. The order is the
+	// backend's. A page may be short, or empty, and have a next page.
 	List(ctx context.Context, req ListRequest) (ListReply, error)
 }
 
@@ -89,35 +93,35 @@ type Waiter struct {
 
 // Breaker is implemented by a Driver that ends grants for an operator.
 type Breaker interface {
-	// Break releases the name in place of its holder, if fence is one of the tokens reserved for the
-	// present grant. It reports whether it did. The holder can never hold the name again, as after its
-	// own Release, and the name goes to the first waiter of the queue. A fence of another grant has no
-	// effect, so a repetition ends no other grant.
+	// Break releases the name for its holder, if fence is one of the tokens reserved for the
+	// present grant. It reports whether it did. The holder can never hold the name again, as after
+	// its own Release, and the name goes to the first waiter of the queue. A fence of another grant
+	// has no effect, so a repetition ends no other grant.
 	Break(ctx context.Context, name Name, fence int64) (broken bool, err error)
 }
 
-// LossNotifier is implemented by a Driver that learns by itself that grants of its own owners have ended
-// before their time. No caller relies on it: an Extend finds the same.
+// LossNotifier is implemented by a Driver that learns by itself that grants of its own owners have
+// ended before their time. No caller relies on it: an Extend finds the same.
 type LossNotifier interface {
-	// NotifyLosses calls lost with the name and the owner of each such grant, until stop is called or the
-	// driver is closed. A call may be late or repeated. lost returns at once and calls no method of the
-	// driver.
+	// NotifyLosses calls lost with the name and the owner of each such grant, until stop is called
+	// or the driver is closed. A call may be late or repeated. lost returns at once and calls no
+	// method of the driver.
 	NotifyLosses(lost func(name Name, owner string)) (stop func())
 }
 
 // Interrupter is implemented by a Driver whose backend keeps a request to a holder to end.
 type Interrupter interface {
-	// AskToEnd asks the holder to release the name within the given time, if fence is one of the tokens
-	// reserved for the present grant. It reports whether it did. The holder learns of it by ExtendReply,
-	// and by a Wake if it listens. The earliest of several moments counts. The request ends with the
-	// grant, and changes no right of the holder.
+	// AskToEnd asks the holder to release the name within the given time, if fence is one of the
+	// tokens reserved for the present grant. It reports whether it did. The holder learns of it by
+	// ExtendReply, and by a Wake if it listens. The earliest of several moments counts. The request
+	// ends with the grant, and changes no right of the holder.
 	AskToEnd(ctx context.Context, name Name, fence int64, within time.Duration) (asked bool, err error)
 }
 
-// EndRequest is what a holder learns of an AskToEnd. The zero EndRequest is none.
+// EndRequest shows an AskToEnd to the holder. The zero EndRequest is no request.
 type EndRequest struct {
 	Asked bool
-	// Left is the time until the moment at which the holder is to have ended, by the backend's clock. It
-	// may have passed.
+	// Left is the time until the moment at which the holder is to have ended, by the backend's
+	// clock. It may have passed.
 	Left time.Duration
 }
