@@ -90,7 +90,7 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 					t.Fatal(err)
 				}
 				if capped {
-					lease.trust.Freeze()
+					lease.grant.trust.Freeze()
 				}
 				wallRunsAhead(t, 10*time.Minute)
 				if err := lease.check(t.Context()); err != nil || d.exact {
@@ -217,7 +217,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 					}
 					if c.want == nil && c.asks > 0 && call != "Extend" {
 						// What was trusted before counted on a clock that had stood still.
-						if left := lease.trust.Left(trust.Now()); left < 29*time.Second || left > 30*time.Second {
+						if left := lease.grant.trust.Left(trust.Now()); left < 29*time.Second || left > 30*time.Second {
 							t.Errorf("trusted for another %s", left)
 						}
 					}

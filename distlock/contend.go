@@ -60,7 +60,7 @@ func (a *acquisition) contend() (out outcome) {
 	defer context.AfterFunc(l.closing, func() { giveUp(ErrClosed) })()
 	if a.wait >= 0 {
 		over := func() { giveUp(usedUp{limit: a.wait}) }
-		defer time.AfterFunc(positive(time.Until(a.start.Add(a.wait))), over).Stop()
+		defer time.AfterFunc(atLeastOneTick(time.Until(a.start.Add(a.wait))), over).Stop()
 	}
 	if a.attempts == 0 {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
@@ -95,7 +95,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 		}
 	}()
 	first := min(firstAnswer, a.op.TTL)
-	silence := time.AfterFunc(positive(first), func() { giveUp(usedUp{limit: first, silent: true}) })
+	silence := time.AfterFunc(atLeastOneTick(first), func() { giveUp(usedUp{limit: first, silent: true}) })
 	defer silence.Stop()
 	answeredAt := time.Now()
 	if a.waiter != nil && a.waiter.Waited && l.queue { // it would have to wait there, too
@@ -167,7 +167,7 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Leas
 			d = min(d, busy.State.TTL+time.Millisecond)
 		}
 	}
-	timer := time.NewTimer(positive(d))
+	timer := time.NewTimer(atLeastOneTick(d))
 	defer timer.Stop()
 	select {
 	case wake, ok := <-a.place.wakes:
@@ -253,22 +253,19 @@ func (a *acquisition) attempt(ctx context.Context) (*Lease, driver.AcquireReply,
 // than a quarter of that is left.
 func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
-	lease := newLease(a, sent, ttl, reply)
-	if at := trust.Now(); lease.trust.Worn(at) {
+	g := newGrant(a, sent, ttl, reply)
+	if at := trust.Now(); g.trust.Worn(at) {
 		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
 			"check the latency of the lock service, or use a longer TTL", at.Sub(sent).Round(time.Millisecond), ttl))
 	}
-	lease.mu.Lock() // Close sees the lease from adopt on
-	adopted := l.adopt(lease)
-	if adopted {
-		lease.tenure.hold = l.queues.Hold(a.op.Key, a.waiter, reply.Waiters > 0, outcome{last: lease.answer()})
-	}
-	lease.mu.Unlock()
-	if !adopted {
+	g.mu.Lock() // Close sees the grant from adopt on
+	defer g.mu.Unlock()
+	if !l.adopt(g) {
 		return nil, ErrClosed
 	}
-	lease.start()
-	return lease, nil
+	g.hold = l.queues.Hold(a.op.Key, a.waiter, reply.Waiters > 0, outcome{last: g.holder.answer()})
+	g.startLocked() // ⚑ not sooner: the end of the lease has to end the hold
+	return g.holder, nil
 }
 
 var errCancelled = errors.New("the lock service has cancelled this acquisition: try again")

@@ -53,10 +53,10 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 
 // lapse lets the deadline pass without anybody noticing.
 func lapse(le *Lease) {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	le.locker.expiries.forget(le)
-	le.trust = trust.Trust{}
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	le.grant.timer.Stop()
+	le.grant.trust = trust.Trust{}
 }
 
 func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
@@ -111,13 +111,13 @@ func granted(t *testing.T) *Lease {
 func TestLease_timerThatFiresInTheWrongMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := granted(t)
-		lease.expire()
+		lease.grant.look()
 		if err := lease.Err(); err != nil {
 			t.Errorf("before the deadline: %v", err)
 		}
 		give(t, lease)
-		lease.expire()
-		time.Sleep(2 * lease.ttl)
+		lease.grant.look()
+		time.Sleep(2 * lease.grant.ttl)
 		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != released {
 			t.Errorf("after the release: %v, state %d", err, lease.state)
 		}
@@ -128,7 +128,7 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, granter{}, Options{RenewEvery: -1})
 		lost := take(t, l)
-		time.Sleep(lost.ttl)
+		time.Sleep(lost.grant.ttl)
 		returned, err := l.Acquire(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -136,21 +136,10 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 		if err := returned.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if l.leases.first != nil {
+		if len(l.grants) > 0 {
 			t.Error("leases are kept")
 		}
 	})
-}
-
-// Close can come between the grant and the start of the renewal.
-func TestLease_closedBeforeItHasStartedIsNotRenewed(t *testing.T) {
-	l := open(t, granter{}, Options{})
-	lease := take(t, l)
-	give(t, lease)
-	lease.start()
-	if lease.renewal.place != 0 {
-		t.Error("a released lease is on the schedule")
-	}
 }
 
 // A driver that does not know floors cannot help a store that has seen a higher token.
@@ -169,13 +158,16 @@ func ran(t *testing.T) func(context.Context) error {
 func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 	l := open(t, granter{}, Options{}) // whose Extend would panic
 	lease := take(t, l)
-	batch, _, _ := l.renewals.collect(time.Now().Add(lease.period()))
-	if len(batch) != 1 {
-		t.Fatalf("%d renewals", len(batch))
+	lease.grant.mu.Lock()
+	lease.grant.renewAtLocked(trust.Now())
+	lease.grant.mu.Unlock()
+	renewal := lease.grant.takeRenewal()
+	if renewal == nil {
+		t.Fatal("no renewal is due")
 	}
 	e := &extension{lease: lease, ttl: time.Second}
 	if err := e.begin(t.Context()); err != nil || !e.shortens {
 		t.Fatalf("shortens %t, %v", e.shortens, err)
 	}
-	l.renewals.renew(batch)
+	l.renew([]*request{renewal}, func() {})
 }

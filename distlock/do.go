@@ -12,6 +12,8 @@ type leaseKey struct {
 	key    string
 }
 
+func (le *Lease) contextKey() leaseKey { return leaseKey{le.grant.locker, le.grant.name.Key} }
+
 // FromContext returns the lease for key that ctx carries, as the context of Do, of Turn, or of the
 // lease. It may have ended.
 func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
@@ -84,15 +86,14 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if ctx.Err() != nil { // select would leave it to chance
 		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ended(ctx))
 	}
-	guard := le.token(&le.guard)
 	select {
-	case guard <- struct{}{}:
+	case le.guard <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: waiting for another step under the lease: %w", ended(ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	}
-	defer func() { <-guard }()
+	defer func() { <-le.guard }()
 	if err := le.check(ctx); err != nil { // ended while this step waited
 		return err
 	}
@@ -115,7 +116,7 @@ func inGuard(ctx context.Context, le *Lease) bool {
 
 // join returns ctx with the lease in it, which also ends with the lease.
 func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = context.WithValue(ctx, leaseKey{le.locker, le.name.Key}, le)
+	ctx = context.WithValue(ctx, le.contextKey(), le)
 	ctx, cancel := context.WithCancelCause(ctx)
 	if le.ctx.Err() != nil { // by the time it is returned, not some time after
 		cancel(context.Cause(le.ctx))

@@ -29,12 +29,12 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // confirm asks the service whether the lease is still held, and prolongs it if so.
 func (le *Lease) confirm(ctx context.Context) error {
-	return le.observedExtend(ctx, &extension{lease: le, ttl: le.ttl, confirms: true})
+	return le.observedExtend(ctx, &extension{lease: le, ttl: le.grant.ttl, confirms: true})
 }
 
 func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
-	l := le.locker
-	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.name.Key, TTL: e.ttl, Fence: le.Fence(), Scheduled: e.confirms}
+	l := le.grant.locker
+	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(), Scheduled: e.confirms}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 	return op.end(e.run(ctx, op))
@@ -44,29 +44,28 @@ func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 type extension struct {
 	lease    *Lease
 	ttl      time.Duration
-	confirms bool // asks for a lease whose clock is in doubt; never shortens it
-
+	confirms bool // asks for a lease whose clock is suspect; never shortens it
 	start    trust.Moment
+	epoch    int
 	limit    time.Duration // at most the time left of the lease
 	shortens bool
 }
 
 func (e *extension) run(ctx context.Context, op *Operation) error {
-	// One Extend at a time: two whose order in the service is unknown would leave unknown which TTL holds there. Only one
-	// that shortens is exact, so any other may arrive late without harm. The turn goes back when the answer is there, not
-	// when the caller leaves.
-	le := e.lease
-	if !le.locker.begin() {
+	// One Extend at a time: two whose order in the backend is unknown would leave unknown which TTL holds
+	// there. Only an Extend that shortens is exact, so any other may arrive late without harm. The token
+	// comes back with the answer, not when the caller leaves.
+	le, g := e.lease, e.lease.grant
+	if !g.locker.begin() {
 		return cmp.Or(le.gone(), ErrClosed)
 	}
-	defer le.locker.end()
-	turn := le.token(&le.extending)
-	le.mu.Lock()
-	patience := time.NewTimer(positive(min(e.ttl, le.trust.Left(trust.Now()))))
-	le.mu.Unlock()
+	defer g.locker.end()
+	g.mu.Lock()
+	patience := time.NewTimer(atLeastOneTick(min(e.ttl, g.trust.Left(trust.Now()))))
+	g.mu.Unlock()
 	defer patience.Stop()
 	select {
-	case turn <- struct{}{}:
+	case le.extending <- struct{}{}:
 	case <-ctx.Done():
 		return cmp.Or(le.gone(), left("extend", ctx))
 	case <-le.ctx.Done():
@@ -75,18 +74,18 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return cmp.Or(le.gone(), unavailable("extend", errors.New("another Extend of this lease has no answer yet, and nothing was sent")))
 	}
 	if err := e.begin(ctx); err != nil {
-		<-turn
+		<-le.extending
 		return err
 	}
 	op.Attempts++
 	settle := func(reply driver.ExtendReply) error {
-		defer func() { <-turn }()
+		defer func() { <-le.extending }()
 		return e.end(reply)
 	}
-	request := []driver.ExtendRequest{{Name: le.name, Owner: le.owner, TTL: e.ttl, Exact: e.shortens}}
-	reply, err := call(ctx, le.locker, e.limit,
+	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}}
+	reply, err := call(ctx, g.locker, e.limit,
 		func(ctx context.Context) (driver.ExtendReply, error) {
-			return le.locker.driver.Extend(ctx, request)[0], nil
+			return g.locker.driver.Extend(ctx, request)[0], nil
 		},
 		func(reply driver.ExtendReply, err error) {
 			reply.Err = cmp.Or(err, reply.Err)
@@ -97,79 +96,72 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return left("check", ctx)
 	case err == calls.ErrLeft:
 		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
-	case err != nil && e.confirms:
-		return cmp.Or(le.gone(), failedRead("check", err))
 	case err != nil: // if the lease has ended, its end is the error
-		return cmp.Or(le.gone(), failedWrite("extend", err))
+		return cmp.Or(le.gone(), e.failed(err))
 	}
 	return settle(reply)
 }
 
 func (e *extension) begin(ctx context.Context) error {
-	le := e.lease
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le, g := e.lease, e.lease.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if err := le.goneLocked(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil { // select may have left that to chance
 		return left("extend", ctx)
 	}
-	if le.trust.Frozen() && !e.confirms {
-		return unavailable("extend", errCapped)
+	if g.trust.Frozen() && !e.confirms {
+		return unavailable("extend", errFrozen)
 	}
-	le.unsettled++
+	g.unsettled++
 	e.start = trust.Now()
-	if !e.confirms && le.trust.Shorten(e.start, e.ttl) {
-		// ⚑ Lowered before it is sent: once it is sent, the service may have shortened the lease. And the schedule
-		// pauses: a renewal sent now could reach the service before the Extend, and its answer come after it.
-		le.locker.renewals.pause(le)
-		le.locker.expiries.watch(le, le.trust.Deadline())
+	if !e.confirms && g.trust.Shorten(e.start, e.ttl) {
+		// ⚑ Renewal pauses: a renewal sent now could reach the backend before the Extend, and its answer
+		// come after it.
+		g.pauseRenewalLocked()
 		e.shortens = true
 	}
-	e.limit = min(e.ttl, le.trust.Left(trust.Now()))
+	e.epoch = g.trust.Epoch()
+	e.limit = min(e.ttl, g.trust.Left(trust.Now()))
 	return nil
 }
 
 func (e *extension) end(reply driver.ExtendReply) error {
-	le := e.lease
-	defer le.settle()
+	le, g := e.lease, e.lease.grant
+	defer g.settle()
 	if reply.Err == nil && !reply.Held {
 		return le.lose(errNotMine)
 	}
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	next := e.start.Add(min(le.period(), e.ttl/3))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next := e.start.Add(min(g.period(), e.ttl/3))
 	switch {
 	case reply.Err == nil:
-		le.extendedLocked(e.start, e.ttl, le.trust.Epoch())
-		le.locker.renewals.note(le, false)
-		le.locker.renewals.logOutage(nil)
+		g.extendedLocked(e.start, e.ttl, e.epoch)
+		g.locker.outage.note(g, false)
+		g.locker.outage.log(nil)
 	case e.shortens && driver.MayHaveEffect(reply.Err):
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
-		le.trust.Freeze()
+		g.trust.Freeze()
 	default:
-		next = le.trust.Retry(trust.Now(), le.period())
+		next = g.trust.Retry(trust.Now(), g.period())
 	}
-	if !le.trust.Frozen() && le.state != released && le.state != lost {
-		le.locker.renewals.add(le, next)
+	if !g.trust.Frozen() && !le.isOver() {
+		g.renewAtLocked(next)
 	}
-	switch {
-	case reply.Err == nil:
+	if reply.Err == nil {
 		return nil
-	case e.confirms: // a question
-		return failedRead("check", calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
-	default:
-		return failedWrite("extend", calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 	}
+	return e.failed(calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
 }
 
-// extendedLocked moves the deadline after an extension that was sent at sent, in the given epoch.
-func (le *Lease) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) {
-	if le.state != released && le.state != lost {
-		le.trust.Extended(sent, ttl, epoch)
-		le.locker.expiries.watch(le, le.trust.Deadline())
+func (e *extension) failed(err error) error {
+	if e.confirms { // a question
+		return failedRead("check", err)
 	}
+	return failedWrite("extend", err)
 }
 
-var errCapped = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")
+var errFrozen = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")

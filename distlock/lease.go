@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,37 +14,28 @@ import (
 
 // Lease is the right to a key until it is released or lost. It is renewed, and safe for concurrent use.
 type Lease struct {
-	locker   *Locker
-	name     driver.Name
-	owner    string // shared by the leases of one tenure
-	fence    atomic.Int64
-	ttl      time.Duration // what renewals ask for
-	doubt    bool          // a copy of a request that was sent for the grant may still be under way
-	metadata map[string]string
-	acquired time.Time
-	values   values
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	grant     *grant
+	fence     atomic.Int64
+	metadata  map[string]string
+	acquired  time.Time
+	values    values
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	guard     chan struct{} // holds a token while a step of Guard runs
+	extending chan struct{} // holds a token while an Extend is under way
 
-	mu        sync.Mutex
-	tenure    tenure
-	state     leaseState
-	trust     trust.Trust
-	next      trust.Moment  // when the first renewal is due
-	unsettled int           // Extends and Refences whose answer is not there yet
-	ended     error         // why the lease is not held any more
-	asked     int           // how many requests to release there were
-	removed   bool          // an answer came: there is nothing left to release
-	unknown   error         // the error of Release then; not nil if the lease may have been lost before
-	failure   error         // of the last call of Release
-	releasing bool          // a call of Release is under way
-	released  chan struct{} // closed when it has ended; made when another call waits for that
-	guard     chan struct{} // holds a token while a guarded call runs; made when first needed
-	extending chan struct{} // likewise for Extend
+	ending // guarded by grant.mu
+}
 
-	renewal renewal // owned by renewals
-	expiry  expiry  // owned by expiries
-	listed  listed  // by Locker.leases
+// ending is how far a lease has come to its end.
+type ending struct {
+	state   leaseState
+	ended   error         // why the lease is not held any more
+	under   chan struct{} // closed when the call of Release under way returns; nil without one
+	failure error         // of the last call of Release
+	asked   int           // requests to release the lock
+	removed bool          // an answer came: nothing is left to release
+	unknown error         // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int
@@ -57,45 +47,23 @@ const (
 	lost
 )
 
-// newLease makes the lease of a grant that lasts for ttl from some moment after sent.
-func newLease(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver.AcquireReply) *Lease {
-	at := time.Now()
+// lease makes a lease of the grant for an acquisition.
+func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 	le := &Lease{
-		locker: a.locker,
-		name:   a.req.Name,
-		owner:  a.req.Owner,
-		ttl:    a.req.TTL,
-		doubt:  a.outcomeUnknown,
-		tenure: tenure{won: at, first: reply.Fence, last: reply.FenceEnd},
-		trust:  trust.Granted(sent, ttl),
+		grant:     g,
+		metadata:  a.op.Metadata,
+		acquired:  at,
+		guard:     make(chan struct{}, 1),
+		extending: make(chan struct{}, 1),
 	}
-	le.next = le.trust.FirstRenewal(trust.Now(), le.ttl, le.period())
-	le.belongTo(a, reply.Fence, at)
-	return le
-}
-
-// belongTo makes the lease that of an acquisition.
-func (le *Lease) belongTo(a *acquisition, fence int64, at time.Time) {
-	le.metadata = a.op.Metadata
-	le.acquired = at
 	le.fence.Store(fence)
 	le.values = values{a.caller, le}
 	le.ctx, le.cancel = context.WithCancelCause(&le.values)
-}
-
-// start begins to enforce the deadline and to renew.
-func (le *Lease) start() {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	if le.state != held { // closed in the meantime
-		return
-	}
-	le.locker.expiries.watch(le, le.trust.Deadline())
-	le.locker.renewals.add(le, le.next)
+	return le
 }
 
 // Key returns the key of the lease.
-func (le *Lease) Key() string { return le.name.Key }
+func (le *Lease) Key() string { return le.grant.name.Key }
 
 // Fence returns the fencing token: below 2^53, and above that of each earlier lease of the key
 // (Kleppmann, "How to do distributed locking", 2016).
@@ -108,18 +76,18 @@ func (le *Lease) Context() context.Context { return le.ctx }
 // Deadline returns when the lease ends unless a renewal or Extend moves it: a TTL after the sending of
 // the last granted request, less about 2 %.
 func (le *Lease) Deadline() time.Time {
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
 	at := time.Now()
-	return at.Add(le.trust.Left(trust.At(at)))
+	return at.Add(le.grant.trust.Left(trust.At(at)))
 }
 
 // Err returns nil while the lease is held, by clock and deadline. Otherwise it matches [ErrLost] or
 // [ErrNotHeld], or [ErrUnavailable] after a suspend of unknown length, until Guard or a renewal has
 // asked the backend.
 func (le *Lease) Err() error {
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
 	return le.errLocked()
 }
 
@@ -135,13 +103,13 @@ func (le *Lease) check(ctx context.Context) error {
 func (le *Lease) errLocked() error {
 	at := trust.Now()
 	switch {
-	case le.state == released || le.state == lost:
+	case le.isOver():
 		return le.ended
-	case le.trust.Over(at):
+	case le.grant.trust.Over(at):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
-	case le.trust.Suspect(at):
+	case le.grant.trust.Suspect(at):
 		return unavailable("check", errSuspect)
 	}
 	return nil
@@ -149,8 +117,8 @@ func (le *Lease) errLocked() error {
 
 // gone is Err, but nil if the only reason is errSuspect.
 func (le *Lease) gone() error {
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
 	return le.goneLocked()
 }
 
@@ -169,47 +137,17 @@ var (
 		"the lock expired there, was removed by hand, or the service lost its data")
 )
 
-// token returns the one-place channel at field, made when first needed: most leases never need it.
-func (le *Lease) token(field *chan struct{}) chan struct{} {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	if *field == nil {
-		*field = make(chan struct{}, 1)
-	}
-	return *field
-}
-
-// settle notes that an Extend or Refence has its answer.
-func (le *Lease) settle() {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	le.unsettled--
-}
-
-// expire runs when the deadline may have passed.
-func (le *Lease) expire() {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	switch {
-	case le.state == lost || le.removed:
-	case !le.trust.Over(trust.Now()): // renewed
-		le.locker.expiries.watch(le, le.trust.Deadline())
-	case le.state == released: // and the removal has no answer: the Observer or the driver blocks
-		le.tenure.hold.End(true)
-	default:
-		le.lossLocked(errDeadline)
-	}
-}
-
 // lose ends a lease that is not this holder's any more, and returns the error to say so.
 func (le *Lease) lose(reason error) error {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	if le.state == released || le.state == lost {
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	if le.isOver() {
 		return le.ended
 	}
 	return le.lossLocked(reason)
 }
+
+func (e *ending) isOver() bool { return e.state == released || e.state == lost }
 
 // lossLocked turns a held lease into a lost lease. It cancels the context first. The reports call the
 // hooks.
@@ -217,24 +155,24 @@ func (le *Lease) lossLocked(reason error) error {
 	le.state = lost
 	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
 	le.cancel(ErrLost)
-	le.locker.expiries.forget(le)
+	g, l := le.grant, le.grant.locker
+	g.stopLocked()
 	at := time.Now()
 	age := at.Sub(le.acquired)
-	l := le.locker
-	l.renewals.remove(le)
-	le.tenure.hold.End(true)
-	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(),
+	g.hold.End(true)
+	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Held: age, Err: le.ended, Outcome: OutcomeLost}, true)
-	l.log(slog.LevelWarn, "distlock: a lease was lost", le.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
+	l.log(slog.LevelWarn, "distlock: a lease was lost", g.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
+	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
 	switch {
 	case reason == errDeadline:
-		// The service may keep the lock for long if a renewal's answer was lost. Work that has just been told to stop is
-		// left the margin that it was promised, though.
-		l.cleaner.Cancel(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, trust.Margin(le.trust.Term()))
-	case le.doubt: // a copy of an acquire may still come
-		l.cleaner.Cancel(driver.AcquireRequest{Name: le.name, Owner: le.owner, TTL: le.ttl}, 0)
+		// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
+		// keeps its margin.
+		l.cleaner.Cancel(request, trust.Margin(g.trust.Term()))
+	case g.resent:
+		l.cleaner.Cancel(request, 0)
 	}
-	l.forget(le) // ⚑ last: Close waits for the leases, and then for their clean-ups and reports
+	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.ended
 }
 
@@ -249,4 +187,21 @@ func (le *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	return le.release(ctx, errReleased)
+}
+
+// values is a context with a lease in it, and the values of another one, but neither its cancellation nor its deadline.
+type values struct {
+	of    context.Context
+	lease *Lease
+}
+
+func (*values) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*values) Done() <-chan struct{}       { return nil }
+func (*values) Err() error                  { return nil }
+
+func (v *values) Value(key any) any {
+	if k, ok := key.(leaseKey); ok && k == v.lease.contextKey() {
+		return v.lease
+	}
+	return v.of.Value(key)
 }

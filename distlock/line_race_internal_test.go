@@ -138,73 +138,58 @@ func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) 
 	})
 }
 
-// The successor can be lost as soon as anybody can see it: a line that does not know it by then waits for its end for ever.
+// A lease can be lost in the moment after its handoff. The queue knows it by then.
 func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
 	l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
 	lease := take(t, l)
 	next := behind(t, l)
-	lease.mu.Lock()
-	lease.tenure.won = time.Now().Add(-time.Millisecond) // however long ago that was
-	lease.mu.Unlock()
-
-	l.expiries.mu.Lock() // which a hand-over needs when the successor can be seen already
-	released := make(chan error, 1)
-	go func() { released <- lease.Release(context.Background()) }()
-	var seen *Lease
-	for deadline := time.Now().Add(10 * time.Second); seen == nil; time.Sleep(time.Microsecond) { // a poll
-		l.mu.Lock()
-		if l.leases.first != lease {
-			seen = l.leases.first
-		}
-		l.mu.Unlock()
-		if time.Now().After(deadline) {
-			l.expiries.mu.Unlock()
-			t.Fatal("the lease was not handed on")
-		}
-	}
+	g := lease.grant
+	g.mu.Lock()
+	g.won = time.Now().Add(-time.Millisecond) // however long ago that was
+	g.mu.Unlock()
 	lost := make(chan error, 1)
-	go func() { lost <- seen.lose(errNotMine) }()
-	l.expiries.mu.Unlock()
-	if err := <-released; err != nil {
-		t.Error(err)
-	}
-	if second := <-next; second != seen {
-		t.Errorf("the waiter was handed %p, and not %p", second, seen)
-	}
+	go func() {
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Microsecond) { // a poll
+			g.mu.Lock()
+			seen := g.holder
+			g.mu.Unlock()
+			if seen != lease {
+				lost <- seen.lose(errNotMine)
+				return
+			}
+		}
+		lost <- errors.New("the lease was not handed off")
+	}()
+	give(t, lease)
 	if err := <-lost; !errors.Is(err, ErrLost) {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	if second := <-next; second != g.holder || !errors.Is(second.Err(), ErrLost) {
+		t.Errorf("the waiter was handed %p, not %p", second, g.holder)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	again, err := l.Acquire(ctx, "k")
 	if err != nil {
-		t.Fatalf("the line is stuck: %v", err)
+		t.Fatalf("the queue is stuck: %v", err)
 	}
-	if err := again.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	give(t, again)
 }
 
-// The timer has just taken the lease out, to look at it, when it is handed on.
+// The timer fires for the deadline of the first lease, and finds the second.
 func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
 		lease := take(t, l)
-		end := lease.trust.Deadline()
+		end := lease.grant.trust.Deadline()
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
-		l.expiries.forget(lease)
 		give(t, lease)
-		lease.expire() // the look
+		lease.grant.look()
 		second := <-next
 		if second.Fence() != lease.Fence()+1 {
 			t.Fatalf("the lease was not handed on: token %d after %d", second.Fence(), lease.Fence())
 		}
-		l.expiries.mu.Lock()
-		if len(l.expiries.next) != 1 || l.expiries.next[0] != second || second.expiry.place != 1 {
-			t.Errorf("%d leases are watched", len(l.expiries.next))
-		}
-		l.expiries.mu.Unlock()
 		<-second.Context().Done()
 		if late := trust.Until(end); late != 0 || context.Cause(second.Context()) != ErrLost {
 			t.Errorf("%v, %s before the deadline", context.Cause(second.Context()), late)

@@ -90,9 +90,9 @@ func (k *Lock) Release(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	err := lease.Release(ctx)
-	lease.mu.Lock()
+	lease.grant.mu.Lock()
 	over := lease.removed || lease.state == lost
-	lease.mu.Unlock()
+	lease.grant.mu.Unlock()
 	if over || errors.Is(err, ErrClosed) { // else it may be tried again
 		k.mu.Lock()
 		if k.lease == lease {

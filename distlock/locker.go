@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
+	"github.com/belugalock/belugalock/distlock/internal/renewal"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
@@ -26,8 +29,10 @@ type Locker struct {
 	listener     driver.Listener                  // nil if the backend does not notify
 	maxBatch     int                              // the most renewals of one call
 	queues       *queues
-	renewals     renewals
-	expiries     expiries
+	renewals     renewal.Sender[*request]
+	outage       outage
+	looking      sync.Mutex   // see look
+	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
 	reports      reports
 	closing      context.Context // ended by Close: waiting calls give up
@@ -39,7 +44,7 @@ type Locker struct {
 	mu     sync.Mutex
 	closed bool
 	active int // operations and background work under way
-	leases leaseList
+	grants map[*grant]struct{}
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
@@ -73,7 +78,10 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.maxBatch = cmp.Or(d.Capabilities().MaxBatch, 1000)
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.queue)
-	l.renewals.locker = l
+	l.renewals.Limit, l.renewals.Send = l.maxBatch, l.renew
+	l.outage.locker = l
+	l.grants = make(map[*grant]struct{})
+	l.slept.Store(int64(trust.Slept()))
 	l.cleaner = l.newCleaner()
 	stopLosses := l.watchLosses()
 	l.closeDriver = sync.OnceValue(func() error {
@@ -92,17 +100,18 @@ func (l *Locker) Close(ctx context.Context) error {
 	if !l.closed {
 		l.closed = true
 		l.close()
-		if l.active == 0 && l.leases.first == nil {
+		if l.active == 0 && len(l.grants) == 0 {
 			close(l.idle)
 		}
 		l.stopRenewingLocked()
-		for lease := l.leases.first; lease != nil; lease = lease.listed.next {
+		for g := range l.grants {
 			l.active++
 			go func() {
 				defer l.end()
-				// The error is in the log and with the Observer; the caller of Close learns of what matters: whether all
-				// this has ended.
-				_ = lease.release(ctx, errByClose)
+				g.mu.Lock()
+				lease := g.holder // the last: the queues are closed, so no handoff follows
+				g.mu.Unlock()
+				_ = lease.release(ctx, errByClose) // the log and the Observer have the error
 			}()
 		}
 	}
@@ -115,7 +124,6 @@ func (l *Locker) Close(ctx context.Context) error {
 		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
 			ended(ctx))
 	}
-	l.expiries.stop()
 	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- l.closeDriver() }()
@@ -162,40 +170,27 @@ func (l *Locker) end() {
 	}
 }
 
-// adopt takes responsibility for a lease, unless the Locker has been closed meanwhile.
-func (l *Locker) adopt(lease *Lease) bool {
+// adopt takes responsibility for a grant, unless the Locker has been closed meanwhile.
+func (l *Locker) adopt(g *grant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
+	if !l.closed {
+		l.grants[g] = struct{}{}
 	}
-	l.leases.add(lease)
-	return true
+	return !l.closed
 }
 
-// succeed lets a lease take the place of another, unless the Locker has been closed: then all leases go back to the service.
-func (l *Locker) succeed(old, next *Lease) bool {
+func (l *Locker) forget(g *grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.leases.remove(old)
-	l.leases.add(next)
-	return true
-}
-
-func (l *Locker) forget(lease *Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.leases.remove(lease)
+	delete(l.grants, g)
 	l.stopRenewingLocked()
 }
 
-// stopRenewingLocked ends the renewals under way of a closed Locker when its last lease has ended: no
+// stopRenewingLocked ends the renewals under way of a closed Locker when its last grant has ended: no
 // lease needs the answer, and Close waits for the calls.
 func (l *Locker) stopRenewingLocked() {
-	if l.closed && l.leases.first == nil {
+	if l.closed && len(l.grants) == 0 {
 		l.stopRenewing()
 	}
 }
@@ -233,5 +228,5 @@ func (l *Locker) background(f func()) {
 // it is counted, see begin, so the driver is open. Close waits for the call.
 func call[T any](ctx context.Context, l *Locker, limit time.Duration, f func(context.Context) (T, error), late func(T, error)) (T, error) {
 	l.begin()
-	return calls.Do(ctx, positive(limit), f, late, l.end)
+	return calls.Do(ctx, atLeastOneTick(limit), f, late, l.end)
 }

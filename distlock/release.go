@@ -36,66 +36,59 @@ const leastRelease = 100 * time.Millisecond
 
 // release ends the lease for the given reason, errReleased or, without a caller, another one.
 func (le *Lease) release(ctx context.Context, reason error) (err error) {
-	counted := le.locker.begin() // before its state changes, so that Close waits for it
+	g := le.grant
+	counted := g.locker.begin() // before its state changes, so that Close waits for it
 	if counted {
-		defer le.locker.end()
+		defer g.locker.end()
 	}
 	at := time.Now()
-	le.mu.Lock()
+	g.mu.Lock()
 	switch {
-	case le.state == held && le.trust.Over(trust.At(at)):
-		le.lossLocked(errDeadline)
-		fallthrough
+	case le.state == held && g.trust.Over(trust.At(at)):
+		err = le.lossLocked(errDeadline)
 	case le.state == lost:
-		defer le.mu.Unlock()
-		return le.ended
+		err = le.ended
 	case le.state == released && le.removed:
-		defer le.mu.Unlock()
-		return le.unknown
-	case le.releasing:
-		if le.released == nil {
-			le.released = make(chan struct{})
-		}
-		under := le.released
-		le.mu.Unlock()
+		err = le.unknown
+	case le.under != nil:
+		under := le.under
+		g.mu.Unlock()
 		return le.await(ctx, under)
 	case !counted:
-		le.mu.Unlock()
-		_, _ = le.finish(at, reason)
-		return ErrClosed
+		err = ErrClosed
+		_, _ = le.finishLocked(at, reason)
+	default:
+		first := le.state == held
+		if first {
+			le.state = releasing
+		}
+		le.under = make(chan struct{})
+		g.mu.Unlock()
+		err = errNotEnded // unless end returns
+		defer func() { le.releaseEnded(err) }()
+		if first && le.drain(ctx) {
+			at = time.Now()
+		}
+		return le.end(ctx, first, at, reason)
 	}
-	le.releasing = true
-	first := le.state == held
-	if first {
-		le.state = releasing
-	}
-	le.mu.Unlock()
-	err = errNotEnded // unless end returns
-	defer func() { le.releaseEnded(err) }()
-
-	if first && le.drain(ctx) {
-		at = time.Now()
-	}
-	return le.end(ctx, first, at, reason)
+	g.mu.Unlock()
+	return err
 }
 
-// releaseEnded lets the calls of Release go on that wait for one that ended with err.
+// releaseEnded lets the calls of Release continue that wait for one that ended with err.
 func (le *Lease) releaseEnded(err error) {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	le.releasing, le.failure = false, err
-	if le.released != nil {
-		close(le.released)
-		le.released = nil
-	}
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	close(le.under)
+	le.under, le.failure = nil, err
 }
 
 // end ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
 // process, or releases the lock in the backend.
 // ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
 func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
-	l := le.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.name.Key, Fence: le.Fence(), Held: at.Sub(le.acquired)}
+	l := le.grant.locker
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.Key(), Fence: le.Fence(), Held: at.Sub(le.acquired)}
 	var handed bool
 	var err error
 	if first {
@@ -130,8 +123,8 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	case <-ctx.Done():
 		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ended(ctx)))
 	}
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
 	switch {
 	case le.state == lost:
 		return le.ended
@@ -144,19 +137,21 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	return le.failure
 }
 
-// drain waits until no guarded call runs any more, for at most one TTL. Renewal goes on meanwhile. A caller who is in
-// a hurry has the lease's context cancelled at once, which tells the guarded call to end. It reports whether that took time.
+// drain waits until no guarded call runs any more, for at most one TTL, and reports whether that took
+// time. Renewal goes on meanwhile. If ctx ends, the context of the lease ends at once.
 func (le *Lease) drain(ctx context.Context) bool {
-	le.mu.Lock()
-	guard := le.guard
-	le.mu.Unlock()
-	if guard == nil || inGuard(ctx, le) {
+	select {
+	case le.guard <- struct{}{}: // kept: no guarded call starts any more
+		return false
+	default:
+	}
+	if inGuard(ctx, le) {
 		return false
 	}
-	timer := time.NewTimer(positive(le.ttl))
+	timer := time.NewTimer(atLeastOneTick(le.grant.ttl))
 	defer timer.Stop()
 	select {
-	case guard <- struct{}{}: // kept: no guarded call starts any more
+	case le.guard <- struct{}{}: // kept, too
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-le.ctx.Done():
@@ -164,71 +159,66 @@ func (le *Lease) drain(ctx context.Context) bool {
 	return true
 }
 
-// finish ends the lease on this side, if it was not lost while it drained, and hands the lock on within the process if that
-// may be.
+// finish ends the lease on this side, if it was not lost meanwhile. It hands the lock off within the
+// process if it can.
 func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
-	le.mu.Lock()
-	defer le.mu.Unlock()
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	return le.finishLocked(at, reason)
+}
+
+func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err error) {
 	if le.state == lost {
 		return false, le.ended
 	}
+	g, l := le.grant, le.grant.locker
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
-	if next := le.tenure.hold.Release(at, func(a *acquisition) bool { return le.handsOnLocked(at, a.op.TTL) }); next != nil {
-		if le.removed = le.handOff(next, at); le.removed {
-			return true, nil
-		}
+	if next := g.hold.Release(at, func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() }); next != nil {
+		g.handOffLocked(next, at)
+		le.removed = true
+		return true, nil
 	}
-	// ⚑ Out of the schedule before the removal is sent.
-	le.locker.renewals.remove(le)
-	le.locker.forget(le)
+	// ⚑ No renewal once the removal is sent. The timer goes on: the Observer or the driver may block.
+	g.stopRenewalLocked()
+	l.forget(g)
 	return false, nil
 }
 
-// remove tells the lock service.
+// remove releases the lock in the backend.
 func (le *Lease) remove(ctx context.Context) error {
-	l := le.locker
+	g, l := le.grant, le.grant.locker
 	lingers, cancel := lingering(ctx, releaseGrace)
 	defer cancel()
-	le.mu.Lock()
+	g.mu.Lock()
 	le.asked++
-	limit := min(releaseLimit, max(le.trust.Left(trust.Now()), leastRelease))
-	late := le.trust.Over(trust.Now())
-	le.mu.Unlock()
-	request := driver.ReleaseRequest{Name: le.name, Owner: le.owner}
-	if le.doubt {
+	left := g.trust.Left(trust.Now())
+	g.mu.Unlock()
+	limit := min(releaseLimit, max(left, leastRelease))
+	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
+	if g.resent {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
-		request.VoidFor = cleanup.Tombstone(le.ttl)
+		request.VoidFor = cleanup.Tombstone(g.ttl)
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
-		l.expiries.forget(le)
-		defer le.tenure.hold.End(false)
+		defer g.hold.End(false)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.stopLocked()
 		if err != nil {
-			l.cleaner.Add(request, le.ttl, cleanup.MinPause)
+			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 			err = failedWrite("release", err)
 			l.log(slog.LevelWarn, "distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
-				le.name.Key, "fence", le.Fence(), "ttl", le.ttl, "error", err)
+				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
 			return err
 		}
-		le.mu.Lock()
-		defer le.mu.Unlock()
-		switch {
-		case reply.Released:
-			le.unknown = nil
-		case le.removed: // by the answer to another request
-		case late: // ⚑ no loss: the lease was ended in time, and has run out since
-			le.unknown = failedWrite("release", errLate)
-		case reply.Replayed || le.asked > 1:
-			// ⚑ The backend may have lost the lock in a failover, before any copy came.
-			le.unknown = failedWrite("release", errReplayed)
-		default:
-			le.state = lost
-			le.ended = fmt.Errorf("%w: %w", ErrLost, errNotMine)
-			return le.ended
-		}
-		le.removed = true
-		return le.unknown
+		return le.removedLocked(removal{
+			released: reply.Released,
+			answered: le.removed,
+			late:     left <= 0,
+			repeated: reply.Replayed || le.asked > 1,
+		})
 	}
 	reply, err := call(lingers, l, limit,
 		func(ctx context.Context) (driver.ReleaseReply, error) {
@@ -244,6 +234,42 @@ func (le *Lease) remove(ctx context.Context) error {
 	return settle(reply, err)
 }
 
+// removal is the backend's answer to a request that releases a lock.
+type removal struct {
+	released bool // the backend has released the lock
+	answered bool // another request of the lease was answered before
+	late     bool // the request was sent after the deadline
+	repeated bool // it was sent more than once
+}
+
+// err is the error of the release. It is errNotMine if the lease was lost before.
+func (r removal) err(before error) error {
+	switch {
+	case r.released:
+		return nil
+	case r.answered:
+		return before
+	case r.late: // ⚑ no loss: the lease was ended in time, and has run out since
+		return failedWrite("release", errLate)
+	case r.repeated: // ⚑ the backend may have lost the lock in a failover, before any copy came
+		return failedWrite("release", errReplayed)
+	default:
+		return errNotMine
+	}
+}
+
+// removedLocked ends a release that was answered.
+func (le *Lease) removedLocked(r removal) error {
+	err := r.err(le.unknown)
+	if err == errNotMine {
+		le.state = lost
+		le.ended = fmt.Errorf("%w: %w", ErrLost, err)
+		return le.ended
+	}
+	le.removed, le.unknown = true, err
+	return err
+}
+
 // lingering returns a context that ends a moment after ctx does.
 func lingering(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
@@ -251,7 +277,7 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, conte
 	}
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(positive(grace), func() { cancel(context.Cause(ctx)) })
+		time.AfterFunc(atLeastOneTick(grace), func() { cancel(context.Cause(ctx)) })
 	})
 	return late, func() { stop(); cancel(nil) }
 }

@@ -26,48 +26,8 @@ func (renewer) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.E
 	return replies
 }
 
-// Leases that are renewed together have the same deadline; one timer looks at them all, once in a TTL.
-func TestExpiries_lookOnceInATTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, renewer{}, Options{})
-		var leases []*Lease
-		for i := range 100 {
-			lease, err := l.Acquire(t.Context(), strconv.Itoa(i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases = append(leases, lease)
-		}
-		looks := 0
-		var last trust.Moment
-		for range 10 * 60 { // ten TTLs, of half a second each
-			time.Sleep(500 * time.Millisecond)
-			l.expiries.mu.Lock()
-			if at := l.expiries.at; at != last {
-				looks, last = looks+1, at
-			}
-			l.expiries.mu.Unlock()
-		}
-		if looks > 20 {
-			t.Errorf("the timer was set %d times in ten TTLs", looks)
-		}
-		for _, lease := range leases {
-			if err := lease.Err(); err != nil {
-				t.Fatal(err)
-			}
-			l.renewals.remove(lease)
-		}
-		time.Sleep(leases[0].ttl)
-		for _, lease := range leases {
-			if lease.ctx.Err() == nil {
-				t.Fatal("not lost when renewal had ended")
-			}
-		}
-	})
-}
-
 // An Extend that shortens a lease moves its end in front of others.
-func TestExpiries_N_aShortenedLeaseEndsFirst(t *testing.T) {
+func TestExtend_N_aShortenedLeaseEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, renewer{}, Options{RenewEvery: -1})
 		first, _ := l.Acquire(t.Context(), "first")
@@ -84,7 +44,7 @@ func TestExpiries_N_aShortenedLeaseEndsFirst(t *testing.T) {
 			t.Error(err)
 		}
 		<-first.Context().Done()
-		if took, want := time.Since(start), trust.Full(first.ttl); took != want {
+		if took, want := time.Since(start), trust.Full(first.grant.ttl); took != want {
 			t.Errorf("the other was told after %s, want %s", took, want)
 		}
 	})
@@ -115,16 +75,14 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 				s := stuck{took: make(chan time.Duration, 100)}
 				l := open(t, s, Options{TTL: 30 * time.Second})
 				lease := take(t, l)
-				lease.mu.Lock()
-				lease.trust.Extended(trust.Now(), 25*time.Hour, 0)
-				lease.mu.Unlock()
+				lease.grant.mu.Lock()
+				lease.grant.trust.Extended(trust.Now(), 25*time.Hour, 0)
+				lease.grant.mu.Unlock()
 				time.Sleep(16 * time.Second)
 				want := 30 * time.Second
-				l.renewals.mu.Lock()
-				if n := l.renewals.underway; n != 0 {
-					t.Errorf("%d batches that are overdue hold up others", n)
+				if n := l.renewals.InFlight(); n != 0 {
+					t.Errorf("%d batches that are overdue delay others", n)
 				}
-				l.renewals.mu.Unlock()
 				if closes { // then it ends at once
 					want = 6 * time.Second
 					if err := l.Close(t.Context()); err != nil {
@@ -198,11 +156,11 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 		time.Sleep(time.Until(d.back))
 		lasts := make(map[*Lease]time.Duration)
 		for _, lease := range leases {
-			lease.mu.Lock()
+			lease.grant.mu.Lock()
 			if lease.errLocked() == nil {
-				lasts[lease] = lease.trust.Left(trust.Now())
+				lasts[lease] = lease.grant.trust.Left(trust.Now())
 			}
-			lease.mu.Unlock()
+			lease.grant.mu.Unlock()
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
@@ -211,7 +169,7 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 			if lease.Err() == nil {
 				continue
 			}
-			if at, ok := d.answered[lease.name.Key]; last > d.takes || ok && at.Before(d.back.Add(last)) {
+			if at, ok := d.answered[lease.Key()]; last > d.takes || ok && at.Before(d.back.Add(last)) {
 				lost++
 			}
 		}
@@ -234,9 +192,9 @@ func TestRenewals_logTheCauseOfAnOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.renewals.note(failed, true)
+		l.outage.note(failed.grant, true)
 		give(t, released)
-		l.renewals.logOutage(errors.New("connection reset"))
+		l.outage.log(errors.New("connection reset"))
 		synctest.Wait()
 		if text := log.String(); strings.Count(text, "renewals failed") != 1 || !strings.Contains(text, "connection reset") {
 			t.Errorf("the log says %q", text)

@@ -9,7 +9,7 @@ import (
 
 // init sets the functions of package fencing.
 func init() {
-	seam.Locker = func(le *Lease) *Locker { return le.locker }
+	seam.Locker = func(le *Lease) *Locker { return le.grant.locker }
 	seam.Check = (*Lease).check
 	seam.Join = (*Lease).join
 	seam.RaiseToken = (*Lease).raiseToken

@@ -13,7 +13,7 @@ import (
 // Chance decides whether two timers that are due when they are set meet, so the code is read, too.
 func TestTimers_areSetForAConstantTimeOrAPositiveOne(t *testing.T) {
 	found := 0
-	for _, dir := range []string{".", "internal/cleanup", "internal/queue", "internal/trust", "memlock", "drivertest", "../internal/calls", "../lockedmemory", "../tracing"} {
+	for _, dir := range []string{".", "internal/cleanup", "internal/queue", "internal/renewal", "internal/trust", "memlock", "drivertest", "../internal/calls", "../lockedmemory", "../tracing"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: no files: %v", dir, err)
@@ -60,7 +60,7 @@ func setsTimer(call *ast.CallExpr) bool {
 	return f.Sel.Name == "Reset"
 }
 
-// harmless reports whether d is a constant, or the result of positive or max.
+// harmless reports whether d is a constant, or the result of atLeastOneTick or max.
 func harmless(d ast.Expr, constants map[string]bool) bool {
 	switch d := d.(type) {
 	case *ast.Ident:
@@ -70,7 +70,7 @@ func harmless(d ast.Expr, constants map[string]bool) bool {
 		return ok && (x.Name == "time" || x.Name == "cleanup")
 	case *ast.CallExpr:
 		f, ok := d.Fun.(*ast.Ident)
-		return ok && (f.Name == "positive" || f.Name == "max")
+		return ok && (f.Name == "atLeastOneTick" || f.Name == "max")
 	}
 	return false
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 )
 
-// The queues of a process, see package queue. A lease's mu may be held when their lock is taken, never the other way
-// round.
+// The queues of a process, see package queue.
 type (
 	queues = queue.Queues[*acquisition, outcome]
 	waiter = queue.Waiter[*acquisition, outcome]
@@ -47,7 +46,7 @@ func (s *lastAnswer) err() error {
 
 // answer is the last answer for waiters behind a lease of their process.
 func (le *Lease) answer() lastAnswer {
-	return lastAnswer{busy: &BusyError{Holder: le.locker.opts.Holder}, at: le.acquired, metadata: le.metadata}
+	return lastAnswer{busy: &BusyError{Holder: le.grant.locker.opts.Holder}, at: le.acquired, metadata: le.metadata}
 }
 
 // await waits in the queue of the process until the acquisition has its lease, has failed, or is the contender.
@@ -73,14 +72,9 @@ func (a *acquisition) await(ctx context.Context) outcome {
 	return out
 }
 
-// handOff gives the lock to the next waiter of the process. It fails when the Locker has been closed.
-func (le *Lease) handOff(next *waiter, at time.Time) bool {
-	lease := le.successor(next.Caller, at)
-	out := outcome{lease: lease, last: le.answer()}
-	ok := le.succeed(lease)
-	if !ok {
-		out = outcome{err: ErrClosed}
-	}
-	le.tenure.hold.HandOff(next, out, outcome{last: lease.answer()})
-	return ok
+// handOffLocked makes the next waiter of the process the holder.
+func (g *grant) handOffLocked(next *waiter, at time.Time) {
+	before := g.holder
+	g.holder = g.lease(next.Caller, before.Fence()+1, at)
+	g.hold.HandOff(next, outcome{lease: g.holder, last: before.answer()}, outcome{last: g.holder.answer()})
 }

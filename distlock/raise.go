@@ -19,8 +19,8 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	if above < 0 || above >= driver.MaxFence {
 		return badFloor(above)
 	}
-	l := le.locker
-	op := &Operation{Name: OpRaiseToken, Backend: l.backend, Key: le.name.Key, TTL: le.ttl, Fence: le.Fence()}
+	l := le.grant.locker
+	op := &Operation{Name: OpRaiseToken, Backend: l.backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 	err := op.end(le.raise(ctx, op, above))
@@ -29,10 +29,11 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 }
 
 func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
-	if !le.locker.begin() {
+	g, l := le.grant, le.grant.locker
+	if !l.begin() {
 		return cmp.Or(le.gone(), ErrClosed)
 	}
-	defer le.locker.end()
+	defer l.end()
 	if err := le.check(ctx); err != nil || le.Fence() > above {
 		return err
 	}
@@ -40,18 +41,17 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		return left("raise token", ctx)
 	}
 	op.Attempts++
-	l := le.locker
-	request := driver.RaiseRequest{Name: le.name, Owner: le.owner, Floor: above + 1}
-	le.mu.Lock()
+	request := driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1}
+	g.mu.Lock()
 	if err := le.goneLocked(); err != nil { // released since, perhaps with a local handoff
-		le.mu.Unlock()
+		g.mu.Unlock()
 		return err
 	}
-	le.unsettled++
-	limit := min(le.ttl, le.trust.Left(trust.Now()))
-	le.mu.Unlock()
+	g.unsettled++
+	limit := min(g.ttl, g.trust.Left(trust.Now()))
+	g.mu.Unlock()
 	settle := func(reply driver.RaiseReply, err error) error {
-		defer le.settle()
+		defer g.settle()
 		switch {
 		case errors.Is(err, driver.ErrFloor):
 			return badFloor(above)
@@ -60,11 +60,11 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		case !reply.Held:
 			return le.lose(errNotMine)
 		}
-		le.mu.Lock()
-		defer le.mu.Unlock()
-		if over := le.state == released || le.state == lost; !over && le.Fence() < reply.Fence {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !le.isOver() && le.Fence() < reply.Fence {
 			le.fence.Store(reply.Fence)
-			le.tenure.first, le.tenure.last = reply.Fence, reply.FenceEnd
+			g.first, g.last = reply.Fence, reply.FenceEnd
 		}
 		return nil
 	}

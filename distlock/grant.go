@@ -1,0 +1,161 @@
+package distlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
+)
+
+// grant is one grant of the backend, as this process holds it. The leases of local handoffs share it,
+// one after the other. One timer serves its deadline, its next renewal and the patience of the renewal
+// under way.
+//
+// Lock order: mu comes before the mutexes of the queue, the renewals, the clean-up, the Locker and the
+// reports. None of these is held while a grant is used, or another of them is taken.
+type grant struct {
+	locker *Locker
+	name   driver.Name
+	owner  string
+	ttl    time.Duration // each renewal asks for it
+	resent bool          // a copy of a request of the acquisition may still be under way
+
+	won time.Time // when the grant arrived
+
+	mu        sync.Mutex // guards the rest, and the states of all leases of the grant
+	holder    *Lease     // the last lease of the grant
+	first     int64      // the reserved tokens
+	last      int64
+	trust     trust.Trust
+	unsettled int         // Extends and raises of the token without an answer
+	timer     *time.Timer // nil before start
+	over      bool        // nothing is left for the timer
+	schedule
+	hold *hold // in the queue of the process
+}
+
+// newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
+func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver.AcquireReply) *grant {
+	g := &grant{
+		locker: a.locker,
+		name:   a.req.Name,
+		owner:  a.req.Owner,
+		ttl:    a.req.TTL,
+		resent: a.outcomeUnknown,
+		won:    time.Now(),
+		first:  reply.Fence,
+		last:   reply.FenceEnd,
+		trust:  trust.Granted(sent, ttl),
+	}
+	g.holder = g.lease(a, reply.Fence, g.won)
+	return g
+}
+
+// startLocked begins to enforce the deadline and to renew.
+func (g *grant) startLocked() {
+	g.renewAtLocked(g.trust.FirstRenewal(trust.Now(), g.ttl, g.period()))
+}
+
+// armLocked sets the timer to the earliest moment that the grant waits for.
+func (g *grant) armLocked() {
+	if g.over {
+		return
+	}
+	at := g.trust.Deadline()
+	if next, ok := g.waitsFor(); ok && next.Before(at) {
+		at = next
+	}
+	if wait := trust.Until(at); g.timer == nil {
+		g.timer = time.AfterFunc(atLeastOneTick(wait), func() { g.locker.look(g) })
+	} else {
+		g.timer.Reset(atLeastOneTick(wait))
+	}
+}
+
+// look does what is due: the deadline comes first. It reports whether a renewal is due. An early or
+// second call changes nothing.
+func (g *grant) look() (renews bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := trust.Now()
+	next, waits := g.waitsFor()
+	due := waits && !at.Before(next)
+	switch {
+	case g.over:
+	case g.trust.Over(at) && g.holder.state == released: // and the Observer or the driver blocks
+		g.hold.End(true)
+		g.stopLocked()
+	case g.trust.Over(at):
+		_ = g.holder.lossLocked(errDeadline)
+	case due && g.underway != nil:
+		g.overdueLocked()
+	case due:
+		return true
+	default:
+		g.armLocked()
+	}
+	return false
+}
+
+// stopLocked ends timer and renewal.
+func (g *grant) stopLocked() {
+	g.stopRenewalLocked()
+	g.over = true
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+}
+
+// stopRenewalLocked ends the renewal of a lease that ends. The timer still serves the deadline.
+func (g *grant) stopRenewalLocked() {
+	g.planned, g.underway = false, nil
+	g.locker.outage.note(g, false)
+	g.locker.outage.log(nil)
+}
+
+// extendedLocked moves the deadline after an extension that was sent at sent, in the given epoch.
+func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) {
+	if !g.holder.isOver() {
+		g.trust.Extended(sent, ttl, epoch)
+		g.armLocked()
+	}
+}
+
+// settle notes that an Extend or a raise of the token has its answer.
+func (g *grant) settle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unsettled--
+}
+
+// handoff is what decides whether the next waiter of the process may go on with a grant.
+type handoff struct {
+	age         time.Duration // of the grant
+	token       int64         // of the next lease
+	first, last int64         // the reserved tokens
+	trusted     bool          // see trust.Trust.HandsOn
+	unsettled   bool          // an Extend or a raise of the token has no answer, which would not reach the next holder
+	ownTTL      bool          // the lease or the waiter has a TTL of its own
+}
+
+// allowed reports whether it may. ⚑ Only under a reserved token. Tokens do not run ahead of the clock:
+// there is one for each microsecond.
+func (h handoff) allowed() bool {
+	return h.trusted && !h.unsettled && !h.ownTTL &&
+		h.token <= h.last && h.token-h.first <= h.age.Microseconds()
+}
+
+// handoffLocked describes a handoff at a time to a waiter that wants ttl.
+func (g *grant) handoffLocked(at time.Time, ttl time.Duration) handoff {
+	common := g.locker.opts.TTL
+	return handoff{
+		age:       at.Sub(g.won),
+		token:     g.holder.Fence() + 1,
+		first:     g.first,
+		last:      g.last,
+		trusted:   g.trust.HandsOn(trust.At(at), g.ttl),
+		unsettled: g.unsettled > 0,
+		ownTTL:    g.ttl != common || ttl != common,
+	}
+}
