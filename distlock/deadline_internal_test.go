@@ -142,6 +142,19 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 	})
 }
 
+// The grant arrives in the moment in which the Locker is closed.
+func TestClose_grantInTheSameMoment_isNotAdopted(t *testing.T) {
+	l := open(t, granter{}, Options{})
+	a := &acquisition{locker: l, caller: t.Context(), op: Operation{Key: "k"}, req: driver.AcquireRequest{TTL: l.opts.TTL}}
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := a.granted(driver.AcquireReply{Outcome: driver.Granted, Fence: 1, FenceEnd: 1}, trust.Now(), l.opts.TTL)
+	if lease != nil || err != ErrClosed || len(l.grants) > 0 {
+		t.Errorf("%v, %v, want ErrClosed; %d grants", lease, err, len(l.grants))
+	}
+}
+
 // A driver that does not know floors cannot help a store that has seen a higher token.
 func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
 	lease := granted(t)

@@ -15,10 +15,14 @@ import (
 // minter grants everything, under tokens that rise.
 type minter struct {
 	granter
-	mu       sync.Mutex
-	last     int64
-	refences int
-	hold     chan struct{} // answers of a Refence wait for it; may be nil
+	mu        sync.Mutex
+	last      int64
+	raises    int
+	extends   int
+	releases  int
+	tombstone bool          // the last release left one
+	replayed  bool          // the client may have sent an Acquire twice
+	hold      chan struct{} // answers of a Refence wait for it; may be nil
 }
 
 func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -26,7 +30,15 @@ func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.A
 	defer m.mu.Unlock()
 	fence := max(m.last+1, req.FenceFloor)
 	m.last = fence + driver.FenceBlock
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last}, nil
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last, Replayed: m.replayed}, nil
+}
+
+func (m *minter) Release(_ context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.releases++
+	m.tombstone = req.VoidFor > 0
+	return driver.ReleaseReply{Released: true}, nil
 }
 
 func (m *minter) Raise(_ context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -35,13 +47,16 @@ func (m *minter) Raise(_ context.Context, req driver.RaiseRequest) (driver.Raise
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refences++
+	m.raises++
 	fence := max(m.last+1, req.Floor)
 	m.last = fence + driver.FenceBlock
 	return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: m.last}, nil
 }
 
 func (m *minter) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.extends++
 	replies := make([]driver.ExtendReply, len(reqs))
 	for i := range replies {
 		replies[i].Held = true
@@ -109,7 +124,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		if lease.Fence() >= second.Fence() {
 			t.Errorf("the released lease has the token %d, its successor %d", lease.Fence(), second.Fence())
 		}
-		if d.refences > 0 {
+		if d.raises > 0 {
 			t.Error("the service was asked to raise the successor's token, and shows what the other held the lock for")
 		}
 		if err := second.Release(t.Context()); err != nil {

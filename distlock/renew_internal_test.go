@@ -67,6 +67,19 @@ func (s stuck) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 	return replies
 }
 
+// The backend may have shortened the lease as soon as the request was sent.
+func TestExtend_N_shorteningWithoutAnswer_endsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := take(t, open(t, stuck{took: make(chan time.Duration, 1)}, Options{RenewEvery: -1}))
+		start := time.Now()
+		go func() { _ = lease.Extend(t.Context(), time.Second) }()
+		<-lease.Context().Done()
+		if took, want := time.Since(start), trust.Full(time.Second); took != want {
+			t.Errorf("the context ended after %s, want %s", took, want)
+		}
+	})
+}
+
 // A call that hangs keeps a connection of the driver.
 func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 	for name, closes := range map[string]bool{"open": false, "closed": true} {

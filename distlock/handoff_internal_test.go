@@ -1,0 +1,237 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/trust"
+)
+
+func TestHandoff_conditions(t *testing.T) {
+	good := handoff{age: 5 * time.Millisecond, token: 1003, first: 1000, last: 1010, trusted: true}
+	for name, c := range map[string]struct {
+		change func(*handoff)
+		want   bool
+	}{
+		"all met":                     {func(*handoff) {}, true},
+		"not trusted":                 {func(h *handoff) { h.trusted = false }, false},
+		"a request without an answer": {func(h *handoff) { h.unsettled = true }, false},
+		"another TTL":                 {func(h *handoff) { h.ownTTL = true }, false},
+		"the last token":              {func(h *handoff) { h.token = h.last }, true},
+		"above the last token":        {func(h *handoff) { h.token = h.last + 1 }, false},
+		"a token for each µs":         {func(h *handoff) { h.age = 3 * time.Microsecond }, true},
+		"more tokens than µs":         {func(h *handoff) { h.age = 3*time.Microsecond - 1 }, false},
+	} {
+		h := good
+		c.change(&h)
+		if got := h.allowed(); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// handedOff makes a lease and its successor in a local handoff.
+func handedOff(t *testing.T, l *Locker, during func(*Lease)) (first, second *Lease) {
+	t.Helper()
+	first = take(t, l)
+	next := behind(t, l)
+	time.Sleep(time.Millisecond) // tokens come with time
+	during(first)
+	give(t, first)
+	second = <-next
+	if second.grant != first.grant || second.Fence() != first.Fence()+1 {
+		t.Fatalf("no handoff: token %d after %d", second.Fence(), first.Fence())
+	}
+	return first, second
+}
+
+// A lease and its successor have one grant in the backend.
+func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
+	for name, call := range map[string]func(*testing.T, *Lease) error{
+		"Extend":  func(t *testing.T, le *Lease) error { return le.Extend(t.Context(), time.Second) },
+		"Refence": func(t *testing.T, le *Lease) error { return le.Refence(t.Context(), le.Fence()+5) },
+		"Guard":   func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
+		"Err":     func(_ *testing.T, le *Lease) error { return le.Err() },
+		"lose":    func(_ *testing.T, le *Lease) error { return le.lose(errNotMine) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &minter{last: 1000}
+				l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+				first, second := handedOff(t, l, func(*Lease) {})
+				before := second.grant.trust
+				if err := call(t, first); !errors.Is(err, ErrNotHeld) {
+					t.Errorf("%v, want ErrNotHeld", err)
+				}
+				if err := second.Err(); err != nil || second.grant.trust != before || second.Fence() != first.Fence()+1 || d.raises > 0 {
+					t.Errorf("the successor: %v, %+v", err, second.grant.trust)
+				}
+				if err := first.Release(t.Context()); err != nil {
+					t.Errorf("a second Release: %v", err)
+				}
+				give(t, second)
+			})
+		})
+	}
+}
+
+// Release keeps the token of Guard, so that no step of its lease begins.
+func TestGuard_L_runsAfterAHandoffFromAGuardedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		step := func(context.Context) error { return nil }
+		_, second := handedOff(t, l, func(first *Lease) {
+			if err := first.Guard(t.Context(), step); err != nil {
+				t.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := second.Guard(ctx, step); err != nil {
+			t.Errorf("the successor's step: %v", err)
+		}
+		start := time.Now()
+		give(t, second)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("its release took %s", took)
+		}
+	})
+}
+
+// The window of a handoff counts to the end of the step that Release waited for.
+func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		first := take(t, l)
+		next := behind(t, l)
+		began := make(chan struct{})
+		go func() {
+			_ = first.Guard(t.Context(), func(context.Context) error {
+				close(began)
+				time.Sleep(time.Second)
+				return nil
+			})
+		}()
+		<-began
+		give(t, first)
+		second := <-next
+		if second.grant == first.grant {
+			t.Error("handed off a second after the grant")
+		}
+		give(t, second)
+	})
+}
+
+// Close ends the lease that is the holder after a handoff under way.
+func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &minter{last: 1000}
+		l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+		first := take(t, l)
+		next := behind(t, l)
+		time.Sleep(time.Millisecond)
+		g := first.grant
+		g.mu.Lock() // as in finish, between the end of the lease and the handoff
+		first.state, first.ended = released, errReleased
+		at := time.Now()
+		waiter := g.hold.Release(at, func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() })
+		closed := make(chan error)
+		go func() { closed <- l.Close(t.Context()) }()
+		for l.closing.Err() == nil {
+			runtime.Gosched()
+		}
+		g.handOffLocked(waiter, at)
+		first.removed = true
+		g.mu.Unlock()
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if second := <-next; !errors.Is(second.Err(), ErrClosed) || d.releases != 1 {
+			t.Errorf("the successor: %v; %d releases", second.Err(), d.releases)
+		}
+	})
+}
+
+// A copy of the acquisition may still arrive when the successor is released.
+func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &minter{last: 1000, replayed: true}
+		l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+		_, second := handedOff(t, l, func(*Lease) {})
+		give(t, second)
+		if !d.tombstone {
+			t.Error("the release left no tombstone")
+		}
+	})
+}
+
+// MaxHold counts for each lease of a grant: the first has no time for a renewal, the second has. A failed renewal counts for the grant.
+func TestRenewals_handoff_keepsScheduleAndFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &minter{last: 1000}
+		l := open(t, d, Options{Wait: -1, TTL: time.Second, RenewEvery: 300 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
+		_, second := handedOff(t, l, func(first *Lease) {
+			first.grant.mu.Lock()
+			defer first.grant.mu.Unlock()
+			l.outage.note(first.grant, true)
+		})
+		failing := func() int {
+			l.outage.mu.Lock()
+			defer l.outage.mu.Unlock()
+			return l.outage.failing
+		}
+		if n := failing(); n != 1 {
+			t.Errorf("%d grants fail after the handoff, want 1", n)
+		}
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if n := failing(); d.extends != 1 || n != 0 {
+			t.Errorf("%d renewals, %d grants fail", d.extends, n)
+		}
+		<-second.Context().Done()
+		if d.extends != 1 {
+			t.Errorf("%d renewals beyond MaxHold", d.extends-1)
+		}
+	})
+}
+
+// Go's timers stand still while the machine is suspended. The first timer that fires ends all leases
+// whose deadline has passed.
+func TestLease_N_allLeasesEndSoonAfterASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, granter{}, Options{RenewEvery: -1})
+		long := take(t, l)
+		t.Cleanup(trust.Simulate(time.Hour, 0))
+		short, err := l.Acquire(t.Context(), "short", WithTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-short.Context().Done()
+		synctest.Wait()
+		if context.Cause(long.Context()) != ErrLost {
+			t.Errorf("the other lease: %v", context.Cause(long.Context()))
+		}
+	})
+}
+
+func TestRemoval_outcomes(t *testing.T) {
+	known := errors.New("known")
+	for name, c := range map[string]struct {
+		removal
+		want error
+	}{
+		"released":                    {removal{released: true, answered: true, late: true, repeated: true}, nil},
+		"answered before":             {removal{answered: true, late: true, repeated: true}, known},
+		"sent late":                   {removal{late: true, repeated: true}, errLate},
+		"sent again":                  {removal{repeated: true}, errReplayed},
+		"found no lock of this owner": {removal{}, errNotMine},
+	} {
+		if err := c.err(known); !errors.Is(err, c.want) || err == nil != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
