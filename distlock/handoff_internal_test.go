@@ -52,11 +52,11 @@ func handedOff(t *testing.T, l *Locker, during func(*Lease)) (first, second *Lea
 // A lease and its successor have one grant in the backend.
 func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 	for name, call := range map[string]func(*testing.T, *Lease) error{
-		"Extend":  func(t *testing.T, le *Lease) error { return le.Extend(t.Context(), time.Second) },
-		"Refence": func(t *testing.T, le *Lease) error { return le.Refence(t.Context(), le.Fence()+5) },
-		"Guard":   func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
-		"Err":     func(_ *testing.T, le *Lease) error { return le.Err() },
-		"lose":    func(_ *testing.T, le *Lease) error { return le.lose(errNotMine) },
+		"Extend":     func(t *testing.T, le *Lease) error { return le.Extend(t.Context(), time.Second) },
+		"raiseToken": func(t *testing.T, le *Lease) error { return le.raiseToken(t.Context(), le.Fence()+5) },
+		"Guard":      func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
+		"Err":        func(_ *testing.T, le *Lease) error { return le.Err() },
+		"lose":       func(_ *testing.T, le *Lease) error { return le.lose(errNotMine) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,164 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// backend records the releases that reach it, and answers them as fails says.
+type backend struct {
+	mu     sync.Mutex
+	begun  int // jobs
+	gaveUp int
+	now    int // releases under way
+	most   int
+	tries  map[string][]time.Duration // since start, by owner
+	start  time.Time
+	takes  time.Duration
+	fails  func() bool
+}
+
+func newBackend(takes time.Duration, fails func() bool) (*backend, *Cleaner) {
+	b := &backend{tries: make(map[string][]time.Duration), start: time.Now(), takes: takes, fails: fails}
+	c := New()
+	c.Begin = func() bool { b.count(&b.begun, 1); return true }
+	c.End = func() { b.count(&b.begun, -1) }
+	c.GaveUp = func(driver.ReleaseRequest, int, error) { b.count(&b.gaveUp, 1) }
+	c.Release = b.release
+	return b, c
+}
+
+func (b *backend) count(what *int, by int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	*what += by
+}
+
+func (b *backend) release(ctx context.Context, req driver.ReleaseRequest) error {
+	b.mu.Lock()
+	b.tries[req.Owner] = append(b.tries[req.Owner], time.Since(b.start))
+	b.now++
+	b.most = max(b.most, b.now)
+	b.mu.Unlock()
+	defer b.count(&b.now, -1)
+	timer := time.NewTimer(max(b.takes, 1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if b.fails() {
+		return errors.New("away")
+	}
+	return nil
+}
+
+func never() bool  { return false }
+func always() bool { return true }
+
+func request(owner string) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: driver.Name{Key: "k"}, Owner: owner, TTL: 3 * time.Second}
+}
+
+func TestCleaner_jobEndsWithTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Millisecond, never)
+		c.Cancel(request("a"), time.Second)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := b.tries["a"]; !slices.Equal(got, []time.Duration{time.Second}) || b.begun != 0 || b.gaveUp != 0 {
+			t.Errorf("tries at %s, %d jobs left, %d given up", got, b.begun, b.gaveUp)
+		}
+	})
+}
+
+func TestCleaner_S1_triesAsLongAsTheTombstone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Millisecond, always)
+		c.Cancel(request("a"), 0)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		tries := b.tries["a"]
+		last := tries[len(tries)-1]
+		if last < 115*time.Second || last > 2*time.Minute || b.begun != 0 || b.gaveUp != 1 {
+			t.Errorf("%d tries until %s, %d jobs left, %d given up", len(tries), last, b.begun, b.gaveUp)
+		}
+		for i, at := range tries[1:] {
+			if pause := at - tries[i]; pause > 5*time.Second {
+				t.Errorf("a pause of %s", pause)
+			}
+		}
+	})
+}
+
+func TestCleaner_C_manyJobs_sixteenAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(10*time.Millisecond, never)
+		for i := range 160 {
+			c.Cancel(request(strconv.Itoa(i)), 0)
+		}
+		time.Sleep(101 * time.Millisecond)
+		synctest.Wait()
+		if len(b.tries) != 160 || b.begun != 0 || b.most != most {
+			t.Errorf("%d jobs were tried, %d left, at most %d at a time", len(b.tries), b.begun, b.most)
+		}
+	})
+}
+
+func TestCleaner_close(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause time.Duration // of the job, 10 s before Close
+		want  time.Duration // after Close the next try
+	}{
+		"a job that was tried is tried at once":    {0, 0},
+		"a job that was not tried keeps its pause": {10*time.Second + 200*time.Millisecond, 200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var open sync.Mutex
+				away := true
+				b, cl := newBackend(time.Millisecond, func() bool { open.Lock(); defer open.Unlock(); return away })
+				cl.Cancel(request("a"), c.pause)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				open.Lock()
+				away = false
+				open.Unlock()
+				cl.Close()
+				time.Sleep(CloseGrace)
+				synctest.Wait()
+				tries := b.tries["a"]
+				if last := tries[len(tries)-1]; last != 10*time.Second+c.want || b.begun != 0 || cl.Context().Err() == nil {
+					t.Errorf("the last try after %s, %d jobs left", last, b.begun)
+				}
+			})
+		})
+	}
+}
+
+func TestCleaner_closed_endsWithinTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Hour, always) // hangs
+		for i := range 100 {
+			c.Cancel(request(strconv.Itoa(i)), 0)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		c.Close()
+		c.Cancel(request("late"), 0) // has one try
+		time.Sleep(CloseGrace + time.Millisecond)
+		synctest.Wait()
+		if b.begun != 0 || len(b.tries["late"]) != 1 {
+			t.Errorf("%d jobs left, the late one had %d tries", b.begun, len(b.tries["late"]))
+		}
+	})
+}
