@@ -9,61 +9,36 @@ import (
 )
 
 // List implements driver.Lister. Pages are in the order of the keys.
-func (t *table) List(ctx context.Context, req driver.ListRequest) (reply driver.ListReply, err error) {
-	if err := ended(ctx); err != nil {
-		return reply, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	var keys []string
-	for name, l := range t.locks {
-		if name.Namespace == req.Namespace && name.Key > req.After && (l.heldAt(now) || l.first(now) != nil) {
-			keys = append(keys, name.Key)
+func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
+	return call(ctx, t, func(now time.Time) (reply driver.ListReply, err error) {
+		var keys []string
+		for name, l := range t.locks {
+			if name.Namespace == req.Namespace && name.Key > req.After && (l.heldAt(now) || l.first(now) != nil) {
+				keys = append(keys, name.Key)
+			}
 		}
-	}
-	slices.Sort(keys)
-	if len(keys) > req.Limit {
-		keys = keys[:req.Limit]
-		reply.Next = keys[req.Limit-1]
-	}
-	for _, key := range keys {
-		name := driver.Name{Namespace: req.Namespace, Key: key}
-		reply.Names = append(reply.Names, t.locks[name].listed(name, req.Waiters, now))
-	}
-	return reply, nil
+		slices.Sort(keys)
+		if len(keys) > req.Limit {
+			keys = keys[:req.Limit]
+			reply.Next = keys[req.Limit-1]
+		}
+		for _, key := range keys {
+			name := driver.Name{Namespace: req.Namespace, Key: key}
+			reply.Names = append(reply.Names, t.locks[name].listed(name, req.Waiters, now))
+		}
+		return reply, nil
+	})
 }
 
 func (l *lock) listed(name driver.Name, waiters int, now time.Time) driver.Listed {
-	listed := driver.Listed{Name: name, State: driver.State{Waiters: len(l.line)}}
-	if l.heldAt(now) {
-		listed.State = l.state(now)
-	}
-	for _, w := range l.line {
+	listed := driver.Listed{Name: name, State: l.state(now)}
+	listed.State.Waiters = len(l.queue)
+	for _, w := range l.queue {
 		if alive := w.alive.Sub(now); alive > 0 && len(listed.Queue) < waiters {
 			listed.Queue = append(listed.Queue, driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: alive})
 		}
 	}
 	return listed
-}
-
-// Break implements driver.Breaker.
-func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	if err := ended(ctx); err != nil {
-		return false, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	l := t.heldUnder(name, fence, now)
-	if l == nil {
-		return false, nil
-	}
-	for lost := range t.lost {
-		(*lost)(name, l.owner)
-	}
-	t.release(l, now)
-	return true, nil
 }
 
 // heldUnder returns the lock if the token is one of its present grant, or nil.
@@ -73,6 +48,22 @@ func (t *table) heldUnder(name driver.Name, fence int64, now time.Time) *lock {
 		return nil
 	}
 	return l
+}
+
+// Break implements driver.Breaker.
+func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
+	return call(ctx, t, func(now time.Time) (bool, error) {
+		l := t.heldUnder(name, fence, now)
+		if l == nil {
+			return false, nil
+		}
+		for lost := range t.lost {
+			(*lost)(name, l.owner)
+		}
+		l.release()
+		t.handOff(l, now)
+		return true, nil
+	})
 }
 
 // NotifyLosses implements driver.LossNotifier: a broken grant is lost.
@@ -89,21 +80,17 @@ func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
 
 // AskToEnd implements driver.Interrupter.
 func (t *table) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
-	if err := ended(ctx); err != nil {
-		return false, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	l := t.heldUnder(name, fence, now)
-	if l == nil {
-		return false, nil
-	}
-	if end := now.Add(within); l.end.IsZero() || end.Before(l.end) {
-		l.end = end
-		t.wake(l.owner, driver.Wake{End: l.endRequest(now)})
-	}
-	return true, nil
+	return call(ctx, t, func(now time.Time) (bool, error) {
+		l := t.heldUnder(name, fence, now)
+		if l == nil {
+			return false, nil
+		}
+		if end := now.Add(within); l.end.IsZero() || end.Before(l.end) {
+			l.end = end
+			t.wake(l.owner, driver.Wake{End: l.endRequest(now)})
+		}
+		return true, nil
+	})
 }
 
 func (l *lock) endRequest(now time.Time) driver.EndRequest {

@@ -9,8 +9,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The table forgets what has no meaning any more, and nothing else.
-func TestTable_forgetsOnlyWhatIsOver(t *testing.T) {
+// The sweep removes names that have no meaning any more, and no others.
+func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDriver().(*table)
 		request := func(key string) driver.AcquireRequest {
@@ -62,7 +62,7 @@ func TestTable_forgetsOnlyWhatIsOver(t *testing.T) {
 	})
 }
 
-func TestTable_forgetsTheMarksOfAName(t *testing.T) {
+func TestTable_tombstonesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDriver().(*table)
 		name := driver.Name{Namespace: "n", Key: "k"}
@@ -72,14 +72,14 @@ func TestTable_forgetsTheMarksOfAName(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := len(d.locks[name].void); n > 2 {
-			t.Errorf("%d marks are kept", n)
+		if n := len(d.locks[name].tombstones); n > 2 {
+			t.Errorf("%d tombstones are kept", n)
 		}
 	})
 }
 
-// A name that the table has forgotten grants no token that may have been granted before.
-func TestTable_exactGrantIsAboveAForgottenToken(t *testing.T) {
+// A swept name grants no token that may have been granted before.
+func TestTable_S2_exactGrantIsAboveASweptToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDriver().(*table)
 		old := time.Now().UnixMicro()

@@ -9,14 +9,13 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 )
 
-// A lock that nobody has given back is handed on by whoever finds it free: also by a release that is about something else, as
-// the clean-up of the lease that was lost.
-func TestRelease_L_ofAnybodyHandsOnALockThatHasExpired(t *testing.T) {
+// Every release that finds an expired lock hands it to the first waiter, also if it ends no grant.
+func TestRelease_L_expiredLockGoesToTheWaiter(t *testing.T) {
 	for name, release := range map[string]driver.ReleaseRequest{
 		"the last holder, late":   {Owner: "holder"},
 		"the clean-up of a loss":  {Owner: "holder", VoidFor: time.Second},
-		"another who leaves":      {Owner: "third", Leave: true},
-		"who never had a part in": {Owner: "stranger"},
+		"another waiter leaves":   {Owner: "third", Leave: true},
+		"an owner without a part": {Owner: "stranger"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,16 +47,16 @@ func TestRelease_L_ofAnybodyHandsOnALockThatHasExpired(t *testing.T) {
 				select {
 				case wake := <-wakes:
 					if wake.TTL != 4*time.Second || wake.Seq != 1 {
-						t.Errorf("it was told %+v", wake)
+						t.Errorf("the waiter was woken by %+v", wake)
 					}
 				default:
-					t.Error("it was not told")
+					t.Error("the waiter was not woken")
 				}
 				if state, err := d.Inspect(t.Context(), n); err != nil || !state.Held || state.TTL != 4*time.Second {
 					t.Errorf("%+v, %v", state, err)
 				}
 				if reply := acquire("waiter", time.Minute, 0); reply.Outcome != driver.Granted {
-					t.Errorf("its claim: %+v", reply)
+					t.Errorf("the claim: %+v", reply)
 				}
 			})
 		})
