@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// logLines are the log lines about one key, by a part of their text, with what causes them.
+// logLines lists the log lines about one key, by a part of their text, with their causes.
 var logLines = map[string]func(*testing.T, *setup){
 	"a lease was lost": func(t *testing.T, s *setup) {
 		lease, err := s.locker.Acquire(t.Context(), session)
@@ -26,7 +26,7 @@ var logLines = map[string]func(*testing.T, *setup){
 	},
 	"could not be released":    failedRelease,
 	"without a holder failed":  failedRelease, // nor by the clean-up that follows
-	"cannot notify waiters":    deafWaiter,
+	"cannot notify waiters":    waiterWithoutWakes,
 	"running without the lock": unlockedSave,
 }
 
@@ -43,7 +43,7 @@ func failedRelease(t *testing.T, s *setup) {
 	}
 }
 
-func deafWaiter(t *testing.T, s *setup) {
+func waiterWithoutWakes(t *testing.T, s *setup) {
 	other, err := distlock.New(s.faults.Driver, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
@@ -60,7 +60,8 @@ func deafWaiter(t *testing.T, s *setup) {
 }
 
 func unlockedSave(t *testing.T, s *setup) {
-	memory, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
+	memory, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session),
+		&lockedmemory.Options{FailOpen: true})
 	must(t, err)
 	s.broken()
 	must(t, memory.Save(t.Context(), "q", "a"))

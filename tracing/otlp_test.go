@@ -48,7 +48,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The spans of one Save, as they leave the process and reach a collector, are one trace with the documented attributes.
+// At the collector, the spans of one Save are one trace with the documented attributes.
 func TestSave_overOTLP(t *testing.T) {
 	c := &collector{spans: make(map[string]*tracepb.Span)}
 	server := httptest.NewServer(c)
@@ -82,7 +82,8 @@ func TestSave_overOTLP(t *testing.T) {
 		"distlock.release": "distlock.attempts distlock.backend distlock.fence distlock.outcome lock_key",
 	} {
 		span := c.spans[name]
-		if span == nil || string(span.TraceId) != string(save.TraceId) || name != "lockedmemory.save" && string(span.ParentSpanId) != string(save.SpanId) {
+		if span == nil || string(span.TraceId) != string(save.TraceId) ||
+			name != "lockedmemory.save" && string(span.ParentSpanId) != string(save.SpanId) {
 			t.Errorf("%s is not part of the trace: %v", name, span)
 			continue
 		}

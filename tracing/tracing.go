@@ -1,42 +1,44 @@
 // Package tracing reports the operations of distlock and lockedmemory to OpenTelemetry.
 //
-// A [Tracing] is a distlock.Observer: put it into the Options of a Locker, and every acquire, extend and release, and
-// every Save, Clear and Turn of a locked memory over that Locker, becomes a span of the scope "beluga.memory.distlock":
+// A [Tracing] is a distlock.Observer. Put it into the Options of a Locker. Then every acquire,
+// extend and release becomes a span of the scope "beluga.memory.distlock". So does every Save,
+// Clear and Turn of a locked memory over that Locker:
 //
-//	distlock.acquire  distlock.extend  distlock.release  lockedmemory.save  lockedmemory.clear  lockedmemory.turn
+//	distlock.acquire   distlock.extend    distlock.release
+//	lockedmemory.save  lockedmemory.clear lockedmemory.turn
 //
-// A lost lease is the event distlock.lost on the span that was current when the lease was acquired. A distlock.acquire
-// that found the lock busy is linked to the span under which the holder in its way had acquired it, across
-// processes: the trace context travels in the lock.
+// A lost lease is the event distlock.lost on the span that was current when the lease was acquired.
+// A distlock.acquire that found the lock busy is linked to the span under which the last known
+// holder had acquired the lock. The link crosses processes: the lock carries the trace context.
 //
 // Attributes:
 //
-//	lock_key            the key: hashed unless WithKeyAttribute says otherwise
+//	lock_key            the key: hashed unless WithKeyAttribute sets another mode
 //	acquired            of distlock.acquire: whether the lock was granted
 //	distlock.backend    "redis", "memory", …
 //	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, refused,
 //	                    unknown, lost, failed
-//	distlock.attempts   how often the lock service was asked
+//	distlock.attempts   the number of requests to the lock service
 //	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
-//	distlock.ttl_ms     milliseconds that the lease was asked for
+//	distlock.ttl_ms     the requested TTL in milliseconds
 //	distlock.fence      the fencing token
-//	distlock.handoff    of a granted distlock.acquire: how the lock came, see below; of a distlock.release: local, if
-//	                    the lock was handed on within the process
+//	distlock.handoff    of a granted distlock.acquire: none, local or remote, see below;
+//	                    of a distlock.release: local, after a handoff within the process
 //	distlock.scheduled  of distlock.extend: true for a renewal by the schedule
 //
-// A distlock.acquire has the handoff
+// The handoff of a distlock.acquire is
 //
 //	none    if the lock was free when the lock service was asked
-//	local   if another lease of this process handed it on, and the lock service was not asked: the attribute
-//	        distlock.attempts is missing then, as it is from the distlock.release that did so
-//	remote  if the lock service handed it over, after the process had stood in its line
+//	local   if another lease of this process handed the lock off, without the lock service;
+//	        then this acquire and that release have no distlock.attempts
+//	remote  if the lock service handed the lock off to this process, which had queued there
 //
-// The link shows the last holder that was in the way, as far as the lock service or this process knew. A lock that is
-// handed on within a process keeps the trace context of the first holder in the lock service, so waiters of
-// other processes are linked to that one.
+// The link shows the last holder that the lock service or this process knew of. A lock that is
+// handed off within a process keeps the trace context of its first holder there. Waiters of other
+// processes are linked to that holder.
 //
-// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record the
-// error. Busy, timeout and cancelled are results of contention, not errors.
+// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record
+// the error. Busy, timeout and cancelled are results of contention, not errors.
 package tracing
 
 import (
@@ -92,7 +94,7 @@ func New(opts ...Option) (*Tracing, error) {
 		option(t)
 	}
 	if t.provider == nil {
-		return nil, fmt.Errorf("%w: the TracerProvider is nil: leave the option out for the global one", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the TracerProvider is nil: leave the option out", distlock.ErrInvalidOption)
 	}
 	if err := fencing.ValidKeyMode(t.keys); err != nil {
 		return nil, err
@@ -101,10 +103,10 @@ func New(opts ...Option) (*Tracing, error) {
 	return t, nil
 }
 
-// Start begins the operation's span. It is called by a Locker.
+// Start begins the operation's span. A Locker calls it.
 func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Context {
 	if op.Name == distlock.OpLost {
-		return ctx // an event, on the span that is there already
+		return ctx // a loss is an event on the current span
 	}
 	kind := trace.SpanKindInternal
 	if strings.HasPrefix(op.Name, "distlock.") {
@@ -114,7 +116,8 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 	ctx, span := t.tracer.Start(ctx, op.Name, trace.WithSpanKind(kind), trace.WithAttributes(t.known(op)...),
 		trace.WithTimestamp(op.Began)) // zero is now
 	if op.Name == distlock.OpAcquire {
-		// What blocks others is not this acquire but the work around it; only without any, this is all there is to show.
+		// Other callers wait for the work around this acquire. Without a span around it, the link
+		// shows this acquire.
 		if !around.IsValid() {
 			around = span.SpanContext()
 		}
@@ -127,7 +130,8 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	span := trace.SpanFromContext(ctx)
 	if op.Name == distlock.OpLost {
-		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)), trace.WithTimestamp(op.Began))
+		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)),
+			trace.WithTimestamp(op.Began))
 		return
 	}
 	var ended time.Time // zero is now
@@ -145,7 +149,7 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		distlock.OutcomeLost, distlock.OutcomeFailed:
 		text := t.redacted(op)
 		span.SetStatus(codes.Error, text)
-		// Not RecordError, which takes message and type from one error.
+		// RecordError takes message and type from one error, so it would show the key.
 		recorded := []attribute.KeyValue{attribute.String("exception.message", text)}
 		if op.Err != nil {
 			recorded = append(recorded, attribute.String("exception.type", fmt.Sprintf("%T", op.Err)))
@@ -155,7 +159,7 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	span.End(trace.WithTimestamp(ended))
 }
 
-// known is what can be said of an operation before it begins.
+// known returns the attributes of an operation before its request.
 func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attribute.String("distlock.backend", op.Backend)}
 	if t.keys != distlock.KeyNone {
@@ -170,7 +174,7 @@ func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-// learnt is what can be said of it afterwards.
+// learnt returns the attributes of an operation after its answer.
 func learnt(op *distlock.Operation) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attribute.String("distlock.outcome", string(op.Outcome))}
 	if op.Attempts > 0 {
@@ -193,40 +197,39 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-// A key may be part of another word by accident up to the size shortWord, and a number up to shortNumber,
-// in bytes.
+// A key of up to shortWord bytes can be part of another word by accident, a number of up to
+// shortNumber bytes part of another number.
 const shortWord, shortNumber = 3, 7
 
-// redacted is the text of op.Err without the key. Errors of this module never name the key, but an
-// error of an inner memory may. A short key is replaced where it is no part of a longer word or figure:
-// the key "1" leaves "15ms" and "127.0.0.1" readable. A number that may be the key is replaced.
+// redacted returns the text of op.Err without the key. Errors of this module never name the key,
+// but an error of an inner memory may. A short key is replaced only as a whole word or number: the
+// key "1" leaves "15ms" and "127.0.0.1" readable. Every number that may be the key is replaced.
 func (t *Tracing) redacted(op *distlock.Operation) string {
 	if op.Err == nil {
 		return "the call panicked or ended its goroutine"
 	}
 	text, shown := op.Err.Error(), cmp.Or(t.keys.Show(op.Key), "(key)")
 	switch {
-	case op.Key == "": // of a call without a session
+	case op.Key == "": // a call without a session
 		return text
 	case len(op.Key) > shortNumber, len(op.Key) > shortWord && strings.Trim(op.Key, "0123456789") != "":
 		return strings.ReplaceAll(text, op.Key, shown)
 	}
 	var b strings.Builder
-	from := 0 // the rest of the text begins here
-	for at := 0; at < len(text); {
+	for at := 0; at < len(text); at++ {
 		end := at + len(op.Key)
 		if !strings.HasPrefix(text[at:], op.Key) || joined(text[:at], text[at:]) || joined(text[:end], text[end:]) {
-			at++
+			b.WriteByte(text[at])
 			continue
 		}
-		b.WriteString(text[from:at] + shown)
-		from, at = end, end
+		b.WriteString(shown)
+		at = end - 1
 	}
-	return b.String() + text[from:]
+	return b.String()
 }
 
-// joined reports whether a word or a figure goes on from one text to the next. A figure may follow a word
-// at once, as in "chat1".
+// joined reports whether a word or a number continues from left to right. In "chat1" the number is
+// separate from the word.
 func joined(left, right string) bool {
 	l, n := utf8.DecodeLastRuneInString(left)
 	r, m := utf8.DecodeRuneInString(right)
@@ -241,7 +244,7 @@ func joined(left, right string) bool {
 	return unicode.IsLetter(r) && (unicode.IsLetter(l) || unicode.IsDigit(l)) || unicode.IsDigit(r) && unicode.IsDigit(l)
 }
 
-// The lock carries the W3C trace context, in its own format.
+// propagator writes the W3C trace context into the metadata of the lock.
 var propagator = propagation.TraceContext{}
 
 func inject(span trace.SpanContext) map[string]string {
@@ -251,6 +254,5 @@ func inject(span trace.SpanContext) map[string]string {
 }
 
 func extract(metadata map[string]string) trace.SpanContext {
-	ctx := propagator.Extract(context.Background(), propagation.MapCarrier(metadata))
-	return trace.SpanContextFromContext(ctx)
+	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.MapCarrier(metadata)))
 }

@@ -31,7 +31,7 @@ const session = "secret-session-id"
 
 var errBroken = errors.New("the wire is broken")
 
-// nothing is a memory that forgets.
+// nothing is a memory that stores no message.
 type nothing struct{ fail error }
 
 func (n *nothing) Save(context.Context, string, string) error              { return n.fail }
@@ -55,12 +55,14 @@ func newSetup(t *testing.T, opts ...tracing.Option) *setup {
 
 func newLoggedSetup(t *testing.T, log *slog.Logger, keys distlock.KeyMode, opts ...tracing.Option) *setup {
 	t.Helper()
-	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(memlock.NewDriver()), inner: &nothing{}}
+	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(memlock.NewDriver()),
+		inner: &nothing{}}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	s.tracer = provider.Tracer("the application")
 	observer, err := tracing.New(append([]tracing.Option{tracing.WithTracerProvider(provider)}, opts...)...)
 	must(t, err)
-	s.locker, err = distlock.New(s.faults, &distlock.Options{Observer: observer, TTL: time.Second, Logger: log, LogKeys: keys})
+	s.locker, err = distlock.New(s.faults,
+		&distlock.Options{Observer: observer, TTL: time.Second, Logger: log, LogKeys: keys})
 	must(t, err)
 	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
 	s.memory, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), nil)
@@ -120,8 +122,9 @@ func TestSave_isOneTraceWithItsAttributes(t *testing.T) {
 		t.Error("the spans are not nested as the calls are")
 	}
 	got := attributes(acquire)
-	if !got["acquired"].AsBool() || got["distlock.outcome"].AsString() != "acquired" || got["distlock.attempts"].AsInt64() != 1 ||
-		got["distlock.ttl_ms"].AsInt64() != 1000 || got["distlock.fence"].AsInt64() <= 0 || got["distlock.handoff"].AsString() != "none" ||
+	if !got["acquired"].AsBool() || got["distlock.outcome"].AsString() != "acquired" ||
+		got["distlock.attempts"].AsInt64() != 1 || got["distlock.ttl_ms"].AsInt64() != 1000 ||
+		got["distlock.fence"].AsInt64() <= 0 || got["distlock.handoff"].AsString() != "none" ||
 		got["distlock.wait_ms"].Type() != attribute.FLOAT64 {
 		t.Errorf("distlock.acquire has %v", acquire.Attributes)
 	}
@@ -141,7 +144,8 @@ func TestAcquire_busy_linksToTheHolder(t *testing.T) {
 	}
 	span := s.span(t, "distlock.acquire")
 	attrs := attributes(span)
-	if span.Status.Code != codes.Unset || len(span.Events) != 0 || attrs["acquired"].AsBool() || attrs["distlock.outcome"].AsString() != "busy" {
+	if span.Status.Code != codes.Unset || len(span.Events) != 0 || attrs["acquired"].AsBool() ||
+		attrs["distlock.outcome"].AsString() != "busy" {
 		t.Errorf("status %v, events %v, attributes %v", span.Status, span.Events, span.Attributes)
 	}
 	if len(span.Links) != 1 || span.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() ||
@@ -151,10 +155,10 @@ func TestAcquire_busy_linksToTheHolder(t *testing.T) {
 	must(t, lease.Release(t.Context()))
 }
 
-// Who waits is told how the lock has come: from this process, or from the lock service, in whose line it had stood.
+// The span of a waiter shows the source of the handoff: this process or the lock service.
 func TestAcquire_showsTheHandoff(t *testing.T) {
 	for handoff, held := range map[string]time.Duration{
-		"local":  time.Millisecond,      // so soon after its grant a lock is handed on within the process
+		"local":  time.Millisecond,      // soon after its grant, a lock is handed off within the process
 		"remote": 50 * time.Millisecond, // and later by the service
 	} {
 		t.Run(handoff, func(t *testing.T) {
@@ -206,7 +210,8 @@ func TestAcquire_noOuterSpan_carriesItsOwn(t *testing.T) {
 	first := s.span(t, "distlock.acquire")
 	s.spans.Reset()
 	_, _ = s.locker.TryAcquire(t.Context(), session)
-	if links := s.span(t, "distlock.acquire").Links; len(links) != 1 || links[0].SpanContext.SpanID() != first.SpanContext.SpanID() {
+	if links := s.span(t, "distlock.acquire").Links; len(links) != 1 ||
+		links[0].SpanContext.SpanID() != first.SpanContext.SpanID() {
 		t.Errorf("links %v, want the first acquire", links)
 	}
 }
@@ -237,7 +242,8 @@ func TestFailure_innerMemory_keyIsRedacted(t *testing.T) {
 	if strings.Contains(text, session) {
 		t.Errorf("the key is in %s", text)
 	}
-	if span := s.span(t, "lockedmemory.save"); span.Status.Code != codes.Error || !strings.Contains(span.Status.Description, "no table for") {
+	if span := s.span(t, "lockedmemory.save"); span.Status.Code != codes.Error ||
+		!strings.Contains(span.Status.Description, "no table for") {
 		t.Errorf("status %v", span.Status)
 	}
 }
@@ -247,12 +253,13 @@ type rowError string
 
 func (e rowError) Error() string { return string(e) }
 
-// The recorded error has its own type, and its text without the key. A short key leaves other words and
-// figures as they are.
+// The recorded error has its own type, and its text without the key. A short key leaves other words
+// and figures as they are.
 func TestFailure_recordedTypeAndText(t *testing.T) {
 	s := newSetup(t, tracing.WithKeyAttribute(distlock.KeyNone)) // which shows a key as (key)
 	for _, c := range []struct{ key, text, want string }{
-		{"1", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m"},
+		{"1", "dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m",
+			"dial 127.0.0.1:6379: 15ms of 1.1s, 0.1, token 1711, 1h1m"},
 		{"1", `session 1, "1", chat1.json, k=1, (1).`, `session (key), "(key)", chat(key).json, k=(key), ((key)).`},
 		{"alice", "useralice.json, alices", "user(key).json, (key)s"},
 		{"42", "42 in 421 and 142 and 4.42, not 42. 42", "(key) in 421 and 142 and 4.42, not (key). (key)"},
@@ -265,7 +272,8 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 	} {
 		s.spans.Reset()
 		observer := fencing.Options(s.locker).Observer
-		op := &distlock.Operation{Name: "lockedmemory.save", Key: c.key, Err: rowError(c.text), Outcome: distlock.OutcomeFailed}
+		op := &distlock.Operation{Name: "lockedmemory.save", Key: c.key, Err: rowError(c.text),
+			Outcome: distlock.OutcomeFailed}
 		observer.End(observer.Start(t.Context(), op), op)
 		span := s.span(t, op.Name)
 		recorded := make(map[attribute.Key]string)
@@ -273,9 +281,11 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 			recorded[a.Key] = a.Value.AsString()
 		}
 		if span.Status.Description != c.want || recorded["exception.message"] != c.want {
-			t.Errorf("key %q: status %q, recorded %q, want %q", c.key, span.Status.Description, recorded["exception.message"], c.want)
+			t.Errorf("key %q: status %q, recorded %q, want %q",
+				c.key, span.Status.Description, recorded["exception.message"], c.want)
 		}
-		if got := recorded["exception.type"]; span.Events[0].Name != "exception" || !strings.HasSuffix(got, "tracing_test.rowError") {
+		if got := recorded["exception.type"]; span.Events[0].Name != "exception" ||
+			!strings.HasSuffix(got, "tracing_test.rowError") {
 			t.Errorf("key %q: recorded is %s of type %q, want an exception of the error's type", c.key, span.Events[0].Name, got)
 		}
 	}
@@ -304,7 +314,8 @@ func TestFailure_panicOfTheWork_spanEnds(t *testing.T) {
 		defer func() { _ = recover() }()
 		_ = s.memory.Turn(t.Context(), func(context.Context) error { panic("work") })
 	}()
-	if span := s.span(t, "lockedmemory.turn"); span.Status.Code != codes.Error || attributes(span)["distlock.outcome"].AsString() != "failed" {
+	if span := s.span(t, "lockedmemory.turn"); span.Status.Code != codes.Error ||
+		attributes(span)["distlock.outcome"].AsString() != "failed" {
 		t.Errorf("the span has %v, %v", span.Status, span.Attributes)
 	}
 }
@@ -314,8 +325,8 @@ func TestSpans_laterReport_ownTimes(t *testing.T) {
 	s := newSetup(t)
 	observer := fencing.Options(s.locker).Observer
 	began := time.Now().Add(-time.Hour).UTC()
-	renewal := &distlock.Operation{Name: distlock.OpExtend, Key: session, Scheduled: true, Began: began, Wait: 2 * time.Second,
-		Err: errBroken, Outcome: distlock.OutcomeUnavailable}
+	renewal := &distlock.Operation{Name: distlock.OpExtend, Key: session, Scheduled: true, Began: began,
+		Wait: 2 * time.Second, Err: errBroken, Outcome: distlock.OutcomeUnavailable}
 	ctx, root := s.tracer.Start(t.Context(), "turn")
 	observer.End(observer.Start(ctx, renewal), renewal)
 	loss := &distlock.Operation{Name: distlock.OpLost, Key: session, Began: began, Outcome: distlock.OutcomeLost}
