@@ -1,6 +1,11 @@
 package distlock
 
-import "github.com/belugalock/belugalock/distlock/driver"
+import (
+	"maps"
+	"slices"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
 
 // watchLosses has leases end when the driver reports that their grant has ended.
 func (l *Locker) watchLosses() (stop func()) {
@@ -9,22 +14,22 @@ func (l *Locker) watchLosses() (stop func()) {
 		return func() {}
 	}
 	return notifier.NotifyLosses(func(_ driver.Name, owner string) {
-		l.background(func() {
-			if lease := l.leaseOf(owner); lease != nil {
-				_ = lease.lose(errNotMine)
-			}
-		})
+		l.background(func() { l.ended(owner) })
 	})
 }
 
-// leaseOf returns the lease that holds the grant of the owner, or nil.
-func (l *Locker) leaseOf(owner string) *Lease {
+// ended has the lease end that holds the grant of the owner.
+func (l *Locker) ended(owner string) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for lease := l.leases.first; lease != nil; lease = lease.listed.next {
-		if lease.owner == owner {
-			return lease
+	grants := slices.Collect(maps.Keys(l.grants))
+	l.mu.Unlock()
+	for _, g := range grants {
+		if g.owner == owner {
+			g.mu.Lock()
+			if !g.holder.isOver() {
+				_ = g.holder.lossLocked(errNotMine)
+			}
+			g.mu.Unlock()
 		}
 	}
-	return nil
 }
