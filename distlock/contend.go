@@ -39,7 +39,6 @@ type acquisition struct {
 
 	req            driver.AcquireRequest
 	outcomeUnknown bool // a copy of a request may take effect later
-	answered       bool // the backend has answered this acquisition, not only an earlier contender
 	place          place
 }
 
@@ -97,12 +96,12 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 	first := min(firstAnswer, a.op.TTL)
 	silence := time.AfterFunc(atLeastOneTick(first), func() { giveUp(usedUp{limit: first, silent: true}) })
 	defer silence.Stop()
-	answeredAt := time.Now()
+	limit, answeredAt := first, time.Now() // of a request; of the backend
 	if a.waiter != nil && a.waiter.Waited && l.queue { // it would have to wait there, too
 		a.joinQueue(ctx)
 	}
 	for ctx.Err() == nil {
-		lease, busy, err := a.attempt(ctx)
+		lease, busy, err := a.attempt(ctx, limit)
 		switch {
 		case lease != nil:
 			return outcome{lease: lease}
@@ -116,7 +115,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 		}
 		if a.last.failure = err; err == nil {
 			silence.Stop() // the wait is the limit from here on
-			answeredAt = time.Now()
+			limit, answeredAt = a.op.TTL, time.Now()
 			a.note(busy)
 		}
 		if a.op.Attempts == a.attempts {
@@ -148,7 +147,6 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 	if a.waiter == nil {
 		s.Waiters += a.locker.queues.Unseen(a.op.Key)
 	}
-	a.answered = true
 	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
 		busy: &BusyError{Holder: s.Holder, Held: s.Age, Waiters: s.Waiters}}
 	a.op.Blocker = s.Metadata
@@ -203,7 +201,7 @@ func definite(err error) bool {
 
 // attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error; calls.ErrLeft if the
 // acquisition gives up before the answer has come.
-func (a *acquisition) attempt(ctx context.Context) (*Lease, driver.AcquireReply, error) {
+func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease, driver.AcquireReply, error) {
 	var none driver.AcquireReply
 	l := a.locker
 	a.op.Attempts++
@@ -211,10 +209,6 @@ func (a *acquisition) attempt(ctx context.Context) (*Lease, driver.AcquireReply,
 	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
 	sent := trust.Now()
 	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
-	limit := a.req.TTL
-	if !a.answered {
-		limit = min(limit, firstAnswer)
-	}
 	req, before := a.req, a.outcomeUnknown
 	a.outcomeUnknown = true // until the answer comes; the driver may panic instead
 	reply, err := call(ctx, l, limit,
@@ -278,28 +272,21 @@ type usedUp struct {
 
 func (u usedUp) Error() string { return calls.NoAnswer(u.limit) }
 
-// failed is the outcome of an acquisition that err ends.
+// failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the backend less time than
+// other waiters do, so its failure is its own.
 func (a *acquisition) failed(err error) outcome {
-	last := a.last
-	last.failure = err
-	out := outcome{err: last.err(), failure: a.silence(), last: last}
+	failure := queue.Repeated
 	switch {
 	case a.locker.closing.Err() != nil: // the reason to end, whatever became of the last request
 		return outcome{err: ErrClosed}
-	case errors.Is(err, errCancelled):
-		out.failure = queue.Own
 	case definite(err):
-		out.failure = queue.Shared
+		failure = queue.Shared
+	case errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
+		failure = queue.Own
 	}
-	return out
-}
-
-// silence is the kind of failure that a missing answer is. Waiters with a longer TTL give the backend more time.
-func (a *acquisition) silence() queue.Failure {
-	if a.op.TTL < a.locker.opts.TTL {
-		return queue.Own
-	}
-	return queue.Repeated
+	last := a.last
+	last.failure = err
+	return outcome{err: last.err(), failure: failure, last: last}
 }
 
 // gaveUp is the outcome of an acquisition whose own context, ctx, has ended.
@@ -309,12 +296,10 @@ func (a *acquisition) gaveUp(ctx context.Context) outcome {
 	over := a.ctx.Err() == nil && errors.As(context.Cause(ctx), &limit)
 	err := a.last.err()
 	switch {
-	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
-		return outcome{err: ErrClosed}
 	case limit.silent:
-		last := a.last
-		last.failure = cmp.Or(last.failure, unavailable("acquire", limit))
-		return outcome{err: last.err(), failure: a.silence(), last: last}
+		return a.failed(cmp.Or(a.last.failure, unavailable("acquire", limit)))
+	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
+		err = ErrClosed
 	case over && err == nil:
 		err = unavailable("acquire", limit)
 	case err == nil:

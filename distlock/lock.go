@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,8 +16,7 @@ type Lock struct {
 	key    string
 	ttl    time.Duration
 
-	mu    sync.Mutex
-	lease *Lease
+	lease atomic.Pointer[Lease]
 }
 
 // NewLock makes a handle for key with leases of the given TTL; 0 means Options.TTL. The first Acquire
@@ -64,17 +63,13 @@ func (k *Lock) acquire(ctx context.Context, p patience) error {
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lease = lease
+	k.lease.Store(lease)
 	return nil
 }
 
 // Extend is [Lease.Extend] of the handle's lease, or [ErrNotHeld].
 func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	k.mu.Lock()
-	lease := k.lease
-	k.mu.Unlock()
+	lease := k.lease.Load()
 	if lease == nil {
 		return ErrNotHeld
 	}
@@ -83,9 +78,7 @@ func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release is [Lease.Release] of the handle's lease, or [ErrNotHeld].
 func (k *Lock) Release(ctx context.Context) error {
-	k.mu.Lock()
-	lease := k.lease
-	k.mu.Unlock()
+	lease := k.lease.Load()
 	if lease == nil {
 		return ErrNotHeld
 	}
@@ -94,11 +87,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	over := lease.removed || lease.state == lost
 	lease.grant.mu.Unlock()
 	if over || errors.Is(err, ErrClosed) { // else it may be tried again
-		k.mu.Lock()
-		if k.lease == lease {
-			k.lease = nil
-		}
-		k.mu.Unlock()
+		k.lease.CompareAndSwap(lease, nil)
 	}
 	return err
 }
