@@ -81,6 +81,11 @@ type turn struct {
 // unknown is the digest of no content.
 const unknown = "-"
 
+func (s *service) Retention() driver.Retention { return s.keep }
+
+// AcceptsLocker accepts all: no other process sees the sessions.
+func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
+
 // at returns a session as it is now.
 func (s *service) at(name string, now time.Time) *session {
 	if s.calls--; s.calls < 0 {
@@ -229,11 +234,6 @@ func (each *session) digests(id string, now time.Time) []string {
 	}
 	return nil
 }
-
-func (s *service) Retention() driver.Retention { return s.keep }
-
-// AcceptsLocker accepts all: no other process sees the sessions.
-func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 
 func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
 	s.mu.Lock()
