@@ -38,7 +38,6 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 			}
 			found = append(found, e)
 		}
-		found = present(r, found)
 	} else {
 		found, err = s.backward(r, words, s.opts.Window, true)
 		slices.Reverse(found)
@@ -47,7 +46,7 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 		return nil, err
 	}
 	messages := make([]M, 0, 2*len(found))
-	for _, e := range found {
+	for _, e := range present(r, found) {
 		messages = append(messages, e.Messages...)
 	}
 	return messages, nil
@@ -70,7 +69,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, err
 	}
 	found := make([]D, 0, min(k, 2*len(exchanges)))
-	for _, e := range exchanges {
+	for _, e := range present(r, exchanges) {
 		for _, m := range slices.Backward(e.Messages) {
 			if len(found) < k && s.matches(m, words) {
 				found = append(found, s.codec.Document(m))
@@ -153,16 +152,16 @@ func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool)
 			switch {
 			case limit == 0:
 			case whole && newer > 0 && len(found) > limit:
-				return present(r, found[:newer]), nil
+				return found[:newer], nil
 			case !whole && len(found) == limit:
-				return present(r, found), nil
+				return found, nil
 			}
 		}
 		if limit > 0 && len(found) >= limit {
 			break
 		}
 	}
-	return present(r, found), nil
+	return found, nil
 }
 
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the

@@ -36,11 +36,11 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	if err != nil {
 		return nil, nil, err
 	}
+	var locker *distlock.Locker
 	store, err := New(redislock.ClientOf(d), key, codec, &opts.Retention, &opts.Store)
-	if err != nil {
-		return nil, nil, errors.Join(err, d.Close())
+	if err == nil {
+		locker, err = distlock.New(d, &opts.Lock)
 	}
-	locker, err := distlock.New(d, &opts.Lock)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Close())
 	}
