@@ -26,7 +26,7 @@ var (
 	factories = map[string]Factory{}
 )
 
-// Register replaces what was registered under the name before.
+// Register replaces an earlier memory of the same name.
 func Register(name string, f Factory) {
 	mu.Lock()
 	defer mu.Unlock()

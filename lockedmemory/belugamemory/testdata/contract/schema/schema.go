@@ -65,7 +65,7 @@ func (m *HumanMessage) Text() string  { return text(m.Parts) }
 func (m *AIMessage) Text() string     { return text(m.Parts) }
 func (m *ToolMessage) Text() string   { return text(m.Parts) }
 
-// text leaves out what is empty at the beginning.
+// text leaves out empty parts at the beginning.
 func text(parts []ContentPart) string {
 	var texts []string
 	for _, part := range parts {
