@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// checkEvery is how often a waiter in the backend's queue asks without a notification, within a quarter
-	// more or less: no waiter rests on a notification.
+	// checkEvery is how often a waiter in the backend's queue asks without a notification, within a
+	// quarter more or less: no waiter rests on a notification.
 	checkEvery = 4 * time.Second
 	// checkGrace is for how much longer its place is kept.
 	checkGrace = time.Second
@@ -35,8 +35,9 @@ type place struct {
 	check     time.Duration   // the promised time from a request to the next
 }
 
-// joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for notifications first: the
-// handoff may overtake the answer. Without notifications the acquisition keeps its place and polls.
+// joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for
+// notifications first: the handoff may overtake the answer. Without notifications the acquisition
+// keeps its place and polls.
 func (a *acquisition) joinQueue(ctx context.Context) {
 	a.place.joined = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
@@ -64,8 +65,9 @@ func (p *place) stop() {
 	}
 }
 
-// reenter begins anew, at its old place, after a handoff that was not claimed in time: its owner can hold the lock no
-// more. A cancelled owner that never joined the queue is another matter: the next owner would be cancelled, too.
+// reenter begins anew, at its old place, after a handoff that was not claimed in time: that owner
+// can never hold the lock. It does not help a cancelled owner that never joined the queue, because
+// the next owner would be cancelled, too.
 func (a *acquisition) reenter(ctx context.Context) {
 	a.place.stop()
 	a.undo()
@@ -75,10 +77,11 @@ func (a *acquisition) reenter(ctx context.Context) {
 	a.joinQueue(ctx)
 }
 
-// promise prepares the next request of a waiter in the backend's queue: how soon the one after it follows, and for how
-// long the backend keeps its place. ⚑ No place outlives nine tenths of a TTL. A process that holds the lock and waits for
-// it may die: its place must not outlive its lock by a little. Else the backend would hand the lock to the dead place for
-// at least a second, and the lock would be free just after a TTL and a second.
+// promise prepares the next request of a waiter in the backend's queue: how soon the one after it
+// follows, and for how long the backend keeps its place. ⚑ No place outlives nine tenths of a TTL.
+// A process that holds the lock and waits for it may die: its place must not outlive its lock by a
+// little. Else the backend would hand the lock to the dead place for at least a second, and the
+// lock would be free just after a TTL and a second.
 func (a *acquisition) promise() {
 	if !a.place.joined {
 		return
@@ -88,18 +91,20 @@ func (a *acquisition) promise() {
 	a.req.Alive = min(a.place.check+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
 }
 
-// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to ask.
+// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to
+// ask.
 //
-// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last request that the
-// backend had handled before, so it counts from the sending of that request; an unknown request does not count. If too
-// little is left, the answer to a claim comes first.
+// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last
+// request that the backend had handled before, so it counts from the sending of that request; an
+// unknown request does not count. If too little is left, the answer to a claim comes first.
 func (a *acquisition) woken(wake driver.Wake) *Lease {
 	behind := a.req.Seq - wake.Seq
 	if wake.Grant.Outcome != driver.Granted || wake.Seq < 1 || behind < 0 || behind >= int64(len(a.place.sent)) ||
 		a.locker.opts.RenewEvery < 0 {
 		return nil
 	}
-	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a message.
+	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
+	// message.
 	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandover))
 	a.op.Handoff = HandoffRemote
 	lease, err := a.granted(wake.Grant, a.place.sent[behind], ttl)

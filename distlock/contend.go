@@ -77,7 +77,8 @@ func (a *acquisition) contend() (out outcome) {
 	return a.compete(ctx, giveUp)
 }
 
-// compete asks the backend until it grants the lock, or ctx ends. A missing first answer ends ctx by giveUp.
+// compete asks the backend until it grants the lock, or ctx ends. A missing first answer ends ctx
+// by giveUp.
 func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFunc) (out outcome) {
 	l := a.locker
 	a.req = driver.AcquireRequest{
@@ -96,7 +97,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 	first := min(firstAnswer, a.op.TTL)
 	silence := time.AfterFunc(atLeastOneTick(first), func() { giveUp(usedUp{limit: first, silent: true}) })
 	defer silence.Stop()
-	limit, answeredAt := first, time.Now() // of a request; of the backend
+	limit, answeredAt := first, time.Now()             // of a request; of the backend
 	if a.waiter != nil && a.waiter.Waited && l.queue { // it would have to wait there, too
 		a.joinQueue(ctx)
 	}
@@ -152,7 +153,8 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 	a.op.Blocker = s.Metadata
 }
 
-// pause waits until it is time to ask again. It returns a lease if the backend has handed the lock off.
+// pause waits until it is time to ask again. It returns a lease if the backend has handed the lock
+// off.
 func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Lease {
 	d := a.place.check
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
@@ -181,9 +183,9 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Leas
 	return nil
 }
 
-// outlives reports whether to go on after err. A backend that cannot answer now, as during a failover, gets time.
-// So does a backend that has answered before: a waiter does not lose its place to a lost connection. After a TTL of
-// silence there is no lease left to wait for.
+// outlives reports whether to go on after err. A backend that cannot answer now, as during a
+// failover, gets time. So does a backend that has answered before: a waiter does not lose its place
+// to a lost connection. After a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error, answeredAt time.Time) bool {
 	switch {
 	case errors.Is(err, errCancelled), definite(err), calls.Unsettled(err):
@@ -199,8 +201,8 @@ func definite(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
-// attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error; calls.ErrLeft if the
-// acquisition gives up before the answer has come.
+// attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error;
+// calls.ErrLeft if the acquisition gives up before the answer has come.
 func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease, driver.AcquireReply, error) {
 	var none driver.AcquireReply
 	l := a.locker
@@ -243,8 +245,8 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	return lease, none, err
 }
 
-// granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if less
-// than a quarter of that is left.
+// granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if
+// less than a quarter of that is left.
 func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
 	g := newGrant(a, sent, ttl, reply)
@@ -272,8 +274,8 @@ type usedUp struct {
 
 func (u usedUp) Error() string { return calls.NoAnswer(u.limit) }
 
-// failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the backend less time than
-// other waiters do, so its failure is its own.
+// failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the
+// backend less time than other waiters do, so its failure is its own.
 func (a *acquisition) failed(err error) outcome {
 	failure := queue.Repeated
 	switch {

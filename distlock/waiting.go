@@ -14,7 +14,8 @@ type (
 	hold   = queue.Hold[*acquisition, outcome]
 )
 
-// outcome is how an acquisition ended, or the wait for its start as the contender: then it has no lease and no error.
+// outcome is how an acquisition ended, or the wait for its start as the contender: then it has no
+// lease and no error.
 type outcome struct {
 	lease   *Lease
 	err     error
@@ -22,12 +23,12 @@ type outcome struct {
 	last    lastAnswer
 }
 
-// lastAnswer is what is known of the lock that an acquisition waits for.
+// lastAnswer describes the lock that an acquisition waits for, as the backend or the process knows it.
 type lastAnswer struct {
 	busy     *BusyError // without an answer nil
 	at       time.Time
 	metadata map[string]string // of the holder
-	ticket   int64             // the place of the process in the backend's queue, which a contender leaves to the next
+	ticket   int64             // in the backend's queue, for the next contender
 	failure  error             // came after the answer
 }
 
@@ -49,7 +50,8 @@ func (le *Lease) answer() lastAnswer {
 	return lastAnswer{busy: &BusyError{Holder: le.grant.locker.opts.Holder}, at: le.acquired, metadata: le.metadata}
 }
 
-// await waits in the queue of the process until the acquisition has its lease, has failed, or is the contender.
+// await waits in the queue of the process until the acquisition has its lease, has failed, or is
+// the contender.
 func (a *acquisition) await(ctx context.Context) outcome {
 	var out outcome
 	select {
