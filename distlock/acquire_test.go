@@ -15,7 +15,7 @@ import (
 
 var errBroken = errors.New("the wire is broken")
 
-func TestAcquire_S1_waitsUntilTheHolderReleases(t *testing.T) {
+func TestAcquire_S1_waitsForTheRelease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
 		first := mustAcquire(t, a)
@@ -42,7 +42,7 @@ func TestAcquire_S1_waitsUntilTheHolderReleases(t *testing.T) {
 	})
 }
 
-func TestAcquire_L_takesOverFromADeadHolder(t *testing.T) {
+func TestAcquire_L_deadHolder_atMostTTLPlus1s(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		dead := s.locker(t, distlock.Options{RenewEvery: -1})
 		mustAcquire(t, dead)
@@ -56,7 +56,7 @@ func TestAcquire_L_takesOverFromADeadHolder(t *testing.T) {
 }
 
 // However seldom it asks: it knows when a holder that has died holds the lock no more.
-func TestAcquire_L_takesOverWhenTheTTLHasPassed(t *testing.T) {
+func TestAcquire_L_deadHolder_slowRetry(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		start := time.Now()
@@ -68,7 +68,7 @@ func TestAcquire_L_takesOverWhenTheTTLHasPassed(t *testing.T) {
 	})
 }
 
-func TestAcquire_waitBoundsIt(t *testing.T) {
+func TestAcquire_waitIsTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts distlock.Options
@@ -101,7 +101,7 @@ func TestAcquire_waitBoundsIt(t *testing.T) {
 	}
 }
 
-func TestAcquire_negativeWaitLeavesItToCtx(t *testing.T) {
+func TestAcquire_negativeWait_ctxDecides(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -117,7 +117,7 @@ func TestAcquire_negativeWaitLeavesItToCtx(t *testing.T) {
 	})
 }
 
-func TestAcquire_cancelEndsTheWaitAtOnce(t *testing.T) {
+func TestAcquire_cancelled_returnsAtOnce(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -166,7 +166,7 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 	})
 }
 
-func TestAcquire_C_aBrokenServiceIsUnavailableNotBusy(t *testing.T) {
+func TestAcquire_C_brokenBackend_isUnavailable(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(cutOff(errBroken))
@@ -301,7 +301,7 @@ func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
 	}
 }
 
-func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {
+func TestAcquire_C_silentBackend_isUnavailable(t *testing.T) {
 	for name, acquire := range map[string]func(*distlock.Locker, context.Context) error{
 		"Wait":       func(l *distlock.Locker, ctx context.Context) error { _, err := l.Acquire(ctx, key); return err },
 		"TryAcquire": func(l *distlock.Locker, ctx context.Context) error { _, err := l.TryAcquire(ctx, key); return err },
@@ -322,7 +322,7 @@ func TestAcquire_C_aSilentServiceIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
+func TestAcquire_lateGrant_isReleased(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		answer := make(chan struct{})
@@ -345,7 +345,7 @@ func TestAcquire_aGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAcquire_aLostAnswerLeavesNothingBehind(t *testing.T) {
+func TestAcquire_lostAnswer_leavesNothing(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		s.Inject(after(drivertest.Acquire, errBroken))
@@ -382,7 +382,7 @@ func TestAcquire_N_grantBelowAQuarterIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAcquire_underItsOwnLeaseIsRefusedAtOnce(t *testing.T) {
+func TestAcquire_underItsOwnLease_fails(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
@@ -405,7 +405,7 @@ func TestAcquire_underItsOwnLeaseIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAcquire_badKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestAcquire_badKey_sendsNothing(t *testing.T) {
 	s := newService()
 	l := s.locker(t, distlock.Options{})
 	for name, bad := range map[string]string{
@@ -443,7 +443,7 @@ func TestAcquire_badKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAcquire_anEndedContextSendsNothing(t *testing.T) {
+func TestAcquire_endedContext_sendsNothing(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -460,7 +460,7 @@ func TestAcquire_anEndedContextSendsNothing(t *testing.T) {
 	})
 }
 
-func TestAcquire_aCauseDoesNotHideTheContextsError(t *testing.T) {
+func TestAcquire_cause_keepsContextError(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		seen := &recorder{t: t}

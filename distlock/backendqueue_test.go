@@ -155,7 +155,7 @@ func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, 
 }
 
 // A hand-over lasts from some moment after the request that it names: trust is counted from there.
-func TestWaiter_N_trustsAHandoverSinceItLastAsked(t *testing.T) {
+func TestWaiter_N_trustCountsFromItsRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		lease, _ := s.inLine(distlock.Options{})
@@ -180,7 +180,7 @@ func TestWaiter_N_trustsAHandoverSinceItLastAsked(t *testing.T) {
 }
 
 // What is not known to have been handed over after a request of its own, is no reason to begin: it asks.
-func TestWaiter_N_claimsFirstWhatItCannotTrust(t *testing.T) {
+func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait       time.Duration // between two requests at least, if any
 		behind     int64
@@ -233,7 +233,7 @@ func TestWaiter_N_claimsFirstWhatItCannotTrust(t *testing.T) {
 }
 
 // The hand-over can overtake the answer to the very request that it names.
-func TestWaiter_L_theHandoverMayOvertakeTheAnswer(t *testing.T) {
+func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.hold = func(req driver.AcquireRequest) {
@@ -255,7 +255,7 @@ func TestWaiter_L_theHandoverMayOvertakeTheAnswer(t *testing.T) {
 }
 
 // Work that is done soon needs no claim; work that takes longer is claimed once, and renewed like any other.
-func TestWaiter_claimsWhatLastsLonger(t *testing.T) {
+func TestWaiter_longWork_isClaimed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.extends = nil
@@ -282,7 +282,7 @@ func TestWaiter_claimsWhatLastsLonger(t *testing.T) {
 }
 
 // A waiter never rests on being called, and promises no more than it keeps.
-func TestWaiter_L_asksAgainBeforeItsPlaceIsLost(t *testing.T) {
+func TestWaiter_L_asksBeforeItsPlaceEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		_, failure := s.inLine(distlock.Options{})
@@ -314,7 +314,7 @@ func TestWaiter_L_asksAgainBeforeItsPlaceIsLost(t *testing.T) {
 }
 
 // With a short TTL no place is kept for longer than that.
-func TestWaiter_L_promisesNoMoreThanATTL(t *testing.T) {
+func TestWaiter_L_placeNeverOutlivesATTL(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		l := open(t, s, distlock.Options{TTL: 500 * time.Millisecond, Wait: 10 * time.Second})
@@ -328,7 +328,7 @@ func TestWaiter_L_promisesNoMoreThanATTL(t *testing.T) {
 }
 
 // It asks when the holder's time is over, which nobody tells it.
-func TestWaiter_L_asksWhenTheHoldersTimeIsOver(t *testing.T) {
+func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
@@ -352,7 +352,7 @@ func TestWaiter_L_asksWhenTheHoldersTimeIsOver(t *testing.T) {
 }
 
 // Whoever was handed the lock and came too late enters again where it had stood, as somebody else.
-func TestWaiter_L_comesBackAtItsOldPlace(t *testing.T) {
+func TestWaiter_L_lateClaim_keepsItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		lease, _ := s.inLine(distlock.Options{})
@@ -378,7 +378,7 @@ func TestWaiter_L_comesBackAtItsOldPlace(t *testing.T) {
 	})
 }
 
-func TestWaiter_isToldThatTheLineIsFull(t *testing.T) {
+func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
@@ -397,7 +397,7 @@ func TestWaiter_isToldThatTheLineIsFull(t *testing.T) {
 }
 
 // A service that may not call those who wait is asked by them, in line all the same, and that is logged once.
-func TestWaiter_L_pollsWhereItCannotBeCalled(t *testing.T) {
+func TestWaiter_L_noNotifications_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.deaf = errors.New("NOPERM no channel")

@@ -13,7 +13,7 @@ import (
 )
 
 // Whoever leaves, wherever it stands, leaves nothing behind, and the others keep their order.
-func TestLine_leavingDoesNotDisturbTheOthers(t *testing.T) {
+func TestQueue_leaver_othersKeepOrder(t *testing.T) {
 	for _, who := range []string{"0", "1", "2", "3"} {
 		for where, holder := range map[string]bool{"behind this process": true, "behind another": false} {
 			t.Run(where+"/"+who, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLine_leavingDoesNotDisturbTheOthers(t *testing.T) {
 }
 
 // The process keeps its place in the service's line when the one who has stood there for it leaves.
-func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
+func TestQueue_L_contenderLeaves_placeStays(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		first := mustAcquire(t, s.twin().locker(t, patient))
@@ -69,7 +69,7 @@ func TestLine_L_aProcessKeepsItsPlace(t *testing.T) {
 }
 
 // A place that nobody wanted any more is no place for those who come later.
-func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
+func TestQueue_L_lastWaiterLeaves_placeGone(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		first := mustAcquire(t, here)
@@ -87,7 +87,7 @@ func TestLine_L_aPlaceThatWasGivenUpIsGone(t *testing.T) {
 }
 
 // Who leaves the service's line does so at once: its place would be handed the lock, and keep it from the others for a second at least.
-func TestLine_L_whoLeavesGivesUpItsPlaceInTheServiceAtOnce(t *testing.T) {
+func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		q := newQueue(t)
@@ -107,7 +107,7 @@ func TestLine_L_whoLeavesGivesUpItsPlaceInTheServiceAtOnce(t *testing.T) {
 }
 
 // A grant that comes as its waiter leaves goes on to the next: none is lost, none is doubled.
-func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
+func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 	s := newService()
 	l := s.locker(t, patient)
 	for round := range 300 {
@@ -146,7 +146,7 @@ func TestLine_S1_leavingMeetsTheGrant(t *testing.T) {
 	}
 }
 
-func TestLine_whatAWaiterIsToldWhenItsWaitIsOver(t *testing.T) {
+func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.twin().locker(t, distlock.Options{Holder: "me", Wait: time.Second})
 		other := s.twin().locker(t, distlock.Options{Holder: "another"})
@@ -178,7 +178,7 @@ func TestLine_whatAWaiterIsToldWhenItsWaitIsOver(t *testing.T) {
 	})
 }
 
-func TestLine_closeEndsTheWaitOfAll(t *testing.T) {
+func TestQueue_close_endsAllWaits(t *testing.T) {
 	for where, own := range map[string]bool{"behind this process": true, "behind another": false} {
 		t.Run(where, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -277,7 +277,7 @@ func TestQueue_C_failuresAreSharedByWaiters(t *testing.T) {
 }
 
 // What fails one alone, because of its own ctx, is not the others' affair.
-func TestLine_anImpatientContenderFailsAlone(t *testing.T) {
+func TestQueue_contenderCancelled_failsAlone(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		answer := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
@@ -296,7 +296,7 @@ func TestLine_anImpatientContenderFailsAlone(t *testing.T) {
 }
 
 // When a lease is lost, those who wait for it ask the service at once.
-func TestLine_L_goesOnAfterALoss(t *testing.T) {
+func TestQueue_L_leaseLost_contenderAsks(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
@@ -325,7 +325,7 @@ func (m mute) Capabilities() driver.Capabilities {
 
 // Where the service keeps no line, those of one process still go one after the other, and do not poll for a lock that the process
 // holds itself.
-func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
+func TestQueue_L_backendWithoutQueue(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 		first := mustAcquire(t, l)
@@ -350,7 +350,7 @@ func TestLine_L_worksWhereTheServiceKeepsNone(t *testing.T) {
 }
 
 // A contender that polls is told when its process gives the lock back, even while it is asking.
-func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
+func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
 		other := s.twin().locker(t, patient)
@@ -373,7 +373,7 @@ func TestLine_L_aPollingContenderIsPoked(t *testing.T) {
 
 // While a lock goes back to the service, the next contender of the process goes there too; but not if others wait there, whose it
 // is first.
-func TestLine_L_theNextContenderDoesNotWaitForTheRelease(t *testing.T) {
+func TestQueue_L_release_overlapsNextRequest(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"nobody waits elsewhere": false, "somebody waits elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {

@@ -18,7 +18,7 @@ import (
 
 // The answer to the request with which it lined up was lost, and so it was called and did not come in time. It has stood in
 // line, though it was never told.
-func TestWaiter_L_comesBackThoughItNeverKnewThatItStoodInLine(t *testing.T) {
+func TestWaiter_L_unansweredPlace_reenters(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here := s.twin()
 		l := here.locker(t, patient)
@@ -61,7 +61,7 @@ func (f forgetful) Extend(_ context.Context, reqs []driver.ExtendRequest) []driv
 }
 
 // Whoever stands in the service's line is called when the lock is released. Of a lock that was lost, the service may know nothing.
-func TestLine_L_whoWaitsToBeCalledAsksWhenItsProcessLosesTheLock(t *testing.T) {
+func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = grants
@@ -87,7 +87,7 @@ func TestLine_L_whoWaitsToBeCalledAsksWhenItsProcessLosesTheLock(t *testing.T) {
 }
 
 // What the lost lease's work is promised is the margin of the TTL it had last.
-func TestLease_L_ofAShortenedLeaseTheLockIsFreeAtItsEnd(t *testing.T) {
+func TestLease_L_shortened_freeAtItsEnd(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		first, err := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}).Acquire(t.Context(), key)
 		if err != nil {
@@ -114,7 +114,7 @@ func TestLease_L_ofAShortenedLeaseTheLockIsFreeAtItsEnd(t *testing.T) {
 }
 
 // A lease that was shortened, or that is nearly over, would leave its successor with less than a new grant does.
-func TestLine_handsOnNoLeaseThatIsShort(t *testing.T) {
+func TestHandoff_shortLease_isReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  time.Duration // how late the grant came
 		shorten time.Duration
@@ -168,7 +168,7 @@ func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan dr
 }
 
 // The warning comes once, so it must not be spent on somebody who did not wait for the answer.
-func TestWaiter_warnsOfNoCallsThoughTheFirstToListenHasLeft(t *testing.T) {
+func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		l := open(t, slowEar{newScripted(t)}, distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -189,7 +189,7 @@ func TestWaiter_warnsOfNoCallsThoughTheFirstToListenHasLeft(t *testing.T) {
 }
 
 // A service that takes back its word that it will call leaves nobody waiting for that.
-func TestWaiter_L_pollsWhenItWillNotBeCalledAnyMore(t *testing.T) {
+func TestWaiter_L_notificationsEnd_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		lease, _ := s.inLine(distlock.Options{})
@@ -210,7 +210,7 @@ func TestWaiter_L_pollsWhenItWillNotBeCalledAnyMore(t *testing.T) {
 }
 
 // Then its own process has to tell it, too.
-func TestLine_L_whoWillNotBeCalledAnyMoreIsPoked(t *testing.T) {
+func TestQueue_L_notificationsEnd_releaseWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = grants
@@ -234,7 +234,7 @@ func TestLine_L_whoWillNotBeCalledAnyMoreIsPoked(t *testing.T) {
 }
 
 // A copy of its acquire may still come, and would be granted the lock anew.
-func TestLease_L_whatMayHaveBeenSentTwiceIsVoidWhenTheServiceDoesNotKnowIt(t *testing.T) {
+func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 	for name, replayed := range map[string]bool{"sent twice": true, "sent once": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestLease_L_whatMayHaveBeenSentTwiceIsVoidWhenTheServiceDoesNotKnowIt(t *te
 }
 
 // BusyError.Waiters are the others.
-func TestBusyError_countsTheOthersWhoWait(t *testing.T) {
+func TestBusyError_countsOtherWaiters(t *testing.T) {
 	for _, others := range []int{0, 1, 4} {
 		for where, apart := range map[string]bool{"in its process": false, "elsewhere": true} {
 			for holder, own := range map[string]bool{"its process": true, "another": false} {
@@ -358,7 +358,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 }
 
 // A waiter has registered before it is in line: who calls it before it has its answer is heard.
-func TestWaiter_L_isCalledThoughTheHandoverOvertakesTheAnswer(t *testing.T) {
+func TestWaiter_L_handoffBeforeAnswer_isNotified(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		mine := s.twin()

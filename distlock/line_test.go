@@ -99,7 +99,7 @@ func (q *queue) want(names ...string) {
 
 var patient = distlock.Options{Wait: -1}
 
-func TestLine_L_firstComeFirstServed(t *testing.T) {
+func TestQueue_L_firstComeFirstServed(t *testing.T) {
 	for name, hold := range map[string]time.Duration{"short holds": time.Millisecond, "long holds": 50 * time.Millisecond, "both": 7 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestLine_L_firstComeFirstServed(t *testing.T) {
 
 // A process is killed that holds the lock and stands in line for it as well: the lock is free when the TTL has passed, may be handed to
 // the dead waiter then, and is free again a second later. Of the TTL and a second that are promised, the next one needs a bit to find out.
-func TestLine_L_aDeadProcessThatAlsoWaitedDelaysNobodyForLonger(t *testing.T) {
+func TestQueue_L_deadHolderAndWaiter_TTLPlus1s(t *testing.T) {
 	const ttl, ways = time.Second, 50 * time.Millisecond
 	for _, gap := range []time.Duration{0, 1, 20, 49, 50, 99, 100, 101, 150, 300} {
 		gap *= time.Millisecond
@@ -159,7 +159,7 @@ func TestLine_L_aDeadProcessThatAlsoWaitedDelaysNobodyForLonger(t *testing.T) {
 	}
 }
 
-func TestLine_L_firstComeFirstServedAmongProcesses(t *testing.T) {
+func TestQueue_L_processes_firstComeFirstServed(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		q := newQueue(t)
 		var names []string
@@ -176,7 +176,7 @@ func TestLine_L_firstComeFirstServedAmongProcesses(t *testing.T) {
 	})
 }
 
-func TestLine_handsOnWithoutTheService(t *testing.T) {
+func TestHandoff_local_noRequest(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Wait: -1, Observer: seen})
@@ -232,7 +232,7 @@ func TestLine_handsOnWithoutTheService(t *testing.T) {
 }
 
 // Outside the window the service decides, and gives a fresh TTL and a token above all that were reserved.
-func TestLine_handsOnOnlySoonAfterTheGrant(t *testing.T) {
+func TestHandoff_local_only10ms(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
@@ -258,7 +258,7 @@ func TestLine_handsOnOnlySoonAfterTheGrant(t *testing.T) {
 
 // A lock that changes hands faster than a microsecond passes goes through the service: tokens that ran ahead of the clock would have to
 // be remembered for as long.
-func TestLine_S2_tokensDoNotRunAheadOfTheClock(t *testing.T) {
+func TestHandoff_S2_tokensFollowTheClock(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
@@ -278,7 +278,7 @@ func TestLine_S2_tokensDoNotRunAheadOfTheClock(t *testing.T) {
 }
 
 // Others who wait elsewhere are overtaken by those who were in line at the time of the grant, once each, and for 10 ms.
-func TestLine_L_boundsHowOftenOthersAreOvertaken(t *testing.T) {
+func TestHandoff_L_overtakesOncePerWaiter(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		blocker := mustAcquire(t, s.locker(t, patient))
@@ -298,7 +298,7 @@ func TestLine_L_boundsHowOftenOthersAreOvertaken(t *testing.T) {
 	})
 }
 
-func TestLine_L_boundsHowLongOthersAreOvertaken(t *testing.T) {
+func TestHandoff_L_overtakesFor10ms(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
 		blocker := mustAcquire(t, s.locker(t, patient))
@@ -316,7 +316,7 @@ func TestLine_L_boundsHowLongOthersAreOvertaken(t *testing.T) {
 }
 
 // What a lease is handed on with is what the service keeps: it ends, and is renewed, when the old one would have been.
-func TestLine_N_aHandedLeaseKeepsTheDeadline(t *testing.T) {
+func TestHandoff_N_keepsDeadlineAndRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
@@ -348,7 +348,7 @@ func TestLine_N_aHandedLeaseKeepsTheDeadline(t *testing.T) {
 }
 
 // Without renewal it ends when that of the grant would have ended.
-func TestLine_N_aHandedLeaseEndsWithItsGrant(t *testing.T) {
+func TestHandoff_N_endsWithItsGrant(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
 		start := time.Now()
@@ -365,7 +365,7 @@ func TestLine_N_aHandedLeaseEndsWithItsGrant(t *testing.T) {
 }
 
 // A lock whose time in the service is not what a grant gave is not handed on, nor while anything is under way for it.
-func TestLine_handsOnOnlyWhatIsAsGranted(t *testing.T) {
+func TestHandoff_onlyAsGranted(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s *service, l *distlock.Locker, le *distlock.Lease){
 		"extended": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
 			_ = le.Extend(t.Context(), time.Hour)
@@ -419,7 +419,7 @@ func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.
 }
 
 // A lease of another TTL is not what those in line have asked for.
-func TestLine_handsOnOnlyTheTTLThatWaitersWant(t *testing.T) {
+func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		lock := l.NewLock(key, time.Minute)
@@ -441,7 +441,7 @@ func TestLine_handsOnOnlyTheTTLThatWaitersWant(t *testing.T) {
 }
 
 // After a token that a store has asked for, tokens go on from there.
-func TestLine_S2_handsOnAboveARefencedToken(t *testing.T) {
+func TestHandoff_S2_aboveARaisedToken(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
 		first := mustAcquire(t, l)
