@@ -30,7 +30,7 @@ func TestAcquire_S1_waitsForTheRelease(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case <-acquired:
-			t.Fatal("acquired while somebody else held the lock")
+			t.Fatal("acquired while another holder had the lock")
 		default:
 		}
 		mustRelease(t, first)
@@ -55,7 +55,7 @@ func TestAcquire_L_deadHolder_atMostTTLPlus1s(t *testing.T) {
 	})
 }
 
-// However seldom it asks: it knows when a holder that has died holds the lock no more.
+// A waiter that seldom asks still knows when the TTL of a dead holder ends.
 func TestAcquire_L_deadHolder_slowRetry(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
@@ -340,7 +340,7 @@ func TestAcquire_lateGrant_isReleased(t *testing.T) {
 		close(answer)
 		synctest.Wait()
 		if s.state(t).Held {
-			t.Error("the late grant was not given back")
+			t.Error("the late grant was not released")
 		}
 	})
 }

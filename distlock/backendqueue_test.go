@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// scripted is a service whose lock is held until the test says otherwise.
+// scripted is a backend with the answers of the test. Without an answer the lock is held.
 type scripted struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ type scripted struct {
 
 	answer  func(driver.AcquireRequest) driver.AcquireReply // nil: busy
 	hold    func(driver.AcquireRequest)
-	deaf    error
+	noWakes error
 	extends error
 }
 
@@ -85,8 +85,8 @@ func (s *scripted) Inspect(context.Context, driver.Name) (driver.State, error) {
 func (s *scripted) Close() error { return nil }
 
 func (s *scripted) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
-	if s.deaf != nil {
-		return nil, nil, s.deaf
+	if s.noWakes != nil {
+		return nil, nil, s.noWakes
 	}
 	return s.wakes, func() {}, nil
 }
@@ -122,7 +122,7 @@ func handover(seq int64, ttl time.Duration) driver.Wake {
 	return driver.Wake{Grant: grants(driver.AcquireRequest{}), Seq: seq, TTL: ttl}
 }
 
-// inLine has one call wait in the line of s. It returns what the call will have returned.
+// inLine has one call wait in the queue of s. It returns the results of the call.
 func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, failure func() error) {
 	s.t.Helper()
 	opts.TTL, opts.Wait = 30*time.Second, -1
@@ -146,15 +146,15 @@ func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, 
 		defer mu.Unlock()
 		got, bad = lease, err
 	}()
-	if asked := s.requests(); len(asked) > 0 && asked[len(asked)-1].Alive == 0 && s.deaf == nil && s.hold == nil {
-		s.t.Fatalf("it does not stand in line: %+v", asked)
+	if asked := s.requests(); len(asked) > 0 && asked[len(asked)-1].Alive == 0 && s.noWakes == nil && s.hold == nil {
+		s.t.Fatalf("it has no place in the queue: %+v", asked)
 	}
 	lease = func() *distlock.Lease { synctest.Wait(); mu.Lock(); defer mu.Unlock(); return got }
 	failure = func() error { cancel(); synctest.Wait(); mu.Lock(); defer mu.Unlock(); return bad }
 	return lease, failure
 }
 
-// A hand-over lasts from some moment after the request that it names: trust is counted from there.
+// A handoff lasts from some moment after the request that it names, so trust counts from that request.
 func TestWaiter_N_trustCountsFromItsRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -179,7 +179,7 @@ func TestWaiter_N_trustCountsFromItsRequest(t *testing.T) {
 	})
 }
 
-// What is not known to have been handed over after a request of its own, is no reason to begin: it asks.
+// Without a known request of its own before the handoff, the waiter asks first.
 func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait       time.Duration // between two requests at least, if any
@@ -189,18 +189,18 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 		wake       *driver.Wake
 		begins     bool
 	}{
-		"after the last request":              {ttl: 10 * time.Second, begins: true},
-		"after the one before":                {ttl: 10 * time.Second, behind: 1, begins: true},
-		"after an older one":                  {ttl: 10 * time.Second, behind: 2},
-		"after one that is still to come":     {ttl: 10 * time.Second, behind: -1},
-		"too little left":                     {ttl: 1200 * time.Millisecond},
-		"nothing left":                        {ttl: time.Millisecond},
-		"a lease that will not be renewed":    {ttl: 10 * time.Second, renewEvery: -1},
-		"an interruption, and no hand-over":   {wake: &driver.Wake{}},
-		"a hand-over that names no request":   {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour}},
-		"a hand-over that names a silly one":  {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: -1 << 63}},
-		"a hand-over that names a large one":  {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: 1<<63 - 1}},
-		"a hand-over that took all its time.": {ttl: 0},
+		"after the last request":               {ttl: 10 * time.Second, begins: true},
+		"after the one before":                 {ttl: 10 * time.Second, behind: 1, begins: true},
+		"after an older one":                   {ttl: 10 * time.Second, behind: 2},
+		"after one that is still to come":      {ttl: 10 * time.Second, behind: -1},
+		"too little left":                      {ttl: 1200 * time.Millisecond},
+		"nothing left":                         {ttl: time.Millisecond},
+		"a lease that will not be renewed":     {ttl: 10 * time.Second, renewEvery: -1},
+		"an interruption, no handoff":          {wake: &driver.Wake{}},
+		"a handoff that names no request":      {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour}},
+		"a handoff that names a senseless one": {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: -1 << 63}},
+		"a handoff that names a large one":     {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: 1<<63 - 1}},
+		"a handoff that took all its time":     {ttl: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 	}
 }
 
-// The hand-over can overtake the answer to the very request that it names.
+// The handoff can overtake the answer to the request that it names.
 func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -245,7 +245,7 @@ func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
 		lease, _ := s.inLine(distlock.Options{})
 		time.Sleep(time.Second)
 		if lease() == nil {
-			t.Fatal("it missed the hand-over")
+			t.Fatal("it missed the handoff")
 		}
 		if asked := len(s.requests()); asked != 2 {
 			t.Errorf("it asked %d times", asked)
@@ -281,7 +281,7 @@ func TestWaiter_longWork_isClaimed(t *testing.T) {
 	})
 }
 
-// A waiter never rests on being called, and promises no more than it keeps.
+// A waiter never rests on notifications, and keeps its promises.
 func TestWaiter_L_asksBeforeItsPlaceEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -327,7 +327,7 @@ func TestWaiter_L_placeNeverOutlivesATTL(t *testing.T) {
 	})
 }
 
-// It asks when the holder's time is over, which nobody tells it.
+// No notification says that the holder's TTL is over.
 func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -351,7 +351,7 @@ func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 	})
 }
 
-// Whoever was handed the lock and came too late enters again where it had stood, as somebody else.
+// After a handoff that was claimed too late, the waiter reenters at its old place under another owner.
 func TestWaiter_L_lateClaim_keepsItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -396,11 +396,11 @@ func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 	})
 }
 
-// A service that may not call those who wait is asked by them, in line all the same, and that is logged once.
+// Without notifications, waiters poll from their places in the queue, and the log has one warning.
 func TestWaiter_L_noNotifications_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		s.deaf = errors.New("NOPERM no channel")
+		s.noWakes = errors.New("NOPERM no channel")
 		var log bytes.Buffer
 		lease, _ := s.inLine(distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		time.Sleep(10 * time.Second)
@@ -410,7 +410,7 @@ func TestWaiter_L_noNotifications_polls(t *testing.T) {
 		}
 		for _, req := range asked[1:] {
 			if req.Alive < time.Second || req.Seq == 0 {
-				t.Fatalf("it does not stand in line: %+v", req)
+				t.Fatalf("it has no place in the queue: %+v", req)
 			}
 		}
 		s.set(grants)

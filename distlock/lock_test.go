@@ -102,7 +102,7 @@ func TestLock_ReleaseCanBeTriedAgain(t *testing.T) {
 			t.Errorf("Release again: %v", err)
 		}
 		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrNotHeld) {
-			t.Errorf("Release of what is released: %v", err)
+			t.Errorf("a second Release: %v", err)
 		}
 	})
 }

@@ -232,7 +232,8 @@ func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
 	wantNext(t, ws[3], "")
 }
 
-// What a contender knows at its end, as the place of the process in the backend's queue, is for the next contender.
+// The last report of a contender, with the place of the process in the backend's queue, is for the
+// next contender.
 func TestYield_reportIsForTheNextContender(t *testing.T) {
 	t.Run("that waits", func(t *testing.T) {
 		ws := join(queue.New[string, string](true), "a", "b", "c")

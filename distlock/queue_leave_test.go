@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// Whoever leaves, wherever it stands, leaves nothing behind, and the others keep their order.
+// A leaving waiter leaves nothing behind at any place, and the others keep their order.
 func TestQueue_leaver_othersKeepOrder(t *testing.T) {
 	for _, who := range []string{"0", "1", "2", "3"} {
 		for where, holder := range map[string]bool{"behind this process": true, "behind another": false} {
@@ -51,7 +51,7 @@ func TestQueue_leaver_othersKeepOrder(t *testing.T) {
 	}
 }
 
-// The process keeps its place in the service's line when the one who has stood there for it leaves.
+// The process keeps its place in the backend's queue when its contender leaves.
 func TestQueue_L_contenderLeaves_placeStays(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
@@ -68,7 +68,7 @@ func TestQueue_L_contenderLeaves_placeStays(t *testing.T) {
 	})
 }
 
-// A place that nobody wanted any more is no place for those who come later.
+// A place without a waiter is no place for later callers.
 func TestQueue_L_lastWaiterLeaves_placeGone(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
@@ -86,7 +86,8 @@ func TestQueue_L_lastWaiterLeaves_placeGone(t *testing.T) {
 	})
 }
 
-// Who leaves the service's line does so at once: its place would be handed the lock, and keep it from the others for a second at least.
+// The place in the backend's queue ends at once. Else it would be handed the lock, and keep the lock from the
+// other waiters for at least a second.
 func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
@@ -106,7 +107,7 @@ func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
 	})
 }
 
-// A grant that comes as its waiter leaves goes on to the next: none is lost, none is doubled.
+// A grant that meets a leaving waiter goes to the next waiter: no grant is lost, none is doubled.
 func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 	s := newService()
 	l := s.locker(t, patient)
@@ -141,7 +142,7 @@ func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 			}
 		}
 		if granted == 0 {
-			t.Fatal("nobody was granted the lock")
+			t.Fatal("no call was granted the lock")
 		}
 	}
 }
@@ -276,7 +277,7 @@ func TestQueue_C_failuresAreSharedByWaiters(t *testing.T) {
 	}
 }
 
-// What fails one alone, because of its own ctx, is not the others' affair.
+// The end of its own ctx fails the contender alone.
 func TestQueue_contenderCancelled_failsAlone(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		answer := make(chan struct{})
@@ -295,7 +296,7 @@ func TestQueue_contenderCancelled_failsAlone(t *testing.T) {
 	})
 }
 
-// When a lease is lost, those who wait for it ask the service at once.
+// After a loss the next contender asks the backend at once.
 func TestQueue_L_leaseLost_contenderAsks(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
@@ -314,7 +315,7 @@ func TestQueue_L_leaseLost_contenderAsks(t *testing.T) {
 	})
 }
 
-// mute is a service that keeps no line.
+// mute is a backend without a queue.
 type mute struct{ driver.Driver }
 
 func (m mute) Capabilities() driver.Capabilities {
@@ -323,8 +324,8 @@ func (m mute) Capabilities() driver.Capabilities {
 	return c
 }
 
-// Where the service keeps no line, those of one process still go one after the other, and do not poll for a lock that the process
-// holds itself.
+// Without a queue in the backend, the waiters of a process still keep their order. They do not poll for
+// a lock that the process holds itself.
 func TestQueue_L_backendWithoutQueue(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
@@ -349,7 +350,7 @@ func TestQueue_L_backendWithoutQueue(t *testing.T) {
 	})
 }
 
-// A contender that polls is told when its process gives the lock back, even while it is asking.
+// A release by its process wakes a polling contender, even during a request.
 func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
@@ -358,7 +359,7 @@ func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 		q := newQueue(t)
 		q.join(l, "a", 0)
 		mustRelease(t, theirs)
-		mine, err := l.TryAcquire(t.Context(), key) // quicker than the one who waits
+		mine, err := l.TryAcquire(t.Context(), key) // sooner than the waiter
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,10 +372,9 @@ func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 	})
 }
 
-// While a lock goes back to the service, the next contender of the process goes there too; but not if others wait there, whose it
-// is first.
+// The next contender asks while the release is under way, unless waiters of other processes come first.
 func TestQueue_L_release_overlapsNextRequest(t *testing.T) {
-	for name, elsewhere := range map[string]bool{"nobody waits elsewhere": false, "somebody waits elsewhere": true} {
+	for name, elsewhere := range map[string]bool{"no other process waits": false, "another process waits": true} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				mine := s.twin()

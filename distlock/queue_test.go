@@ -16,11 +16,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// queue is a number of calls of Acquire that have lined up one after the other.
+// queue is a number of calls of Acquire that have joined the queue one after the other.
 type queue struct {
 	t      *testing.T
 	mu     sync.Mutex
-	order  []string // who was granted the lock
+	order  []string // of the grants
 	leases map[string]*distlock.Lease
 	failed map[string]error
 	cancel map[string]context.CancelFunc
@@ -31,8 +31,8 @@ func newQueue(t *testing.T) *queue {
 	return &queue{t: t, leases: make(map[string]*distlock.Lease), failed: make(map[string]error), cancel: make(map[string]context.CancelFunc)}
 }
 
-// join has one more line up, and returns when it waits. A positive hold is for how long it keeps the lock; otherwise
-// the test releases it.
+// join adds a waiter, and returns when it waits. A positive hold is how long it keeps the lock;
+// otherwise the test releases it.
 func (q *queue) join(l *distlock.Locker, name string, hold time.Duration) {
 	ctx, cancel := context.WithCancel(q.t.Context())
 	q.mu.Lock()
@@ -125,8 +125,9 @@ func TestQueue_L_firstComeFirstServed(t *testing.T) {
 	}
 }
 
-// A process is killed that holds the lock and stands in line for it as well: the lock is free when the TTL has passed, may be handed to
-// the dead waiter then, and is free again a second later. Of the TTL and a second that are promised, the next one needs a bit to find out.
+// The killed process holds the lock and also waits for it. After the TTL the backend may hand the lock
+// to the dead waiter for a second. The promise is a TTL and a second, and the next waiter needs a part
+// of that to notice.
 func TestQueue_L_deadHolderAndWaiter_TTLPlus1s(t *testing.T) {
 	const ttl, ways = time.Second, 50 * time.Millisecond
 	for _, gap := range []time.Duration{0, 1, 20, 49, 50, 99, 100, 101, 150, 300} {
@@ -171,7 +172,7 @@ func TestQueue_L_processes_firstComeFirstServed(t *testing.T) {
 		q.wg.Wait()
 		q.want(names...)
 		if took := time.Since(start); took != 10*20*time.Millisecond {
-			t.Errorf("it took %s: somebody has waited for more than the holder", took)
+			t.Errorf("it took %s: a waiter has waited for more than the holder", took)
 		}
 	})
 }
@@ -199,7 +200,7 @@ func TestHandoff_local_noRequest(t *testing.T) {
 		if err := first.Err(); !errors.Is(err, distlock.ErrNotHeld) || context.Cause(first.Context()) != distlock.ErrNotHeld {
 			t.Errorf("the first lease: %v, cause %v", err, context.Cause(first.Context()))
 		}
-		mustRelease(t, first) // once more: it touches nobody
+		mustRelease(t, first) // once more: without an effect
 		if err := b.Err(); err != nil {
 			t.Errorf("S1: %v", err)
 		}
@@ -231,7 +232,7 @@ func TestHandoff_local_noRequest(t *testing.T) {
 	})
 }
 
-// Outside the window the service decides, and gives a fresh TTL and a token above all that were reserved.
+// Outside the window the backend decides, and grants a fresh TTL and a token above the reserved ones.
 func TestHandoff_local_only10ms(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
@@ -256,8 +257,8 @@ func TestHandoff_local_only10ms(t *testing.T) {
 	})
 }
 
-// A lock that changes hands faster than a microsecond passes goes through the service: tokens that ran ahead of the clock would have to
-// be remembered for as long.
+// A handoff within the same microsecond goes through the backend. Tokens ahead of the clock would have
+// to be kept for as long.
 func TestHandoff_S2_tokensFollowTheClock(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
@@ -277,7 +278,7 @@ func TestHandoff_S2_tokensFollowTheClock(t *testing.T) {
 	})
 }
 
-// Others who wait elsewhere are overtaken by those who were in line at the time of the grant, once each, and for 10 ms.
+// Waiters of other processes are overtaken by the waiters known at the grant, once each, for 10 ms.
 func TestHandoff_L_overtakesOncePerWaiter(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
@@ -290,7 +291,7 @@ func TestHandoff_L_overtakesOncePerWaiter(t *testing.T) {
 		time.Sleep(time.Millisecond) // tokens come with time
 		mustRelease(t, blocker)
 		synctest.Wait()
-		for i := range 3 { // they arrive after the grant
+		for i := range 3 { // after the grant
 			q.join(here, fmt.Sprint("late", i), time.Millisecond)
 		}
 		q.wg.Wait()
@@ -315,7 +316,8 @@ func TestHandoff_L_overtakesFor10ms(t *testing.T) {
 	})
 }
 
-// What a lease is handed on with is what the service keeps: it ends, and is renewed, when the old one would have been.
+// A handoff changes nothing in the backend: the new lease ends, and is renewed, at the times of the old
+// one.
 func TestHandoff_N_keepsDeadlineAndRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
@@ -347,7 +349,7 @@ func TestHandoff_N_keepsDeadlineAndRenewal(t *testing.T) {
 	})
 }
 
-// Without renewal it ends when that of the grant would have ended.
+// Without renewal the new lease ends with the grant.
 func TestHandoff_N_endsWithItsGrant(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
@@ -364,7 +366,8 @@ func TestHandoff_N_endsWithItsGrant(t *testing.T) {
 	})
 }
 
-// A lock whose time in the service is not what a grant gave is not handed on, nor while anything is under way for it.
+// A lock is not handed off if its time in the backend is not that of a grant, or while a request is
+// under way.
 func TestHandoff_onlyAsGranted(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s *service, l *distlock.Locker, le *distlock.Lease){
 		"extended": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
@@ -418,7 +421,7 @@ func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.
 	s.Inject(nil)
 }
 
-// A lease of another TTL is not what those in line have asked for.
+// Waiters have asked for another TTL.
 func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
@@ -440,7 +443,7 @@ func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	})
 }
 
-// After a token that a store has asked for, tokens go on from there.
+// Tokens continue above a token that a store has asked for.
 func TestHandoff_S2_aboveARaisedToken(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)

@@ -16,8 +16,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// The answer to the request with which it lined up was lost, and so it was called and did not come in time. It has stood in
-// line, though it was never told.
+// The answer to the request that joined the queue is lost, so the waiter misses its handoff. It had a
+// place without knowing.
 func TestWaiter_L_unansweredPlace_reenters(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		here := s.twin()
@@ -46,21 +46,21 @@ func TestWaiter_L_unansweredPlace_reenters(t *testing.T) {
 		}
 		time.Sleep(2500 * time.Millisecond)
 		if s.state(t).Held {
-			t.Fatal("the hand-over lasts too long for this test")
+			t.Fatal("the handoff lasts too long for this test")
 		}
 		time.Sleep(400 * time.Millisecond)
 		mustRelease(t, q.lease("a"))
 	})
 }
 
-// forgetful has lost all leases.
+// forgetful is a backend that has lost all leases.
 type forgetful struct{ *scripted }
 
 func (f forgetful) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	return make([]driver.ExtendReply, len(reqs))
 }
 
-// Whoever stands in the service's line is called when the lock is released. Of a lock that was lost, the service may know nothing.
+// The backend notifies its waiters of a release. It may know nothing of a loss.
 func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -86,7 +86,7 @@ func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 	})
 }
 
-// What the lost lease's work is promised is the margin of the TTL it had last.
+// The margin that the work of a lost lease keeps is that of its last TTL.
 func TestLease_L_shortened_freeAtItsEnd(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		first, err := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}).Acquire(t.Context(), key)
@@ -113,7 +113,7 @@ func TestLease_L_shortened_freeAtItsEnd(t *testing.T) {
 	})
 }
 
-// A lease that was shortened, or that is nearly over, would leave its successor with less than a new grant does.
+// A shortened lease, or a lease near its end, would leave less to the next holder than a new grant.
 func TestHandoff_shortLease_isReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  time.Duration // how late the grant came
@@ -155,7 +155,7 @@ func TestHandoff_shortLease_isReleased(t *testing.T) {
 	}
 }
 
-// slowEar is a service that takes its time to say that nobody will be called.
+// slowEar is a backend that answers late that it cannot notify.
 type slowEar struct{ *scripted }
 
 func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan driver.Wake, func(), error) {
@@ -167,7 +167,7 @@ func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan dr
 	}
 }
 
-// The warning comes once, so it must not be spent on somebody who did not wait for the answer.
+// The warning comes once, so it must not be spent on a waiter that left before the answer.
 func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -177,7 +177,7 @@ func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		q.leave("first")
 		if log.Len() > 0 {
-			t.Errorf("the log says of one who has left: %s", log.String())
+			t.Errorf("the log warns for a waiter that has left: %s", log.String())
 		}
 		q.join(l, "second", 0)
 		time.Sleep(2 * time.Second)
@@ -188,7 +188,7 @@ func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 	})
 }
 
-// A service that takes back its word that it will call leaves nobody waiting for that.
+// A backend may end its notifications. Then waiters poll.
 func TestWaiter_L_notificationsEnd_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -209,7 +209,7 @@ func TestWaiter_L_notificationsEnd_polls(t *testing.T) {
 	})
 }
 
-// Then its own process has to tell it, too.
+// Then a release by its own process wakes the contender, too.
 func TestQueue_L_notificationsEnd_releaseWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
@@ -233,7 +233,7 @@ func TestQueue_L_notificationsEnd_releaseWakes(t *testing.T) {
 	})
 }
 
-// A copy of its acquire may still come, and would be granted the lock anew.
+// A copy of the acquire may still arrive, and would be granted the lock again.
 func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 	for name, replayed := range map[string]bool{"sent twice": true, "sent once": false} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestBusyError_countsOtherWaiters(t *testing.T) {
 	}
 }
 
-// The contender counts once: as long as the service's line does not have it, it is counted here.
+// The contender counts once: here, until the backend's queue counts it.
 func TestBusyError_countsAContenderOnce(t *testing.T) {
 	tries := func(t *testing.T, l *distlock.Locker, want int) {
 		t.Helper()
@@ -326,7 +326,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 				switch {
 				case c.Op == drivertest.Acquire && c.N == 0: // it asks first
 					return drivertest.Fault{HoldBefore: answer[0]}
-				case c.Op == drivertest.Acquire && c.N == 2: // then it lines up; the one in between is TryAcquire's
+				case c.Op == drivertest.Acquire && c.N == 2: // then it joins the queue; TryAcquire asks between
 					return drivertest.Fault{HoldAfter: answer[1]}
 				}
 				return drivertest.Fault{}
@@ -357,13 +357,13 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 	})
 }
 
-// A waiter has registered before it is in line: who calls it before it has its answer is heard.
+// A waiter registers for notifications before it joins the queue, so it misses none.
 func TestWaiter_L_handoffBeforeAnswer_isNotified(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, patient))
 		mine := s.twin()
 		answer := make(chan struct{})
-		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // the request that joins the queue
+		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // it joins the queue
 		l := mine.locker(t, patient)
 		q := newQueue(t)
 		q.join(l, "a", 0)
