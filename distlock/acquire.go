@@ -59,20 +59,12 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	lease, err = out.lease, out.err
 	op.Wait = time.Since(a.start)
 	op.Err = err
-	op.Outcome = acquireOutcome(err, p)
-	if lease != nil {
-		op.Fence, op.Handoff = lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
+	op.Outcome = OutcomeOf(err)
+	switch {
+	case lease != nil:
+		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
+	case op.Outcome == OutcomeTimeout && p.attempts == 1:
+		op.Outcome = OutcomeBusy
 	}
 	return lease, err
-}
-
-func acquireOutcome(err error, p patience) Outcome {
-	switch outcome := OutcomeOf(err); {
-	case outcome == OutcomeDone:
-		return OutcomeAcquired
-	case outcome == OutcomeTimeout && p.attempts == 1:
-		return OutcomeBusy
-	default:
-		return outcome
-	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -275,6 +277,29 @@ func TestQueue_C_failuresAreSharedByWaiters(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A contender with a short TTL waits for its first answer for a shorter time than the other waiters may.
+func TestQueue_C_shortSilence_isNotShared(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(3 * time.Second)}))
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, Wait: -1})
+		var short sync.WaitGroup
+		for range 3 {
+			short.Go(func() {
+				_, err := l.Acquire(t.Context(), key, distlock.WithTTL(100*time.Millisecond))
+				if !errors.Is(err, distlock.ErrUnavailable) {
+					t.Errorf("a waiter with a short TTL: %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		q := newQueue(t)
+		q.join(l, "patient", 0)
+		short.Wait()
+		time.Sleep(3 * time.Second)
+		mustRelease(t, q.lease("patient"))
+	})
 }
 
 // The end of its own ctx fails the contender alone.
