@@ -216,7 +216,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	reply, err := call(ctx, l, limit,
 		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
 		func(reply driver.AcquireReply, err error) {
-			if reply.Outcome == driver.Granted { // in spite of the tombstone, or before it
+			if reply.Outcome == driver.Granted { // late: in spite of the tombstone, or before it
 				l.cleaner.Cancel(req, 0)
 			}
 		})
