@@ -160,7 +160,8 @@ func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if _, err := b.Acquire(lease.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != time.Second {
+		if _, err := b.Acquire(lease.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) ||
+			time.Since(start) != time.Second {
 			t.Errorf("under the lease's own context: %v after %s", err, time.Since(start))
 		}
 	})
@@ -208,13 +209,16 @@ func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 		fault           drivertest.Fault
 		call            func(*distlock.Locker) error
 	}{
-		"default":          {ttl: 30 * time.Second, fault: silent, call: acquire, want: 5 * time.Second},
-		"ctx alone":        {ttl: 30 * time.Second, wait: -1, fault: silent, call: acquire, want: 5 * time.Second},
-		"a short TTL":      {ttl: ttl, fault: silent, call: acquire, want: ttl},
-		"a short wait":     {ttl: 30 * time.Second, wait: time.Second, fault: silent, call: acquire, want: time.Second},
-		"turned away":      {ttl: 30 * time.Second, wait: -1, fault: drivertest.Fault{Before: errTurnedAway}, call: acquire, want: 5 * time.Second},
-		"AcquireWithRetry": {ttl: 30 * time.Second, fault: drivertest.Fault{Before: errTurnedAway}, call: again, want: 5 * time.Second},
-		"TryAcquire":       {ttl: 30 * time.Second, wait: -1, fault: silent, want: 5 * time.Second, call: func(l *distlock.Locker) error { return second(l.TryAcquire(context.Background(), key)) }},
+		"default":      {ttl: 30 * time.Second, fault: silent, call: acquire, want: 5 * time.Second},
+		"ctx alone":    {ttl: 30 * time.Second, wait: -1, fault: silent, call: acquire, want: 5 * time.Second},
+		"a short TTL":  {ttl: ttl, fault: silent, call: acquire, want: ttl},
+		"a short wait": {ttl: 30 * time.Second, wait: time.Second, fault: silent, call: acquire, want: time.Second},
+		"turned away": {ttl: 30 * time.Second, wait: -1, fault: drivertest.Fault{Before: errTurnedAway},
+			call: acquire, want: 5 * time.Second},
+		"AcquireWithRetry": {ttl: 30 * time.Second, fault: drivertest.Fault{Before: errTurnedAway}, call: again,
+			want: 5 * time.Second},
+		"TryAcquire": {ttl: 30 * time.Second, wait: -1, fault: silent, want: 5 * time.Second,
+			call: func(l *distlock.Locker) error { return second(l.TryAcquire(context.Background(), key)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -283,7 +287,8 @@ func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
 				switch err := q.err("next"); {
 				case answers && err != nil:
 					t.Errorf("after an answer in time: %v", err)
-				case !answers && (!errors.Is(err, distlock.ErrUnavailable) || !errors.As(err, &busy) || busy.Holder != "the holder"):
+				case !answers && (!errors.Is(err, distlock.ErrUnavailable) || !errors.As(err, &busy) ||
+					busy.Holder != "the holder"):
 					t.Errorf("without an answer: %v", err)
 				}
 				if err := q.err("last"); err != nil { // "leaves" had an answer after the failure of "fails"
@@ -312,7 +317,8 @@ func TestAcquire_C_silentBackend_isUnavailable(t *testing.T) {
 				answer := make(chan struct{})
 				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
 				err := acquire(l, t.Context())
-				if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) || strings.Contains(err.Error(), "%!") {
+				if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) ||
+					strings.Contains(err.Error(), "%!") {
 					t.Errorf("%v, want ErrUnavailable", err)
 				}
 				s.Inject(nil)
@@ -331,7 +337,8 @@ func TestAcquire_lateGrant_isReleased(t *testing.T) {
 		time.AfterFunc(time.Millisecond, cancel)
 		start := time.Now()
 		_, err := l.Acquire(ctx, key)
-		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > 50*time.Millisecond {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) ||
+			time.Since(start) > 50*time.Millisecond {
 			t.Errorf("Acquire: %v after %s", err, time.Since(start))
 		}
 		if s.granted().Owner == "" {
@@ -388,7 +395,8 @@ func TestAcquire_underItsOwnLease_fails(t *testing.T) {
 		lease := mustAcquire(t, l)
 		_, err := l.Acquire(lease.Context(), key)
 		var busy *distlock.BusyError
-		if !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(), "holds this lock already and would wait for itself: use the context that") {
+		if !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(),
+			"holds this lock already and would wait for itself: use the context that") {
 			t.Fatalf("Acquire: %v, want a BusyError with Self", err)
 		}
 		if _, err := l.Acquire(lease.Context(), "another key"); err != nil {
@@ -465,7 +473,8 @@ func TestAcquire_cause_keepsContextError(t *testing.T) {
 		mustAcquire(t, s.locker(t, distlock.Options{}))
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Observer: seen, Wait: -1})
-		for cause, says := range map[error]string{errWork: errWork.Error(), distlock.ErrLost: "the lease of this context was lost"} {
+		for cause, says := range map[error]string{errWork: errWork.Error(),
+			distlock.ErrLost: "the lease of this context was lost"} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(cause) })
 			_, err := l.Acquire(ctx, key)

@@ -51,7 +51,8 @@ func (a *acquisition) joinQueue(ctx context.Context) {
 	case err == nil:
 		a.place.wakes, a.place.stopWakes = wakes, stop
 		a.waiter.Notified.Store(true)
-	case ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported): // else ctx has ended, or a wrapper has nothing to pass on
+	case errors.Is(err, errors.ErrUnsupported): // the driver wraps one without notifications
+	case ctx.Err() == nil: // else its end is the reason
 		l.warnNoWakes.Do(func() {
 			l.log(slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll from their places in the queue; "+
 				"check the right to subscribe and the network", a.req.Name.Key, "error", err)

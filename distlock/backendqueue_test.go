@@ -50,7 +50,8 @@ func (s *scripted) Acquire(_ context.Context, req driver.AcquireRequest) (driver
 	if answer != nil {
 		return answer(req), nil
 	}
-	reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another", TTL: time.Hour, Waiters: 1}}
+	reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another",
+		TTL: time.Hour, Waiters: 1}}
 	if req.Alive > 0 {
 		reply.Ticket = 7
 	}
@@ -189,18 +190,20 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 		wake       *driver.Wake
 		begins     bool
 	}{
-		"after the last request":               {ttl: 10 * time.Second, begins: true},
-		"after the one before":                 {ttl: 10 * time.Second, behind: 1, begins: true},
-		"after an older one":                   {ttl: 10 * time.Second, behind: 2},
-		"after one that is still to come":      {ttl: 10 * time.Second, behind: -1},
-		"too little left":                      {ttl: 1200 * time.Millisecond},
-		"nothing left":                         {ttl: time.Millisecond},
-		"a lease that will not be renewed":     {ttl: 10 * time.Second, renewEvery: -1},
-		"an interruption, no handoff":          {wake: &driver.Wake{}},
-		"a handoff that names no request":      {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour}},
-		"a handoff that names a senseless one": {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: -1 << 63}},
-		"a handoff that names a large one":     {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour, Seq: 1<<63 - 1}},
-		"a handoff that took all its time":     {ttl: 0},
+		"after the last request":           {ttl: 10 * time.Second, begins: true},
+		"after the one before":             {ttl: 10 * time.Second, behind: 1, begins: true},
+		"after an older one":               {ttl: 10 * time.Second, behind: 2},
+		"after one that is still to come":  {ttl: 10 * time.Second, behind: -1},
+		"too little left":                  {ttl: 1200 * time.Millisecond},
+		"nothing left":                     {ttl: time.Millisecond},
+		"a lease that will not be renewed": {ttl: 10 * time.Second, renewEvery: -1},
+		"an interruption, no handoff":      {wake: &driver.Wake{}},
+		"a handoff that names no request":  {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}), TTL: time.Hour}},
+		"a handoff that names a senseless one": {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}),
+			TTL: time.Hour, Seq: -1 << 63}},
+		"a handoff that names a large one": {wake: &driver.Wake{Grant: grants(driver.AcquireRequest{}),
+			TTL: time.Hour, Seq: 1<<63 - 1}},
+		"a handoff that took all its time": {ttl: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -335,7 +338,8 @@ func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 			if len(s.asked) > 2 {
 				return grants(req)
 			}
-			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, TTL: 700 * time.Millisecond}, Ticket: 1}
+			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true,
+				TTL: 700 * time.Millisecond}, Ticket: 1}
 		}
 		lease, _ := s.inLine(distlock.Options{})
 		start := time.Now()
@@ -382,7 +386,8 @@ func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = func(req driver.AcquireRequest) driver.AcquireReply {
-			reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another", TTL: time.Hour, Waiters: 1000}}
+			reply := driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, Holder: "another",
+				TTL: time.Hour, Waiters: 1000}}
 			if req.Alive > 0 {
 				reply.Outcome = driver.Full
 			}
@@ -390,7 +395,8 @@ func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 		}
 		_, failure := s.inLine(distlock.Options{})
 		var busy *distlock.BusyError
-		if err := failure(); !errors.As(err, &busy) || busy.Waiters != 1000 || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "try again later") {
+		if err := failure(); !errors.As(err, &busy) || busy.Waiters != 1000 || errors.Is(err, context.Canceled) ||
+			!strings.Contains(err.Error(), "try again later") {
 			t.Errorf("%v", err)
 		}
 	})

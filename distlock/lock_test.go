@@ -54,7 +54,8 @@ func TestLock_AcquireWithRetry(t *testing.T) {
 
 		start := time.Now()
 		err := lock.AcquireWithRetry(t.Context(), 3, 100*time.Millisecond)
-		if !errors.Is(err, distlock.ErrNotAcquired) || !strings.Contains(err.Error(), "failed to acquire lock after 3 attempts") {
+		if !errors.Is(err, distlock.ErrNotAcquired) ||
+			!strings.Contains(err.Error(), "failed to acquire lock after 3 attempts") {
 			t.Errorf("AcquireWithRetry: %v", err)
 		}
 		if took := time.Since(start); took != 200*time.Millisecond {
@@ -68,7 +69,8 @@ func TestLock_AcquireWithRetry(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := l.NewLock(key, 0).AcquireWithRetry(ctx, 3, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.NewLock(key, 0).AcquireWithRetry(ctx, 3, 100*time.Millisecond); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("with an ended ctx: %v", err)
 		}
 	})

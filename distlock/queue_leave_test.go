@@ -173,7 +173,8 @@ func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range 5 {
 			var busy *distlock.BusyError
-			if err := q.err(fmt.Sprint(i)); !errors.As(err, &busy) || busy.Holder != "another" || busy.Held < 1100*time.Millisecond {
+			if err := q.err(fmt.Sprint(i)); !errors.As(err, &busy) || busy.Holder != "another" ||
+				busy.Held < 1100*time.Millisecond {
 				t.Errorf("%d behind another process: %v", i, err)
 			}
 		}
@@ -378,7 +379,8 @@ func TestQueue_L_backendWithoutQueue(t *testing.T) {
 // A release by its process wakes a polling contender, even during a request.
 func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl, Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
+		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl,
+			Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
 		other := s.twin().locker(t, patient)
 		theirs := mustAcquire(t, other)
 		q := newQueue(t)

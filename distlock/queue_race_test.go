@@ -146,7 +146,8 @@ func TestHandoff_shortLease_isReleased(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				mustRelease(t, first)
 				a := q.lease("a")
-				if released := s.Calls(drivertest.Release); released == 1 == c.handsOn || a.Fence() == first.Fence()+1 != c.handsOn {
+				if released := s.Calls(drivertest.Release); released == 1 == c.handsOn ||
+					a.Fence() == first.Fence()+1 != c.handsOn {
 					t.Errorf("released %d times, token %d after %d", released, a.Fence(), first.Fence())
 				}
 				mustRelease(t, a)
@@ -171,7 +172,8 @@ func (s slowEar) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan dr
 func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := open(t, slowEar{newScripted(t)}, distlock.Options{TTL: 30 * time.Second, Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := open(t, slowEar{newScripted(t)}, distlock.Options{TTL: 30 * time.Second, Wait: -1,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		q := newQueue(t)
 		q.join(l, "first", 0)
 		time.Sleep(500 * time.Millisecond)

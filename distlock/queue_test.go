@@ -28,7 +28,8 @@ type queue struct {
 }
 
 func newQueue(t *testing.T) *queue {
-	return &queue{t: t, leases: make(map[string]*distlock.Lease), failed: make(map[string]error), cancel: make(map[string]context.CancelFunc)}
+	return &queue{t: t, leases: make(map[string]*distlock.Lease), failed: make(map[string]error),
+		cancel: make(map[string]context.CancelFunc)}
 }
 
 // join adds a waiter, and returns when it waits. A positive hold is how long it keeps the lock;
@@ -100,7 +101,8 @@ func (q *queue) want(names ...string) {
 var patient = distlock.Options{Wait: -1}
 
 func TestQueue_L_firstComeFirstServed(t *testing.T) {
-	for name, hold := range map[string]time.Duration{"short holds": time.Millisecond, "long holds": 50 * time.Millisecond, "both": 7 * time.Millisecond} {
+	for name, hold := range map[string]time.Duration{"short holds": time.Millisecond,
+		"long holds": 50 * time.Millisecond, "both": 7 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				l := newService().locker(t, patient)
@@ -216,7 +218,8 @@ func TestHandoff_local_noRequest(t *testing.T) {
 		for _, op := range seen.ended {
 			switch {
 			case op.Name == distlock.OpAcquire && op.Fence == a.Fence():
-				if op.Handoff != distlock.HandoffLocal || op.Attempts != 0 || op.Blocker["number"] != "1" || op.Wait != 5*time.Millisecond {
+				if op.Handoff != distlock.HandoffLocal || op.Attempts != 0 || op.Blocker["number"] != "1" ||
+					op.Wait != 5*time.Millisecond {
 					t.Errorf("acquire %+v", op)
 				}
 			case op.Name == distlock.OpRelease && op.Fence == first.Fence():
@@ -271,7 +274,8 @@ func TestHandoff_S2_tokensFollowTheClock(t *testing.T) {
 		a := q.lease("a")
 		mustRelease(t, a) // in the same microsecond
 		b := q.lease("b")
-		if calls := s.Calls(drivertest.Acquire); a.Fence() != first.Fence()+1 || b.Fence() <= first.Fence()+driver.FenceBlock || calls != 2 {
+		if calls := s.Calls(drivertest.Acquire); a.Fence() != first.Fence()+1 ||
+			b.Fence() <= first.Fence()+driver.FenceBlock || calls != 2 {
 			t.Errorf("tokens %d, %d, %d, and the service was asked %d times", first.Fence(), a.Fence(), b.Fence(), calls)
 		}
 		mustRelease(t, b)
