@@ -106,7 +106,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 		switch {
 		case lease != nil:
 			return outcome{lease: lease}
-		case errors.Is(err, calls.ErrLeft):
+		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
 			continue
 		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
 			a.reenter(ctx)
@@ -279,8 +279,6 @@ func (u usedUp) Error() string { return calls.NoAnswer(u.limit) }
 func (a *acquisition) failed(err error) outcome {
 	failure := queue.Repeated
 	switch {
-	case a.locker.closing.Err() != nil: // the reason to end, whatever became of the last request
-		return outcome{err: ErrClosed}
 	case definite(err):
 		failure = queue.Shared
 	case errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
@@ -298,10 +296,10 @@ func (a *acquisition) gaveUp(ctx context.Context) outcome {
 	over := a.ctx.Err() == nil && errors.As(context.Cause(ctx), &limit)
 	err := a.last.err()
 	switch {
-	case limit.silent:
-		return a.failed(cmp.Or(a.last.failure, unavailable("acquire", limit)))
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
 		err = ErrClosed
+	case limit.silent:
+		return a.failed(cmp.Or(a.last.failure, unavailable("acquire", limit)))
 	case over && err == nil:
 		err = unavailable("acquire", limit)
 	case err == nil:
