@@ -15,19 +15,19 @@ import (
 // held, and a grant that arrives too late is released. If ctx carries the lease for key, Acquire fails
 // at once: with a BusyError whose Self is true, or as [Lease.Err] of an ended lease.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	o := l.callOptions(opts)
-	return l.acquire(ctx, key, o.ttl, patience{wait: o.wait, delay: l.delay})
+	return l.acquire(ctx, key, l.callOptions(opts))
 }
 
 // TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
 // backend's queue is to have. Errors: as [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	o := l.callOptions(opts)
-	return l.acquire(ctx, key, o.ttl, patience{attempts: 1, wait: o.wait})
+	o.attempts = 1
+	return l.acquire(ctx, key, o)
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p patience) (lease *Lease, err error) {
-	if err := validTTL(ttl); err != nil {
+func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease *Lease, err error) {
+	if err := validTTL(o.ttl); err != nil {
 		return nil, err
 	}
 	if err := validKey(key); err != nil {
@@ -39,8 +39,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	defer l.end()
 
 	start := time.Now()
-	a := &acquisition{locker: l, caller: ctx, ctx: ctx, patience: p, start: start}
-	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: ttl.Truncate(time.Millisecond)}
+	a := &acquisition{locker: l, caller: ctx, ctx: ctx, callOptions: o, start: start}
+	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: o.ttl.Truncate(time.Millisecond)}
 	op := &a.op
 	returns := false
 	defer func() {
@@ -63,7 +63,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration, p p
 	switch {
 	case lease != nil:
 		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
-	case op.Outcome == OutcomeTimeout && p.attempts == 1:
+	case op.Outcome == OutcomeTimeout && o.attempts == 1:
 		op.Outcome = OutcomeBusy
 	}
 	return lease, err

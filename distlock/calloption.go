@@ -5,7 +5,13 @@ import "time"
 // CallOption changes one call of a Locker, or one Turn of package lockedmemory.
 type CallOption func(*callOptions)
 
-type callOptions struct{ ttl, wait time.Duration }
+// callOptions are the settings of one acquisition.
+type callOptions struct {
+	ttl      time.Duration
+	wait     time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
+	attempts int           // 0: as many as fit, from a place in the queue
+	delay    func(attempts int) time.Duration
+}
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.
 func WithTTL(ttl time.Duration) CallOption {
@@ -26,7 +32,7 @@ func setOption(field *time.Duration, value time.Duration) {
 
 // callOptions returns the settings of one call.
 func (l *Locker) callOptions(opts []CallOption) callOptions {
-	o := callOptions{l.opts.TTL, l.opts.Wait}
+	o := callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, delay: l.opts.Retry.delay}
 	for _, set := range opts {
 		set(&o)
 	}

@@ -15,13 +15,6 @@ import (
 	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// patience says for how long and how often to ask for a busy lock.
-type patience struct {
-	attempts int           // 0: as many as fit, from a place in the queue
-	wait     time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
-	delay    func(attempts int) time.Duration
-}
-
 // firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
 // or a call that asks once. If the TTL is shorter, the TTL is the limit.
 const firstAnswer = 5 * time.Second
@@ -32,7 +25,7 @@ type acquisition struct {
 	caller context.Context // the context of the lease is made from it
 	ctx    context.Context // the same with the additions of the Observer
 	op     Operation
-	patience
+	callOptions
 	start  time.Time
 	waiter *waiter // its place in the process; nil if it asks a number of times and no more
 	last   lastAnswer

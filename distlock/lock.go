@@ -31,7 +31,7 @@ func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 // Acquire asks once, and returns false if another handle holds the lock, or this one did already.
 // Errors: as [Locker.TryAcquire], but for [ErrNotAcquired].
 func (k *Lock) Acquire(ctx context.Context) (bool, error) {
-	err := k.acquire(ctx, patience{attempts: 1, wait: k.locker.opts.Wait})
+	err := k.acquire(ctx, callOptions{ttl: k.ttl, wait: k.locker.opts.Wait, attempts: 1})
 	if errors.Is(err, ErrNotAcquired) {
 		return false, nil
 	}
@@ -47,7 +47,8 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 	if retryDelay < 0 {
 		return invalidOption("retryDelay is %s, but must not be negative", retryDelay)
 	}
-	err := k.acquire(ctx, patience{
+	err := k.acquire(ctx, callOptions{
+		ttl:      k.ttl,
 		attempts: maxRetries,
 		wait:     -1,
 		delay:    func(int) time.Duration { return retryDelay },
@@ -58,8 +59,8 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 	return err
 }
 
-func (k *Lock) acquire(ctx context.Context, p patience) error {
-	lease, err := k.locker.acquire(ctx, k.key, k.ttl, p)
+func (k *Lock) acquire(ctx context.Context, o callOptions) error {
+	lease, err := k.locker.acquire(ctx, k.key, o)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,9 @@ type Locker struct {
 	backend string
 	opts    Options
 
-	delay        func(attempts int) time.Duration // Options.Retry's
-	queue        bool                             // the backend keeps waiters in order
-	listener     driver.Listener                  // nil if the backend does not notify
-	maxBatch     int                              // the most renewals of one call
+	queue        bool            // the backend keeps waiters in order
+	listener     driver.Listener // nil if the backend does not notify
+	maxBatch     int             // the most renewals of one call
 	queues       *queues
 	renewals     renewal.Sender[*request]
 	outage       outage
@@ -71,7 +70,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if _, none := o.Observer.(nobody); !none {
 		l.opts.Observer = &guarded{o.Observer, &l.reports}
 	}
-	l.delay = l.opts.Retry.delay
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.queue = d.Capabilities().Queues
