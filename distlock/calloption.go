@@ -18,8 +18,8 @@ func WithTTL(ttl time.Duration) CallOption {
 	return func(o *callOptions) { setOption(&o.ttl, ttl) }
 }
 
-// WithWait sets the longest wait of one call, for the lock or, in TryAcquire and TryDo, for the answer.
-// 0 means Options.Wait, negative no limit but ctx.
+// WithWait sets the longest wait of one call; in TryAcquire and TryDo, that for the answer. 0 means
+// Options.Wait, negative no limit but ctx.
 func WithWait(wait time.Duration) CallOption {
 	return func(o *callOptions) { setOption(&o.wait, wait) }
 }

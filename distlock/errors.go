@@ -9,8 +9,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The errors. Test them with [errors.Is]. Their texts carry details and advice, never a key. The error
-// of a context stands beside them: a cancelled wait is [ErrNotAcquired] and [context.Canceled].
+// The errors. Test them with [errors.Is]. The texts carry details and advice, never a key. The error of a
+// context stands beside them: a cancelled wait is [ErrNotAcquired] and [context.Canceled].
 var (
 	// ErrNotAcquired: another holder has the lock, and the wait is over. Nothing is held. Retry later.
 	ErrNotAcquired = errors.New("distlock: lock not acquired")

@@ -83,8 +83,7 @@ func (le *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held, by clock and deadline. Otherwise it matches [ErrLost] or
-// [ErrNotHeld], or [ErrUnavailable] after a suspend of unknown length, until Guard or a renewal has
-// asked the backend.
+// [ErrNotHeld]; or [ErrUnavailable] after a suspend of unknown length, until the backend is asked.
 func (le *Lease) Err() error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
@@ -180,8 +179,8 @@ func (le *Lease) lossLocked(reason error) error {
 // Guard under way while ctx lasts, for at most a TTL. Releasing a nil or released lease is no error.
 //
 // Release fails with [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
-// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over, and the
-// lock expires. Another Release tries again.
+// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over and the lock
+// expires; another Release tries again.
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

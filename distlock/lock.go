@@ -9,8 +9,7 @@ import (
 )
 
 // Lock is a handle on one lock with the methods of the Beluga AI locking guide. It holds at most one
-// lease at a time, which is renewed unless Options.RenewEvery is negative. [Locker.Do] gives more: the
-// context and the fencing token of the lease.
+// lease, which is renewed unless Options.RenewEvery is negative. [Locker.Do] gives more.
 type Lock struct {
 	locker *Locker
 	key    string
@@ -39,7 +38,7 @@ func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 }
 
 // AcquireWithRetry asks up to maxRetries times, retryDelay apart; in the guide 3 times, 100 ms. Waiters
-// overtake it: prefer [Locker.Acquire]. It fails with [ErrInvalidOption] or as [Locker.TryAcquire].
+// overtake it. Errors: [ErrInvalidOption], or as [Locker.TryAcquire].
 func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay time.Duration) error {
 	if maxRetries < 1 {
 		return invalidOption("maxRetries is %d, but must be at least 1", maxRetries)

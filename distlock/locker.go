@@ -67,9 +67,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	}
 	l.reports.locker = l
 	l.opts.Logger = slog.New(&logQueue{o.Logger.Handler(), &l.reports})
-	if _, none := o.Observer.(nobody); !none {
-		l.opts.Observer = &guarded{o.Observer, &l.reports}
-	}
+	l.opts.Observer = &observers{Observers(o.Observer).(*observers).each, &l.reports}
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.queue = d.Capabilities().Queues
@@ -90,8 +88,8 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 }
 
 // Close releases all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It
-// waits for that until ctx ends, and for the Observer and the Logger for at most a second. If ctx ends
-// first, Close returns the error of ctx, the work goes on, and another Close waits again.
+// waits for that until ctx ends, and for the hooks at most a second. If ctx ends first, Close returns the
+// error of ctx, and the work goes on; another Close waits again.
 func (l *Locker) Close(ctx context.Context) error {
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()

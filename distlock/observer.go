@@ -64,8 +64,6 @@ type Operation struct {
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
-
-	unstarted bool // Start panicked
 }
 
 // Handoff is the way in which an acquired lock reached its holder.
@@ -115,34 +113,3 @@ func (op *Operation) end(err error) error {
 	op.Err, op.Outcome = err, OutcomeOf(err)
 	return err
 }
-
-// guarded keeps the panics of an application's Observer from the operations of a Locker.
-type guarded struct {
-	observer Observer
-	reports  *reports
-}
-
-func (g *guarded) Start(ctx context.Context, op *Operation) (started context.Context) {
-	defer g.reports.survive("Observer.Start", op)
-	started, op.unstarted = ctx, true
-	if next := g.observer.Start(ctx, op); next != nil {
-		started = next
-	}
-	op.unstarted = false
-	return started
-}
-
-// End skips an operation whose Start panicked. Without the span of Start in the context, an Observer
-// might end the span of the caller.
-func (g *guarded) End(ctx context.Context, op *Operation) {
-	if op.unstarted {
-		return
-	}
-	defer g.reports.survive("Observer.End", op)
-	g.observer.End(ctx, op)
-}
-
-type nobody struct{}
-
-func (nobody) Start(ctx context.Context, _ *Operation) context.Context { return ctx }
-func (nobody) End(context.Context, *Operation)                         {}

@@ -74,9 +74,6 @@ func (o *Options) withDefaults() (Options, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.Observer == nil {
-		c.Observer = nobody{}
-	}
 
 	if err := c.validate(); err != nil {
 		return Options{}, err

@@ -68,8 +68,8 @@ func (r *reports) wait(ctx context.Context) {
 
 // operation queues the report of an operation that has ended.
 func (r *reports) operation(ctx context.Context, op *Operation, must bool) {
-	observer := r.locker.opts.Observer
-	if _, none := observer.(nobody); none {
+	observer := r.locker.opts.Observer.(*observers)
+	if len(observer.each) == 0 {
 		return
 	}
 	r.add(func() { observer.End(observer.Start(ctx, op), op) }, must)
@@ -111,6 +111,9 @@ func (r *reports) next() func() {
 
 // survive is deferred around a hook of the Observer. It logs a panic, at most once per minute.
 func (r *reports) survive(hook string, op *Operation) {
+	if r == nil { // outside a Locker
+		return
+	}
 	cause := recover()
 	if cause == nil {
 		return

@@ -142,6 +142,14 @@ func (d *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, er
 	return through(ctx, d.point, func(ctx context.Context) (driver.State, error) { return d.inner.Inspect(ctx, name) })
 }
 
+func (d *locks) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
+	lister, ok := d.inner.(driver.Lister)
+	if !ok {
+		return driver.ListReply{}, errors.ErrUnsupported
+	}
+	return through(ctx, d.point, func(ctx context.Context) (driver.ListReply, error) { return lister.List(ctx, req) })
+}
+
 func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	queue := d.inner.(driver.Listener)
 	if !d.point.hit() {
