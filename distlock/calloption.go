@@ -1,6 +1,9 @@
 package distlock
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // CallOption changes one call of a Locker, or one Turn of package lockedmemory.
 type CallOption func(*callOptions)
@@ -15,19 +18,13 @@ type callOptions struct {
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.
 func WithTTL(ttl time.Duration) CallOption {
-	return func(o *callOptions) { setOption(&o.ttl, ttl) }
+	return func(o *callOptions) { o.ttl = cmp.Or(ttl, o.ttl) }
 }
 
 // WithWait sets the longest wait of one call; in TryAcquire and TryDo, that for the answer. 0 means
 // Options.Wait, negative no limit but ctx.
 func WithWait(wait time.Duration) CallOption {
-	return func(o *callOptions) { setOption(&o.wait, wait) }
-}
-
-func setOption(field *time.Duration, value time.Duration) {
-	if value != 0 {
-		*field = value
-	}
+	return func(o *callOptions) { o.wait = cmp.Or(wait, o.wait) }
 }
 
 // callOptions returns the settings of one call.

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,13 +45,11 @@ type BusyError struct {
 func (e *BusyError) Error() string {
 	if e.Self {
 		return ErrNotAcquired.Error() + ": the caller holds this lock already and would wait for itself: " +
-			"use the context that the function of Do or Turn was given, and instead of Acquire use Do, or FromContext to get the lease"
+			"use the context that the function of Do or Turn was given, " +
+			"and instead of Acquire use Do, or FromContext to get the lease"
 	}
-	holder := e.Holder
-	if holder == "" {
-		holder = "somebody else"
-	}
-	text := fmt.Sprintf("%s: held by %s for %s", ErrNotAcquired, holder, e.Held.Round(time.Millisecond))
+	text := fmt.Sprintf("%s: held by %s for %s",
+		ErrNotAcquired, cmp.Or(e.Holder, "another client"), e.Held.Round(time.Millisecond))
 	if e.Waiters > 0 {
 		text += fmt.Sprintf(", %d waiting", e.Waiters)
 	}
@@ -59,8 +58,8 @@ func (e *BusyError) Error() string {
 
 func (e *BusyError) Is(target error) bool { return target == ErrNotAcquired }
 
-// interruptedError is what ended an acquisition that had been told who holds the lock. It is no ErrNotAcquired: who holds the
-// lock now is not known.
+// interruptedError is the error of an acquisition that failed after a busy answer. It does not match
+// ErrNotAcquired, because the present holder is not known.
 type interruptedError struct {
 	error
 	before *BusyError
@@ -88,8 +87,8 @@ func unavailable(operation string, cause error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, operation, cause)
 }
 
-// failedRead is the error of a driver's call that leaves no effect: of Inspect, and of Acquire, which
-// undoes its own.
+// failedRead is the error of a driver's call without an effect: of Inspect, and of Acquire, which undoes
+// its effect.
 func failedRead(operation string, cause error) error {
 	if definite(cause) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, operation, cause)
@@ -116,7 +115,8 @@ type leftError struct{ error }
 
 func (e *leftError) Unwrap() error { return e.error }
 
-// ended is the error of an ended context. Its cause is text alone: it may be the loss of another lease.
+// ended is the error of an ended context, with the cause as text alone: the cause may be the loss of
+// another lease.
 func ended(ctx context.Context) error {
 	switch cause := context.Cause(ctx); cause {
 	case ctx.Err():

@@ -12,8 +12,8 @@ const (
 	maxHolder    = 256
 )
 
-// validKey refuses what could not be told apart, stored, or shown by every backend: PostgreSQL text takes no NUL,
-// telemetry takes only UTF-8, and a key with line breaks could forge log lines. The key itself stays out of the text.
+// validKey refuses a key that a backend could not store or a log could not show: PostgreSQL's text takes
+// no NUL, telemetry takes only UTF-8, and line breaks could forge log lines. The key is not in the error.
 func validKey(key string) error {
 	switch {
 	case key == "":

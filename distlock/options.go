@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -58,28 +59,28 @@ func (r Retry) delay(attempts int) time.Duration {
 	return max(time.Millisecond, rand.N(min(bound, r.Max)+1))
 }
 
-// withDefaults validates o and fills in the defaults. It changes nothing that the caller can see.
+// withDefaults returns a valid copy of o with defaults.
 func (o *Options) withDefaults() (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
 	}
-	setDefault(&c.Namespace, defaultNamespace)
-	setDefault(&c.TTL, defaultTTL)
-	setDefault(&c.Wait, c.TTL+defaultWait)
-	setDefault(&c.Retry.Min, min(defaultRetryMin, positiveOr(c.Retry.Max, defaultRetryMin)))
-	setDefault(&c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
-	setDefault(&c.Holder, defaultHolder())
-	setDefault(&c.LogKeys, KeyHashed)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
+	c.Namespace = cmp.Or(c.Namespace, defaultNamespace)
+	c.TTL = cmp.Or(c.TTL, defaultTTL)
+	c.Wait = cmp.Or(c.Wait, c.TTL+defaultWait)
+	if c.Retry.Min == 0 && 0 < c.Retry.Max && c.Retry.Max < defaultRetryMin {
+		c.Retry.Min = c.Retry.Max
 	}
-
+	c.Retry.Min = cmp.Or(c.Retry.Min, defaultRetryMin)
+	c.Retry.Max = cmp.Or(c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
+	c.Holder = cmp.Or(c.Holder, defaultHolder())
+	c.LogKeys = cmp.Or(c.LogKeys, KeyHashed)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if err := c.validate(); err != nil {
 		return Options{}, err
 	}
-	c.TTL = c.TTL.Truncate(time.Millisecond) // what every service can keep
-	setDefault(&c.RenewEvery, c.TTL/3)
+	c.TTL = c.TTL.Truncate(time.Millisecond) // every backend can keep milliseconds
+	c.RenewEvery = cmp.Or(c.RenewEvery, c.TTL/3)
 	return c, nil
 }
 
@@ -96,12 +97,15 @@ func (o *Options) validate() error {
 	case badText(o.Namespace) != "":
 		return invalidOption("Namespace %q contains %s", o.Namespace, badText(o.Namespace))
 	case strings.ContainsAny(o.Namespace, "{}"):
-		return invalidOption("Namespace %q contains a brace: braces mark the part of a Redis key that is hashed, use another separator", o.Namespace)
+		return invalidOption("Namespace %q contains a brace: braces mark the part of a Redis key that is hashed, "+
+			"use another separator", o.Namespace)
 	case o.RenewEvery > mostRenewEvery(o.TTL):
-		return invalidOption("RenewEvery is %s, but with a TTL of %s it must be at most %s, so that one failed renewal leaves time for another: "+
-			"leave it 0 for a third of TTL, or negative for no renewal", o.RenewEvery, o.TTL, mostRenewEvery(o.TTL))
+		return invalidOption("RenewEvery is %s, but with a TTL of %s it must be at most %s, so that one failed renewal "+
+			"leaves time for another: leave it 0 for a third of TTL, or negative for no renewal",
+			o.RenewEvery, o.TTL, mostRenewEvery(o.TTL))
 	case o.RenewEvery > 0 && o.RenewEvery < minRenewEvery:
-		return invalidOption("RenewEvery is %s, but must be at least %s: leave it 0 for a third of TTL", o.RenewEvery, minRenewEvery)
+		return invalidOption("RenewEvery is %s, but must be at least %s: leave it 0 for a third of TTL",
+			o.RenewEvery, minRenewEvery)
 	case o.MaxHold < 0:
 		return invalidOption("MaxHold is %s, but must not be negative: leave it 0 for no bound", o.MaxHold)
 	case o.Retry.Min < time.Millisecond:
@@ -126,23 +130,10 @@ func validTTL(ttl time.Duration) error {
 		return invalidOption("TTL is %s, but must be at least %s: did you mean %d*time.Second?", ttl, MinTTL, ttl)
 	}
 	if ttl < MinTTL {
-		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals", ttl, MinTTL)
+		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals",
+			ttl, MinTTL)
 	}
 	return nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-func positiveOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }
 
 func defaultHolder() string {

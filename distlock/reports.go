@@ -101,7 +101,8 @@ func (r *reports) next() func() {
 	if n := r.dropped; n > 0 {
 		r.dropped = 0
 		return func() {
-			r.locker.log(slog.LevelWarn, "distlock: reports were dropped because a hook of Observer or Logger blocked", "", "dropped", n)
+			r.locker.log(slog.LevelWarn, "distlock: reports were dropped because a hook of Observer or Logger blocked",
+				"", "dropped", n)
 		}
 	}
 	close(r.done)

@@ -1,5 +1,5 @@
-// Package fencing is for authors of stores and of wrappers of a Locker. It raises fencing tokens,
-// checks leases, and shows what is under a Locker. Applications need package distlock alone.
+// Package fencing is for authors of stores and of wrappers of a Locker. It raises fencing tokens and
+// checks leases. Applications need package distlock alone.
 //
 // A store that refuses a write below its mark raises the token of the rightful holder:
 //

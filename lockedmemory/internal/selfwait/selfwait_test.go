@@ -1,7 +1,6 @@
 package selfwait
 
 import (
-	"slices"
 	"sync"
 	"testing"
 )
@@ -44,34 +43,36 @@ func TestGoroutine_isItsOwn(t *testing.T) {
 	all.Wait()
 }
 
-// In whatever order functions end, nothing of them is kept.
-func TestSet_keepsOnlyWhatRuns(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}} {
-		var s Set[string]
-		keys := []string{"one", "one", "one", "other"}
-		var runs []*run
-		for _, key := range keys {
-			runs = append(runs, &run{})
-			s.add(key, runs[len(runs)-1])
-		}
-		for i, n := range order {
-			for _, left := range order[i:] {
-				if !slices.Contains(s.runs[keys[left]], runs[left]) {
-					t.Errorf("in the order %v, run %d is removed before it ends", order, left)
-				}
-			}
-			s.remove(keys[n], runs[n])
-		}
-		if len(s.runs) != 0 {
-			t.Errorf("in the order %v: left are %v", order, s.runs)
+// A caller is inside its own functions alone, and nothing is kept of those that have ended.
+func TestSet_insideOnlyItsOwn(t *testing.T) {
+	var s Set[string]
+	at := func(key string, want bool) {
+		t.Helper()
+		if began, inside := s.Inside(key); inside != want || inside == began.IsZero() {
+			t.Errorf("inside %q: %t since %s, want %t", key, inside, began, want)
 		}
 	}
-	var s Set[string]
+	_ = s.Do("one", func() error {
+		return s.Do("other", func() error {
+			_ = s.Do("one", func() error { at("one", true); return nil })
+			at("one", true) // still
+			at("other", true)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				at("one", false)
+				_ = s.Do("one", func() error { at("one", true); return nil })
+			})
+			wg.Wait()
+			at("third", false)
+			return nil
+		})
+	})
+	at("one", false)
 	func() {
 		defer func() { _ = recover() }()
 		_ = s.Do("one", func() error { panic("boom") })
 	}()
 	if len(s.runs) != 0 {
-		t.Error("a function that has panicked runs on")
+		t.Errorf("left are %v", s.runs)
 	}
 }
