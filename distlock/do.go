@@ -53,7 +53,7 @@ func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context
 	return lease.do(ctx, fn)
 }
 
-// do runs fn under the lease, and gives the lock back.
+// do runs fn under the lease, and releases the lock.
 func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	work, leave := le.join(ctx)
 	defer func() {
@@ -152,7 +152,7 @@ func (le *Lease) verdict(ctx context.Context, err error) error {
 // judged joins the error of some work and that of the lease it was done under.
 func judged(gone, err error) error {
 	if errors.Is(gone, ErrNotHeld) && !errors.Is(gone, ErrClosed) {
-		gone = nil // released by the work itself, or by whoever waits for it
+		gone = nil // the work itself, or another caller, released it
 	}
 	return tainted(gone, err)
 }

@@ -73,8 +73,8 @@ func (g *grant) armLocked() {
 	}
 }
 
-// look does what is due: the deadline comes first. It reports whether a renewal is due. An early or
-// second call changes nothing.
+// look serves the deadline, then the patience, then the renewal. It returns true if a renewal is due.
+// An early or second call changes nothing.
 func (g *grant) look() (renews bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +135,7 @@ type handoff struct {
 	token       int64         // of the next lease
 	first, last int64         // the reserved tokens
 	trusted     bool          // see trust.Trust.HandsOn
-	unsettled   bool          // an Extend or a raise of the token has no answer, which would not reach the next holder
+	unsettled   bool          // an Extend or a raise of the token has no answer yet
 	ownTTL      bool          // the lease or the waiter has a TTL of its own
 }
 

@@ -188,7 +188,7 @@ func (le *Lease) Release(ctx context.Context) error {
 	return le.release(ctx, errReleased)
 }
 
-// values is a context with a lease in it, and the values of another one, but neither its cancellation nor its deadline.
+// values is a context with a lease in it. It has the values of another context, but not its end.
 type values struct {
 	of    context.Context
 	lease *Lease

@@ -24,8 +24,8 @@ var (
 		"or the lease was lost before; check whether a method of the Observer blocks")
 )
 
-// releaseGrace is how long a Release whose ctx has ended still waits for the answer: on a healthy service that is
-// enough to return what really happened.
+// releaseGrace is how long a Release whose ctx has ended still waits for the answer. A healthy backend
+// answers within it.
 const releaseGrace = 20 * time.Millisecond
 
 // releaseLimit bounds a release that gets no answer. What follows is left to the background.
@@ -138,7 +138,7 @@ func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 }
 
 // drain waits until no guarded call runs any more, for at most one TTL, and reports whether that took
-// time. Renewal goes on meanwhile. If ctx ends, the context of the lease ends at once.
+// time. The lease is renewed until then. If ctx ends, the context of the lease ends at once.
 func (le *Lease) drain(ctx context.Context) bool {
 	select {
 	case le.guard <- struct{}{}: // kept: no guarded call starts any more
@@ -159,8 +159,8 @@ func (le *Lease) drain(ctx context.Context) bool {
 	return true
 }
 
-// finish ends the lease on this side, if it was not lost meanwhile. It hands the lock off within the
-// process if it can.
+// finish ends the lease on this side, unless it was lost. It hands the lock off within the process if
+// it can.
 func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()

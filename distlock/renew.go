@@ -31,7 +31,7 @@ type request struct {
 	deadline trust.Moment // of the grant; the shortest goes first
 	sent     bool
 	lease    *Lease // the holder when it was sent
-	epoch    int    // likewise
+	epoch    int    // of the trust when it was sent
 	began    time.Time
 	patience time.Duration
 	overdue  trust.Moment // when the patience ends

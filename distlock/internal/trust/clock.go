@@ -34,8 +34,8 @@ var wallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(origin.Rou
 // wallRanAhead is wallAhead for systems on which the time spent suspended cannot be read.
 func wallRanAhead() time.Duration { return wallRan(time.Now()) }
 
-// Slept is how long the machine was suspended since its start, as far as it is known. A timer of Go
-// stands still meanwhile.
+// Slept is how long the machine was suspended since its start, as far as it is known. Timers of Go
+// stand still during a suspend.
 func Slept() time.Duration {
 	Now()
 	return time.Duration(slept.longest.Load())

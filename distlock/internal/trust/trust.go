@@ -69,8 +69,8 @@ func (t *Trust) Extended(sent Moment, ttl time.Duration, epoch int) {
 	}
 }
 
-// Shorten lowers the deadline for an extension by ttl that is about to be sent, if that is shorter
-// than what is left. It reports whether it is. ⚑ The backend may shorten the lease from then on.
+// Shorten lowers the deadline for an extension by ttl that is about to be sent. It returns false if
+// the extension is no shorter than the time left. ⚑ The backend may shorten the lease from then on.
 func (t *Trust) Shorten(sent Moment, ttl time.Duration) bool {
 	end := Granted(sent, ttl).deadline
 	if !end.Before(t.deadline) {
