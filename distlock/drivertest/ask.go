@@ -15,9 +15,9 @@ var askTests = map[string]func(*testing.T, New){
 	"N_theEarliestMomentCounts":       testAskEarliest,
 	"S1_toAskChangesNoRight":          testAskRights,
 	"N_anotherGrantIsNotAsked":        testAskOther,
-	"C_aCancelledRequestAsksNobody":   testAskCancelled,
+	"C_aCancelledRequestAsksNoHolder": testAskCancelled,
 	"N_aListeningHolderIsWokenToEnd":  testAskWakes,
-	"L_aRequestToEndTakesNoHandoffIn": testAskAndHandoff,
+	"N_theNextHolderIsNotAsked":       testAskAndHandoff,
 }
 
 func (s *subject) ask(fence int64, within time.Duration, want bool) {
@@ -113,7 +113,8 @@ func testAskCancelled(t *testing.T, newDriver New) {
 	interrupter, _ := driver.As[driver.Interrupter](s.Driver)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := interrupter.AskToEnd(ctx, s.name, grant.Fence, long); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
+	_, err := interrupter.AskToEnd(ctx, s.name, grant.Fence, long)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("AskToEnd: %v, want context.Canceled and ErrNotSent", err)
 	}
 	s.notAsked(req)
@@ -154,11 +155,11 @@ func testAskAndHandoff(t *testing.T, newDriver New) {
 	}
 	req := s.request()
 	grant := s.granted(req)
-	w := s.inLine()
+	w := s.queued()
 	s.ask(grant.Fence, long, true)
-	w.notHanded()
+	w.notServed()
 	s.release(req, true)
-	if wake := w.handed(); wake.End.Asked {
+	if wake := w.served(); wake.End.Asked {
 		t.Errorf("the next holder is woken by %+v", wake)
 	}
 	s.notAsked(w.req)

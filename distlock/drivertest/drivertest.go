@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	// long is a TTL that no test waits for, and that does not end during one, however slow the service is.
+	// long is a TTL that does not end during a test, however slow the backend is.
 	long = 10 * time.Minute
-	// short is one that tests wait for.
+	// short is a TTL whose end tests wait for.
 	short = 250 * time.Millisecond
-	// tick is how far a service's clock may be off within a short TTL: what every holder's drift allows for.
+	// tick is how far a backend's clock may be off within a short TTL. The drift of every holder
+	// allows for it.
 	tick = 2 * time.Millisecond
 )
 
 // New is Service.New.
 type New = func(tb testing.TB) driver.Driver
 
-// Run tests the drivers of a service. The tests wait for real time, a few seconds in all. Those that disturb
-// the service run first, one after the other, and all others in parallel.
+// Run tests the drivers of a service. The tests wait for real time, a few seconds in all. Tests
+// that disturb the service run first, one after the other, and all others in parallel.
 func Run(t *testing.T, service Service) {
 	newDriver := service.New
 	tests := map[string]func(*testing.T, New){
@@ -39,9 +40,9 @@ func Run(t *testing.T, service Service) {
 		"S1_onlyTheOwnerExtends":            testOnlyOwnerExtends,
 		"S1_extendNeverGrants":              testExtendNeverGrants,
 		"S1_aRepeatedAcquireIsTheSameGrant": testAcquireIdempotent,
-		"S1_aCancelledOwnerIsRefused":       testVoid,
-		"S1_aReleasedOwnerIsRefused":        testReleasedVoid,
-		"S1_anExpiredOwnerIsRefused":        testExpiredVoid,
+		"S1_aCancelledOwnerIsRefused":       testTombstone,
+		"S1_aReleasedOwnerIsRefused":        testReleasedRefused,
+		"S1_anExpiredOwnerIsRefused":        testExpiredRefused,
 		"S2_fencesRise":                     testFencesRise,
 		"S2_fencesFollowTheClock":           testFenceClock,
 		"S2_blocksDoNotOverlap":             testFenceBlocks,
@@ -91,23 +92,23 @@ func Run(t *testing.T, service Service) {
 
 // queueTests are those of Capabilities.Queues.
 var queueTests = map[string]func(*testing.T, New){
-	"L_firstComeFirstServed":              testFirstComeFirstServed,
-	"L_allWhoLineUpAreServed":             testAllAreServed,
-	"L_nobodyOvertakesTheLine":            testNobodyOvertakes,
-	"L_nobodyOvertakesTheLineByJoiningIt": testNobodyOvertakesInLine,
-	"L_theDeadAreDropped":                 testTheDeadAreDropped,
-	"L_promisesOnlyGrow":                  testPromisesOnlyGrow,
-	"L_whoComesBackHasItsOldPlace":        testReentersAtItsTicket,
-	"L_leavingHandsOn":                    testLeaving,
-	"L_theDeafAreHandedTheNameToo":        testDeafIsHanded,
-	"L_aClaimHasTheWholeTTL":              testClaim,
-	"L_anUnclaimedHandOverExpires":        testUnclaimed,
-	"L_theRightDriverIsTold":              testTheRightDriverIsTold,
-	"L_aFullLineLetsNobodyIn":             testFullLine,
-	"S1_aCancelledOwnerDoesNotWait":       testCancelledDoesNotWait,
-	"S1_aReleasedOwnerDoesNotWait":        testReleasedDoesNotWait,
-	"S1_theHolderDoesNotWaitForItself":    testHolderDoesNotWait,
-	"S2_raiseLeavesTheLineAlone":          testRaiseWithWaiters,
+	"L_firstComeFirstServed":           testFirstComeFirstServed,
+	"L_eachWaiterIsServedOnce":         testAllAreServed,
+	"L_noRequestOvertakesTheQueue":     testNoRequestOvertakes,
+	"L_noWaiterOvertakesTheQueue":      testNoWaiterOvertakes,
+	"L_deadWaitersAreDropped":          testDeadDropped,
+	"L_promisesOnlyGrow":               testPromisesOnlyGrow,
+	"L_aReturningWaiterKeepsItsTicket": testReentersAtItsTicket,
+	"L_leavingHandsOff":                testLeaving,
+	"L_aWaiterWithoutWakesIsServed":    testWithoutWakes,
+	"L_aClaimHasTheWholeTTL":           testClaim,
+	"L_anUnclaimedHandoffExpires":      testUnclaimed,
+	"L_theDriverOfTheWaiterIsWoken":    testRightDriver,
+	"L_aFullQueueAdmitsNoWaiter":       testFullQueue,
+	"S1_aCancelledOwnerDoesNotWait":    testCancelledDoesNotWait,
+	"S1_aReleasedOwnerDoesNotWait":     testReleasedDoesNotWait,
+	"S1_theHolderDoesNotWaitForItself": testHolderDoesNotWait,
+	"S2_raiseLeavesTheQueueAlone":      testRaiseWithWaiters,
 }
 
 // Benchmark measures one uncontended acquire and release.
@@ -176,10 +177,10 @@ func (s *subject) refused(req driver.AcquireRequest, want driver.Outcome) driver
 
 func (s *subject) release(req driver.AcquireRequest, want bool) {
 	s.tb.Helper()
-	s.releaseVoid(req, 0, want)
+	s.releaseWithTombstone(req, 0, want)
 }
 
-func (s *subject) releaseVoid(req driver.AcquireRequest, void time.Duration, want bool) {
+func (s *subject) releaseWithTombstone(req driver.AcquireRequest, void time.Duration, want bool) {
 	s.tb.Helper()
 	reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void})
 	if err != nil {
@@ -192,7 +193,8 @@ func (s *subject) releaseVoid(req driver.AcquireRequest, void time.Duration, wan
 
 func (s *subject) extend(req driver.AcquireRequest, ttl time.Duration, exact, want bool) {
 	s.tb.Helper()
-	reply := s.Extend(context.Background(), []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: ttl, Exact: exact}})[0]
+	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: ttl, Exact: exact}
+	reply := s.Extend(context.Background(), []driver.ExtendRequest{extend})[0]
 	if reply.Err != nil {
 		s.tb.Fatalf("Extend: %v", reply.Err)
 	}
@@ -237,7 +239,8 @@ func (s *subject) state() driver.State {
 	return state
 }
 
-// takenOver waits until the name is granted to a new owner and returns that grant; it fails the test after a time.
+// takenOver waits until the name is granted to a new owner and returns that grant; it fails the
+// test after a time.
 func (s *subject) takenOver() (driver.AcquireRequest, driver.AcquireReply) {
 	s.tb.Helper()
 	deadline := time.Now().Add(20 * short)
@@ -252,7 +255,7 @@ func (s *subject) takenOver() (driver.AcquireRequest, driver.AcquireReply) {
 	return driver.AcquireRequest{}, driver.AcquireReply{}
 }
 
-// awaitFree waits until nobody holds the name.
+// awaitFree waits until the name is free.
 func (s *subject) awaitFree() {
 	s.tb.Helper()
 	for deadline := time.Now().Add(20 * short); s.state().Held; time.Sleep(time.Millisecond) {
@@ -268,7 +271,8 @@ func testExcludes(t *testing.T, newDriver New) {
 	holder.Holder, holder.Metadata = "first", map[string]string{"traceparent": "x"}
 	grant := s.granted(holder)
 	reply := s.refused(s.request(), driver.Busy)
-	if st := reply.State; !st.Held || st.Holder != "first" || st.Fence != grant.Fence || st.Metadata["traceparent"] != "x" {
+	st := reply.State
+	if !st.Held || st.Holder != "first" || st.Fence != grant.Fence || st.Metadata["traceparent"] != "x" {
 		t.Errorf("a busy reply shows %+v, want the holder", st)
 	}
 }
@@ -335,7 +339,8 @@ func testNames(t *testing.T, newDriver New) {
 		{Namespace: "a", Key: unique + " "}, {Namespace: "a", Key: unique + "  "},
 		{Namespace: "a", Key: unique + "ä"}, {Namespace: "a", Key: unique + "a\u0308"},
 		{Namespace: "a", Key: unique + "x"}, {Namespace: "a", Key: unique + "X"},
-		{Namespace: "a", Key: unique + `'"\$(x);--`}, {Namespace: "a", Key: unique + "*"}, {Namespace: "a", Key: unique + "?"},
+		{Namespace: "a", Key: unique + `'"\$(x);--`},
+		{Namespace: "a", Key: unique + "*"}, {Namespace: "a", Key: unique + "?"},
 		{Namespace: "a", Key: unique + strings.Repeat("k", 1024-len(unique))},
 		{Namespace: "a", Key: unique + strings.Repeat("k", 1023-len(unique))},
 		{Namespace: strings.Repeat("n", 128), Key: unique},
@@ -364,7 +369,7 @@ func testOnlyOwnerReleases(t *testing.T, newDriver New) {
 	holder, other := s.request(), s.request()
 	s.granted(holder)
 	s.release(other, false)
-	s.releaseVoid(other, long, false)
+	s.releaseWithTombstone(other, long, false)
 	s.refused(s.request(), driver.Busy)
 	s.release(holder, true)
 }
@@ -418,7 +423,7 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 	}
 }
 
-func testExpiredVoid(t *testing.T, newDriver New) {
+func testExpiredRefused(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
 	req.TTL = short
@@ -429,14 +434,14 @@ func testExpiredVoid(t *testing.T, newDriver New) {
 	s.release(req, false)
 }
 
-func testVoid(t *testing.T, newDriver New) {
+func testTombstone(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	never, held := s.request(), s.request()
-	s.releaseVoid(never, long, false)
+	s.releaseWithTombstone(never, long, false)
 	s.refused(never, driver.Void)
 
 	s.granted(held)
-	s.releaseVoid(held, long, true)
+	s.releaseWithTombstone(held, long, true)
 	for range 3 { // so that only the mark remembers held
 		next := s.request()
 		s.granted(next)
@@ -447,7 +452,7 @@ func testVoid(t *testing.T, newDriver New) {
 	s.granted(s.request())
 }
 
-func testReleasedVoid(t *testing.T, newDriver New) {
+func testReleasedRefused(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
 	s.granted(req)

@@ -100,7 +100,7 @@ func testExactLast(t *testing.T, newDriver New) {
 	}
 }
 
-// A backend forgets the last token of a name in time, so it trusts no token from before that.
+// A backend keeps the last token of a name for a time, and grants no token from before that time.
 func testExactClock(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	s.propose(exactly(s.request(), s.clock()-(driver.FenceKeep+time.Hour).Microseconds()), driver.TooLow, 0)
@@ -162,7 +162,7 @@ func testExactAgain(t *testing.T, newDriver New) {
 func testExactCancelled(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	never := exactly(s.request(), s.clock())
-	s.releaseVoid(never, long, false)
+	s.releaseWithTombstone(never, long, false)
 	s.propose(never, driver.Void, 0)
 	held := exactly(s.request(), s.clock())
 	s.propose(held, driver.Granted, held.FenceEnd)
@@ -178,11 +178,11 @@ func testExactQueue(t *testing.T, newDriver New) {
 	}
 	holder := s.request()
 	s.granted(holder)
-	first := s.inLine()
+	first := s.queued()
 	s.extend(holder, short, true, true)
 	s.awaitFree()
 	reply := s.acquire(exactly(s.request(), s.clock()+time.Hour.Microseconds()))
-	wake := first.handed()
+	wake := first.served()
 	if reply.Outcome != driver.Busy || reply.Last != wake.Grant.FenceEnd || reply.Ticket != 0 {
 		t.Errorf("an exact request before a waiter: %+v, the waiter has %+v", reply, wake.Grant)
 	}

@@ -81,7 +81,9 @@ func testCancelled(t *testing.T, newDriver New) {
 	_, released := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	_, inspected := s.Inspect(ctx, s.name)
 	extended := s.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: long}})[0].Err
-	for call, err := range map[string]error{"Acquire": acquired, "Release": released, "Inspect": inspected, "Extend": extended} {
+	for call, err := range map[string]error{
+		"Acquire": acquired, "Release": released, "Inspect": inspected, "Extend": extended,
+	} {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v, want context.Canceled and ErrNotSent", call, err)
 		}
@@ -117,7 +119,8 @@ func testInspect(t *testing.T, newDriver New) {
 			t.Errorf("%s of %s left", st.TTL, long)
 		}
 	}
-	if busy := s.refused(s.request(), driver.Busy).State; busy.Age > time.Minute || busy.Metadata["traceparent"] != "00-ab-cd-01" {
+	busy := s.refused(s.request(), driver.Busy).State
+	if busy.Age > time.Minute || busy.Metadata["traceparent"] != "00-ab-cd-01" {
 		t.Errorf("a busy reply shows %+v", busy)
 	}
 }

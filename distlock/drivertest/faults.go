@@ -32,20 +32,20 @@ type Call struct {
 	N  int // how many calls of the same method came before
 }
 
-// Fault is what befalls a call. The zero Fault is none.
+// Fault changes one call. The zero Fault changes nothing.
 type Fault struct {
-	// Before is returned, and the service never sees the call. Wrap the kind that the call is to
-	// fail with, such as driver.ErrNotSent; without a kind its outcome is unknown.
+	// Before is returned, and the backend never receives the call. Wrap the kind of the failure,
+	// such as driver.ErrNotSent; without a kind the outcome is unknown.
 	Before error
-	// After is returned after the service has carried out the call, as if the answer was lost. An
-	// error without a kind, or one that wraps driver.ErrReplayed, says so.
+	// After is returned after the backend has carried out the call, as if the answer was lost. Use
+	// an error without a kind, or one that wraps driver.ErrReplayed.
 	After error
-	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. The call's context does
-	// not shorten that, as it does not with clients that sit in a read.
+	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. The
+	// end of the call's context does not shorten the delay, as with clients that wait in a read.
 	HoldBefore, HoldAfter <-chan struct{}
 }
 
-// Faults is a driver that fails as it is told. It is safe for concurrent use.
+// Faults is a driver that fails as a test wants. It is safe for concurrent use.
 type Faults struct {
 	driver.Driver
 
@@ -59,7 +59,7 @@ func NewFaults(d driver.Driver) *Faults {
 	return &Faults{Driver: d, calls: make(map[Op]int)}
 }
 
-// Inject asks f at every further call what is to befall it; nil ends that. Calls may be concurrent.
+// Inject calls fault for the Fault of every further call; nil ends that. Calls may be concurrent.
 func (f *Faults) Inject(fault func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,9 +113,10 @@ func (f *Faults) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	return faulty(f.begin(Inspect), func() (driver.State, error) { return f.Driver.Inspect(ctx, name) })
 }
 
-// Extend implements driver.Driver. A fault befalls all of its requests.
+// Extend implements driver.Driver. A fault concerns all of its requests.
 func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies, err := faulty(f.begin(Extend), func() ([]driver.ExtendReply, error) { return f.Driver.Extend(ctx, reqs), nil })
+	extend := func() ([]driver.ExtendReply, error) { return f.Driver.Extend(ctx, reqs), nil }
+	replies, err := faulty(f.begin(Extend), extend)
 	if err != nil {
 		replies = make([]driver.ExtendReply, len(reqs))
 		for i := range replies {
@@ -128,7 +129,7 @@ func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 // Unwrap shows the optional interfaces of the wrapped driver that Faults passes on without a fault.
 func (f *Faults) Unwrap() driver.Driver { return f.Driver }
 
-// Listen implements driver.Listener, if the wrapped driver does. A fault of its call makes it fail; HoldAfter has no meaning.
+// Listen implements driver.Listener, if the wrapped driver does. HoldAfter has no meaning.
 func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	listener, ok := driver.As[driver.Listener](f.Driver)
 	if !ok {

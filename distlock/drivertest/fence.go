@@ -60,7 +60,7 @@ func testFenceBlocks(t *testing.T, newDriver New) {
 		}
 		before = grant
 		if got := grant.FenceEnd - base - time.Since(start).Microseconds(); got > ahead+tick.Microseconds() {
-			t.Fatalf("the block ends %d µs ahead of the clock, want %d at most, however fast the name changes its owner", got, ahead)
+			t.Fatalf("the block ends %d µs ahead of the clock, want %d at most", got, ahead)
 		}
 	}
 }
@@ -81,8 +81,8 @@ func testFenceFloor(t *testing.T, newDriver New) {
 	}
 }
 
-// testFarFloor asks for tokens that only a damaged mark can ask for, of a name that is free and of one
-// that is held.
+// testFarFloor asks for tokens that only a damaged mark can ask for, of a name that is free and of
+// one that is held.
 func testFarFloor(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
@@ -109,7 +109,8 @@ func testFarFloor(t *testing.T, newDriver New) {
 		}
 	}
 	if state := s.state(); state.Fence != first.Fence || state.TTL > long {
-		t.Errorf("a refused raise left the token %d and a TTL of %s, want %d and %s", state.Fence, state.TTL, first.Fence, long)
+		t.Errorf("a refused raise left the token %d and a TTL of %s, want %d and %s",
+			state.Fence, state.TTL, first.Fence, long)
 	}
 	s.release(held, true)
 	next := s.request()
@@ -130,7 +131,8 @@ func testRaise(t *testing.T, newDriver New) {
 	floor := first.FenceEnd + time.Hour.Microseconds()
 	s.notRaised(other, floor)
 	second := s.raised(holder, floor)
-	if state := s.state(); state.Fence != second.Fence || state.Holder != holder.Holder || state.Metadata["traceparent"] != "x" {
+	state := s.state()
+	if state.Fence != second.Fence || state.Holder != holder.Holder || state.Metadata["traceparent"] != "x" {
 		t.Errorf("the service shows %+v", state)
 	}
 	if again := s.raised(holder, floor); again != second {

@@ -81,7 +81,8 @@ func testListHeld(t *testing.T, newDriver New) {
 		listed := s.list(limit, 0)
 		for key, grant := range want {
 			l, ok := listed[key]
-			if !ok || !l.State.Held || l.State.Fence != grant.Fence || l.State.Holder != "holder of "+key || l.State.TTL > long || l.Queue != nil {
+			st := l.State
+			if !ok || !st.Held || st.Fence != grant.Fence || st.Holder != "holder of "+key || st.TTL > long || l.Queue != nil {
 				t.Errorf("pages of %d show %+v, %t; want the grant %+v", limit, l, ok, grant)
 			}
 		}
@@ -104,7 +105,7 @@ func testListQueues(t *testing.T, newDriver New) {
 	enter := func(name string, alive time.Duration) *waiter {
 		w := s.waiter()
 		w.req.Holder, w.req.Alive = name, alive
-		w.stand()
+		w.enter()
 		return w
 	}
 	enter("dead", short)
@@ -129,7 +130,8 @@ func testListQueues(t *testing.T, newDriver New) {
 	s.extend(holder, short, true, true)
 	s.awaitFree()
 	listed := s.list(1, 10)[s.name.Key]
-	if listed.State.Held || len(listed.Queue) != 2 || listed.Queue[0].Ticket != first.req.Ticket || listed.Queue[1].Ticket != third.req.Ticket {
+	if listed.State.Held || len(listed.Queue) != 2 ||
+		listed.Queue[0].Ticket != first.req.Ticket || listed.Queue[1].Ticket != third.req.Ticket {
 		t.Errorf("a free name with two waiters is shown as %+v", listed)
 	}
 }
@@ -197,13 +199,13 @@ func testBreakQueue(t *testing.T, newDriver New) {
 		s.granted(s.request())
 		return
 	}
-	first, second := s.inLine(), s.inLine()
+	first, second := s.queued(), s.queued()
 	s.breakGrant(grant.Fence, true)
-	wake := first.handed()
-	second.notHanded()
+	wake := first.served()
+	second.notServed()
 	s.breakGrant(grant.Fence, false)
 	s.breakGrant(wake.Grant.Fence, true)
-	second.handed()
+	second.served()
 }
 
 func testBreakCancelled(t *testing.T, newDriver New) {
@@ -213,7 +215,8 @@ func testBreakCancelled(t *testing.T, newDriver New) {
 	breaker, _ := driver.As[driver.Breaker](s.Driver)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := breaker.Break(ctx, s.name, grant.Fence); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
+	_, err := breaker.Break(ctx, s.name, grant.Fence)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("Break: %v, want context.Canceled and ErrNotSent", err)
 	}
 	s.extend(req, long, false, true)

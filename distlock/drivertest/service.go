@@ -10,21 +10,22 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Service is a backend under test. A nil function means that the backend has nothing of that kind: no
-// connections, no users, no data of other programs. Its tests then do not exist.
+// Service is a backend under test. A nil function means that the backend has nothing of that kind:
+// no connections, no users, no data of other programs. Its tests then do not exist.
 type Service struct {
-	// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If the
-	// driver's Capabilities say Shared, all drivers of one Service see the same locks.
+	// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If
+	// the driver's Capabilities say Shared, all drivers of one Service see the same locks.
 	New func(tb testing.TB) driver.Driver
 	// Restart stops the backend and starts it again. It may lose its data.
 	Restart func()
-	// CutConnections ends all connections of drivers. They may connect again. Their clients make each call
-	// once, so that calls under way fail.
+	// CutConnections ends all connections of drivers. They may connect again. Their clients make
+	// each call once, so that calls under way fail.
 	CutConnections func()
-	// DenyRight takes a right from the drivers that Acquire and Release need, until restore is called.
+	// DenyRight takes a right from the drivers that Acquire and Release need, until restore is
+	// called.
 	DenyRight func() (restore func())
-	// PutForeign puts data of another program where the lock of a free name would be. intact reports
-	// whether that data is as it was.
+	// PutForeign puts data of another program where the lock of a free name would be. intact
+	// reports whether that data is as it was.
 	PutForeign func(name driver.Name) (intact func() bool)
 }
 
@@ -51,7 +52,7 @@ func (s Service) faultTests() map[string]func(*testing.T, Service) {
 func (s *subject) recovers() {
 	s.tb.Helper()
 	var err error
-	for deadline := time.Now().Add(notified); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // a poll
+	for deadline := time.Now().Add(notified); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		other := newSubject(s.tb, s.Driver)
 		if _, err = s.Acquire(context.Background(), other.request()); err == nil {
 			return
@@ -108,7 +109,8 @@ func testRestart(t *testing.T, service Service) {
 		}
 	}
 	s.recovers()
-	time.Sleep(time.Duration(s.Capabilities().FenceBlock) * time.Microsecond) // a restart that is quicker could lose more
+	// A backend that loses its data within a block may repeat its tokens.
+	time.Sleep(time.Duration(s.Capabilities().FenceBlock) * time.Microsecond)
 	held := s.Extend(context.Background(), []driver.ExtendRequest{{Name: s.name, Owner: holder.Owner, TTL: long}})[0]
 	if held.Err != nil {
 		t.Fatalf("Extend: %v", held.Err)
@@ -148,7 +150,7 @@ func testCutKinds(t *testing.T, service Service) {
 	s.extend(holder, long, false, true)
 }
 
-// What was sent while the connection was cut is lost, so a listener is woken, or sees its channel closed.
+// A message of that time is lost, so a listener is woken, or its channel is closed.
 func testCutListeners(t *testing.T, service Service) {
 	d := service.New(t)
 	if _, ok := driver.As[driver.Listener](d); !ok {
@@ -201,13 +203,16 @@ func testForeign(t *testing.T, service Service) {
 			t.Errorf("%s of a name with foreign data: %v, want ErrForeign", call, err)
 		}
 	}
-	if reply, err := s.Raise(context.Background(), driver.RaiseRequest{Name: s.name, Owner: req.Owner, Floor: 1}); reply.Held {
+	raise := driver.RaiseRequest{Name: s.name, Owner: req.Owner, Floor: 1}
+	if reply, err := s.Raise(context.Background(), raise); reply.Held {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
-	if reply := s.Extend(context.Background(), []driver.ExtendRequest{{Name: s.name, Owner: req.Owner, TTL: short, Exact: true}})[0]; reply.Held {
+	extend := driver.ExtendRequest{Name: s.name, Owner: req.Owner, TTL: short, Exact: true}
+	if reply := s.Extend(context.Background(), []driver.ExtendRequest{extend})[0]; reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	if reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: s.name, Owner: req.Owner, VoidFor: long}); reply.Released {
+	release := driver.ReleaseRequest{Name: s.name, Owner: req.Owner, VoidFor: long}
+	if reply, err := s.Release(context.Background(), release); reply.Released {
 		t.Errorf("Release: %+v, %v", reply, err)
 	}
 	if !intact() {

@@ -37,7 +37,8 @@ func TestRelease_L_expiredLockGoesToTheWaiter(t *testing.T) {
 				acquire("waiter", time.Minute, 5*time.Second)
 				acquire("third", time.Minute, 5*time.Second)
 				release.Name = n
-				if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: n, Owner: "stranger"}); err != nil || reply.Released || len(wakes) != 0 {
+				reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: n, Owner: "stranger"})
+				if err != nil || reply.Released || len(wakes) != 0 {
 					t.Fatalf("while it is held: %+v, %v", reply, err)
 				}
 				time.Sleep(time.Second)

@@ -239,7 +239,8 @@ func (t *table) put(name driver.Name, l *lock, now time.Time) {
 	}
 	maps.DeleteFunc(t.locks, func(_ driver.Name, l *lock) bool {
 		l.dropTombstones(now)
-		return !l.heldAt(now) && len(l.tombstones) == 0 && l.first(now) == nil && t.clock(now) > l.last+keepTokens.Microseconds()
+		return !l.heldAt(now) && len(l.tombstones) == 0 && l.first(now) == nil &&
+			t.clock(now) > l.last+keepTokens.Microseconds()
 	})
 	t.sweep = 2 * len(t.locks)
 }

@@ -24,7 +24,8 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 			return reply.Outcome
 		}
 		release := func(req driver.AcquireRequest, void time.Duration) {
-			if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void}); err != nil {
+			over := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void}
+			if _, err := d.Release(t.Context(), over); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -67,7 +68,8 @@ func TestTable_tombstonesEnd(t *testing.T) {
 		d := NewDriver().(*table)
 		name := driver.Name{Namespace: "n", Key: "k"}
 		for i := range 100 {
-			if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: fmt.Sprint(i), VoidFor: time.Second}); err != nil {
+			over := driver.ReleaseRequest{Name: name, Owner: fmt.Sprint(i), VoidFor: time.Second}
+			if _, err := d.Release(t.Context(), over); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

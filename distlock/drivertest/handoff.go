@@ -10,20 +10,20 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// A claim makes a whole grant of a hand-over. It is an acquire, or an extend.
+// A claim gives a handoff the full TTL. It is an Acquire or an Extend.
 func testClaim(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
 	byAcquire, byExtend := s.waiter(), s.waiter()
 	for _, w := range []*waiter{byAcquire, byExtend} {
 		w.req.Alive = long / 2
-		w.stand()
+		w.enter()
 	}
 	s.release(holder, true)
 	for _, w := range []*waiter{byAcquire, byExtend} {
-		wake := w.handed()
+		wake := w.served()
 		if wake.TTL > w.req.Alive {
-			t.Errorf("handed over for %s, of a promise of %s", wake.TTL, w.req.Alive)
+			t.Errorf("a handoff for %s, of a promise of %s", wake.TTL, w.req.Alive)
 		}
 		if w == byAcquire {
 			w.claim()
@@ -37,7 +37,7 @@ func testClaim(t *testing.T, newDriver New) {
 	}
 }
 
-// A hand-over that nobody claims is over soon, and its owner can hold the name no more.
+// A handoff without a claim ends soon, and its owner never holds the name again.
 func testUnclaimed(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	var late, next, last *waiter
@@ -47,41 +47,42 @@ func testUnclaimed(t *testing.T, newDriver New) {
 		late = s.waiter()
 		late.req.Alive = driver.MinHandover - 100*time.Millisecond // less than a handoff lasts at least
 		promised := time.Now()
-		late.stand()
-		next, last = s.inLine(), s.inLine()
+		late.enter()
+		next, last = s.queued(), s.queued()
 		s.release(holder, true)
 		inTime = time.Since(promised) < late.req.Alive
 	}
-	wake := late.handed()
+	wake := late.served()
 	if wake.TTL != driver.MinHandover {
-		t.Errorf("handed over for %s, want %s of what is left of a promise of %s", wake.TTL, driver.MinHandover, late.req.Alive)
+		t.Errorf("a handoff for %s, want %s after a promise of %s", wake.TTL, driver.MinHandover, late.req.Alive)
 	}
 	end := wake.Grant.FenceEnd
 	s.awaitFree()
-	next.notHanded()
+	next.notServed()
 	late.req.Seq++
 	s.refused(late.req, driver.Void)
-	s.refused(s.request(), driver.Busy) // somebody finds it free
-	if wake := next.handed(); wake.Grant.Fence <= end {
+	s.refused(s.request(), driver.Busy) // the request finds the name free
+	if wake := next.served(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
 	}
 	s.extend(late.req, long, false, false)
 	s.release(late.req, false)
 	again := s.waiter()
 	again.req.Ticket = late.req.Ticket
-	again.stand()
+	again.enter()
 	s.release(next.req, true)
-	again.handed()
-	last.notHanded()
+	again.served()
+	last.notServed()
 }
 
-// An owner that was cancelled does not stand in line, whichever came first.
+// A cancelled owner is not in the queue, whichever came first.
 func testCancelledDoesNotWait(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
-	before, after, other := s.waiter(), s.inLine(), s.inLine()
-	s.releaseVoid(before.req, long, false)
-	if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: after.req.Name, Owner: after.req.Owner, VoidFor: long, Leave: true}); err != nil {
+	before, after, other := s.waiter(), s.queued(), s.queued()
+	s.releaseWithTombstone(before.req, long, false)
+	cancel := driver.ReleaseRequest{Name: s.name, Owner: after.req.Owner, VoidFor: long, Leave: true}
+	if _, err := s.Release(context.Background(), cancel); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []*waiter{before, after} {
@@ -91,17 +92,17 @@ func testCancelledDoesNotWait(t *testing.T, newDriver New) {
 		}
 	}
 	if st := s.state(); st.Waiters != 1 {
-		t.Errorf("one waits, and it is said: %+v", st)
+		t.Errorf("one waiter, and the service shows %+v", st)
 	}
 	s.release(holder, true)
-	other.handed()
+	other.served()
 	for _, w := range []*waiter{before, after} {
-		w.notHanded()
+		w.notServed()
 		s.refused(w.req, driver.Void)
 	}
 }
 
-// One whose grant is over does not stand in line under the same owner, as a copy of its request would.
+// An owner whose grant has ended does not enter the queue, as a copy of its request would.
 func testReleasedDoesNotWait(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
@@ -110,11 +111,11 @@ func testReleasedDoesNotWait(t *testing.T, newDriver New) {
 	holder.Alive, holder.Seq = long, 1
 	s.refused(holder, driver.Void)
 	if st := s.state(); st.Waiters != 0 {
-		t.Errorf("nobody waits, and it is said: %+v", st)
+		t.Errorf("no waiter, and the service shows %+v", st)
 	}
 }
 
-// The holder does not stand in line behind itself.
+// The holder does not wait behind itself.
 func testHolderDoesNotWait(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.request()
@@ -123,72 +124,72 @@ func testHolderDoesNotWait(t *testing.T, newDriver New) {
 	if again := s.granted(holder); again.Fence != first.Fence || again.Waiters != 0 {
 		t.Errorf("granted %+v, then %+v", first, again)
 	}
-	w := s.inLine()
+	w := s.queued()
 	if again := s.granted(holder); again.Fence != first.Fence || again.Waiters != 1 {
 		t.Errorf("granted %+v, then %+v, with one waiting", first, again)
 	}
 	s.release(holder, true)
-	w.handed()
+	w.served()
 }
 
 // A raise changes nothing for the waiters.
 func testRaiseWithWaiters(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
-	first, second := s.inLine(), s.inLine()
+	first, second := s.queued(), s.queued()
 	raise := func(req driver.AcquireRequest) int64 {
 		return s.raised(req, s.state().Fence+time.Hour.Microseconds()).FenceEnd
 	}
 	end := raise(holder)
 	s.notRaised(first.req, end+1)
 	s.release(holder, true)
-	if wake := first.handed(); wake.Grant.Fence <= end {
+	if wake := first.served(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
 	}
 	end = raise(first.req)
 	s.release(first.req, true)
-	if wake := second.handed(); wake.Grant.Fence <= end {
+	if wake := second.served(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
 	}
 }
 
-// Of several drivers of one service the one is told whose waiter it is, whichever has released.
-func testTheRightDriverIsTold(t *testing.T, newDriver New) {
+// The driver of the waiter is woken, whichever driver sends the release.
+func testRightDriver(t *testing.T, newDriver New) {
 	a, b := newSubject(t, newDriver(t)), newSubject(t, newDriver(t))
 	if !a.Capabilities().Shared {
 		return
 	}
 	b.name = a.name
 	holder := a.held()
-	inB, inA := b.inLine(), a.inLine()
+	inB, inA := b.queued(), a.queued()
 	elsewhere, _ := a.listen(inB.req)
 	a.release(holder, true)
-	inB.handed()
+	inB.served()
 	b.release(inB.req, true)
-	inA.handed() // and what was sent to a before has arrived
+	inA.served() // earlier messages to a have arrived
 	select {
 	case wake := <-elsewhere:
 		if wake.Seq != 0 {
-			t.Errorf("the other driver was told %+v", wake)
+			t.Errorf("the other driver was woken by %+v", wake)
 		}
 	default:
 	}
 }
 
-// A line has an end. Those who have gone without a word do not count.
-func testFullLine(t *testing.T, newDriver New) {
+// The queue has a limit. Dead waiters do not count.
+func testFullQueue(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
-	first := s.inLine()
+	first := s.queued()
 	dead := s.waiter()
 	dead.req.Alive = short
-	dead.stand()
+	dead.enter()
 	died := time.Now().Add(short)
-	var lining sync.WaitGroup
+	var entering sync.WaitGroup
 	var left atomic.Int64
 	left.Store(driver.MaxLine - 2)
 	for range 16 {
-		lining.Go(func() {
+		entering.Go(func() {
 			for left.Add(-1) >= 0 {
 				req := s.request()
 				req.Alive, req.Seq = long, 1
@@ -198,22 +199,22 @@ func testFullLine(t *testing.T, newDriver New) {
 			}
 		})
 	}
-	lining.Wait()
+	entering.Wait()
 	pass(time.Until(died))
-	last, late := s.inLine(), s.waiter()
+	last, late := s.queued(), s.waiter()
 	late.req.Seq++
 	if reply := s.refused(late.req, driver.Full); reply.Ticket != 0 || reply.State.Waiters != driver.MaxLine {
-		t.Errorf("the line is full: %+v", reply)
+		t.Errorf("the queue is full: %+v", reply)
 	}
 	dead.req.Alive = long
 	dead.req.Seq++
 	s.refused(dead.req, driver.Full) // its place was given to another
 	for _, w := range []*waiter{first, last} {
-		if reply := w.stand(); reply.State.Waiters != driver.MaxLine {
-			t.Errorf("who stands in a full line keeps its place: %+v", reply)
+		if reply := w.enter(); reply.State.Waiters != driver.MaxLine {
+			t.Errorf("a waiter of a full queue keeps its place: %+v", reply)
 		}
 	}
 	s.release(holder, true)
-	first.handed()
-	late.stand()
+	first.served()
+	late.enter()
 }
