@@ -106,7 +106,7 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	}
 	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
 	// message.
-	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandover))
+	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
 	a.op.Handoff = HandoffRemote
 	lease, err := a.granted(wake.Grant, a.place.sent[behind], ttl)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 func (a *acquisition) undo() {
 	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
 	if a.outcomeUnknown {
-		req.VoidFor = cleanup.Tombstone(a.req.TTL)
+		req.Tombstone = cleanup.Tombstone(a.req.TTL)
 	}
 	if a.outcomeUnknown || req.Leave {
 		a.locker.cleaner.Add(req, a.req.TTL, 0)

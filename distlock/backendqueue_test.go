@@ -310,7 +310,7 @@ func TestWaiter_L_asksBeforeItsPlaceEnds(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
-		if len(s.gone) != 1 || !s.gone[0].Leave || s.gone[0].VoidFor != 0 || s.gone[0].Owner != asked[0].Owner {
+		if len(s.gone) != 1 || !s.gone[0].Leave || s.gone[0].Tombstone != 0 || s.gone[0].Owner != asked[0].Owner {
 			t.Errorf("it left with %+v", s.gone)
 		}
 	})
@@ -363,7 +363,7 @@ func TestWaiter_L_lateClaim_keepsItsPlace(t *testing.T) {
 		before := s.requests()[0].Owner
 		s.set(func(req driver.AcquireRequest) driver.AcquireReply {
 			if req.Owner == before {
-				return driver.AcquireReply{Outcome: driver.Void}
+				return driver.AcquireReply{Outcome: driver.Cancelled}
 			}
 			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true, TTL: time.Hour}, Ticket: req.Ticket}
 		})

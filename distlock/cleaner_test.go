@@ -38,7 +38,7 @@ func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s.wantFree(t)
-		if reply, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil || reply.Outcome != driver.Void {
+		if reply, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil || reply.Outcome != driver.Cancelled {
 			t.Errorf("a copy that arrives now is answered %+v, %v", reply, err)
 		}
 	})

@@ -74,7 +74,7 @@ func (d *suspending) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 }
 
 func (d *suspending) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	d.voided.Store(req.VoidFor > 0)
+	d.voided.Store(req.Tombstone > 0)
 	return d.granter.Release(ctx, req)
 }
 

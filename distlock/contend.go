@@ -227,7 +227,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
 		a.place.confirmed = reply.Ticket != 0
 		return nil, reply, nil
-	case driver.Void:
+	case driver.Cancelled:
 		return nil, none, unavailable("acquire", errCancelled)
 	}
 	if a.req.Ticket != 0 {

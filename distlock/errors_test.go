@@ -92,7 +92,7 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 		cause       error
 		read, write error
 	}{
-		{driver.ErrNotSent, distlock.ErrUnavailable, distlock.ErrUnavailable},
+		{driver.ErrNotDone, distlock.ErrUnavailable, distlock.ErrUnavailable},
 		{driver.ErrTemporary, distlock.ErrUnavailable, distlock.ErrUnavailable},
 		{driver.ErrRefused, distlock.ErrRefused, distlock.ErrRefused},
 		{driver.ErrForeign, distlock.ErrRefused, distlock.ErrRefused},

@@ -37,7 +37,7 @@ func (m *minter) Release(_ context.Context, req driver.ReleaseRequest) (driver.R
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.releases++
-	m.tombstone = req.VoidFor > 0
+	m.tombstone = req.Tombstone > 0
 	return driver.ReleaseReply{Released: true}, nil
 }
 

@@ -141,8 +141,8 @@ func (a *answers) Acquire(context.Context, driver.AcquireRequest) (driver.Acquir
 // An acquisition that the service has cancelled can never succeed.
 func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
 	for name, list := range map[string][]driver.AcquireReply{
-		"at once": {{Outcome: driver.Void}},
-		"in line": {{Outcome: driver.Busy}, {Outcome: driver.Void}},
+		"at once": {{Outcome: driver.Cancelled}},
+		"in line": {{Outcome: driver.Busy}, {Outcome: driver.Cancelled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {

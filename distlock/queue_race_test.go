@@ -257,7 +257,7 @@ func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 				defer s.mu.Unlock()
 				voids := 0
 				for _, req := range s.gone {
-					if req.Owner == owner && req.VoidFor == 2*time.Minute {
+					if req.Owner == owner && req.Tombstone == 2*time.Minute {
 						voids++
 					}
 				}

@@ -199,7 +199,7 @@ func (le *Lease) remove(ctx context.Context) error {
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
 	if g.resent {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
-		request.VoidFor = cleanup.Tombstone(g.ttl)
+		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
 	settle := func(reply driver.ReleaseReply, err error) error {
 		defer g.hold.End(false)

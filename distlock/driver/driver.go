@@ -32,11 +32,11 @@ const FenceKeep = 24 * time.Hour
 // of a store can ask for a token near [MaxFence], which leaves the name no room for further grants.
 const FloorAhead = 365 * 24 * time.Hour
 
-// MinHandover is the least TTL of a handoff.
-const MinHandover = time.Second
+// MinHandoff is the least TTL of a handoff.
+const MinHandoff = time.Second
 
-// MaxLine is the most waiters in the queue of one name.
-const MaxLine = 1000
+// MaxQueue is the most waiters in the queue of one name.
+const MaxQueue = 1000
 
 // Name names a lock. Two different Names never share a lock, whatever bytes Key holds. The Locker
 // has validated both parts: valid UTF-8 without control characters, Key of 1 to 1024 bytes,
@@ -111,9 +111,9 @@ const (
 	Busy Outcome = iota
 	// Granted: the request's owner holds the name.
 	Granted
-	// Void: the owner has a tombstone, or its grant is over. It can never hold the name again.
-	Void
-	// Full: as Busy, and MaxLine others are in the queue, so the owner is not.
+	// Cancelled: the owner has a tombstone, or its grant is over. It can never hold the name again.
+	Cancelled
+	// Full: as Busy, and MaxQueue others are in the queue, so the owner is not.
 	Full
 	// TooLow: the tokens of an exact request are not above Last, or are far behind the backend's
 	// clock: by more than the time for which it keeps the last token, from a second to FenceKeep.
@@ -189,10 +189,10 @@ type ExtendReply struct {
 type ReleaseRequest struct {
 	Name  Name
 	Owner string
-	// VoidFor, if positive, keeps a tombstone of the owner for this long, whether it held the name
-	// or not. The backend answers an Acquire of that owner that arrives later with Void. Whole
+	// Tombstone, if positive, keeps a tombstone of the owner for this long, whether it held the name
+	// or not. The backend answers an Acquire of that owner that arrives later with Cancelled. Whole
 	// milliseconds.
-	VoidFor time.Duration
+	Tombstone time.Duration
 	// Leave takes the owner out of the queue, too.
 	Leave bool
 }

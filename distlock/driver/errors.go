@@ -23,10 +23,10 @@ var (
 	// ErrFloor says that the requested tokens are more than FloorAhead ahead of the backend's
 	// clock. Nothing was written.
 	ErrFloor = errors.New("the floor is more than a year ahead of the service's clock")
-	// ErrNotSent says that the call has no effect: the request was not sent, because no connection
+	// ErrNotDone says that the call has no effect: the request was not sent, because no connection
 	// could be made, none was free, or ctx had ended; or the backend undid all of it. It may stand
 	// beside another kind.
-	ErrNotSent = errors.New("the request was not sent")
+	ErrNotDone = errors.New("the request was not carried out")
 	// ErrReplayed says that the request was sent more than once. The kind beside it is that of the
 	// last copy. An earlier copy may have taken effect.
 	ErrReplayed = errors.New("an earlier copy of the request may have taken effect")
@@ -35,7 +35,7 @@ var (
 // MayHaveEffect reports whether a request that failed with err may have taken effect, or may do so
 // later.
 func MayHaveEffect(err error) bool {
-	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrFloor, ErrNotSent} {
+	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrFloor, ErrNotDone} {
 		if errors.Is(err, definite) {
 			return errors.Is(err, ErrReplayed)
 		}

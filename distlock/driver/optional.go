@@ -35,7 +35,7 @@ type Listener interface {
 
 // Wake notifies an owner of a handoff: the grant of a free name to the first waiter, made by any
 // Acquire or Release that finds the name free. It lasts as long as the waiter's promise, and at
-// least MinHandover. The waiter claims it by an Acquire, which leaves it the full TTL.
+// least MinHandoff. The waiter claims it by an Acquire, which leaves it the full TTL.
 //
 // The zero Wake means that the name may be free, or that a wake may have been missed: the owner
 // asks again. A backend without a queue sends only that one.

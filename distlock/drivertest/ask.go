@@ -114,8 +114,8 @@ func testAskCancelled(t *testing.T, newDriver New) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := interrupter.AskToEnd(ctx, s.name, grant.Fence, long)
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
-		t.Errorf("AskToEnd: %v, want context.Canceled and ErrNotSent", err)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) {
+		t.Errorf("AskToEnd: %v, want context.Canceled and ErrNotDone", err)
 	}
 	s.notAsked(req)
 }

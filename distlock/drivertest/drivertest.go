@@ -182,7 +182,7 @@ func (s *subject) release(req driver.AcquireRequest, want bool) {
 
 func (s *subject) releaseWithTombstone(req driver.AcquireRequest, void time.Duration, want bool) {
 	s.tb.Helper()
-	reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void})
+	reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: void})
 	if err != nil {
 		s.tb.Fatalf("Release: %v", err)
 	}
@@ -429,7 +429,7 @@ func testExpiredRefused(t *testing.T, newDriver New) {
 	req.TTL = short
 	s.granted(req)
 	s.awaitFree()
-	s.refused(req, driver.Void)
+	s.refused(req, driver.Cancelled)
 	s.extend(req, long, false, false)
 	s.release(req, false)
 }
@@ -438,7 +438,7 @@ func testTombstone(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	never, held := s.request(), s.request()
 	s.releaseWithTombstone(never, long, false)
-	s.refused(never, driver.Void)
+	s.refused(never, driver.Cancelled)
 
 	s.granted(held)
 	s.releaseWithTombstone(held, long, true)
@@ -447,8 +447,8 @@ func testTombstone(t *testing.T, newDriver New) {
 		s.granted(next)
 		s.release(next, true)
 	}
-	s.refused(held, driver.Void)
-	s.refused(never, driver.Void)
+	s.refused(held, driver.Cancelled)
+	s.refused(never, driver.Cancelled)
 	s.granted(s.request())
 }
 
@@ -457,7 +457,7 @@ func testReleasedRefused(t *testing.T, newDriver New) {
 	req := s.request()
 	s.granted(req)
 	s.release(req, true)
-	s.refused(req, driver.Void)
+	s.refused(req, driver.Cancelled)
 	if s.state().Held {
 		t.Error("the name is held by an owner that was released")
 	}
@@ -465,7 +465,7 @@ func testReleasedRefused(t *testing.T, newDriver New) {
 	next.TTL = short
 	s.granted(next)
 	s.awaitFree()
-	s.refused(req, driver.Void)
+	s.refused(req, driver.Cancelled)
 }
 
 func testReleaseFrees(t *testing.T, newDriver New) {

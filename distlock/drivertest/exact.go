@@ -163,12 +163,12 @@ func testExactCancelled(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	never := exactly(s.request(), s.clock())
 	s.releaseWithTombstone(never, long, false)
-	s.propose(never, driver.Void, 0)
+	s.propose(never, driver.Cancelled, 0)
 	held := exactly(s.request(), s.clock())
 	s.propose(held, driver.Granted, held.FenceEnd)
 	s.release(held, true)
-	s.propose(held, driver.Void, held.FenceEnd)
-	s.propose(exactly(held, held.FenceEnd+1), driver.Void, held.FenceEnd)
+	s.propose(held, driver.Cancelled, held.FenceEnd)
+	s.propose(exactly(held, held.FenceEnd+1), driver.Cancelled, held.FenceEnd)
 }
 
 func testExactQueue(t *testing.T, newDriver New) {

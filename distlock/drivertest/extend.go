@@ -84,8 +84,8 @@ func testCancelled(t *testing.T, newDriver New) {
 	for call, err := range map[string]error{
 		"Acquire": acquired, "Release": released, "Inspect": inspected, "Extend": extended,
 	} {
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) || driver.MayHaveEffect(err) {
-			t.Errorf("%s: %v, want context.Canceled and ErrNotSent", call, err)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) || driver.MayHaveEffect(err) {
+			t.Errorf("%s: %v, want context.Canceled and ErrNotDone", call, err)
 		}
 	}
 	s.extend(req, long, false, true)

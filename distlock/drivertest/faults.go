@@ -35,7 +35,7 @@ type Call struct {
 // Fault changes one call. The zero Fault changes nothing.
 type Fault struct {
 	// Before is returned, and the backend never receives the call. Wrap the kind of the failure,
-	// such as driver.ErrNotSent; without a kind the outcome is unknown.
+	// such as driver.ErrNotDone; without a kind the outcome is unknown.
 	Before error
 	// After is returned after the backend has carried out the call, as if the answer was lost. Use
 	// an error without a kind, or one that wraps driver.ErrReplayed.

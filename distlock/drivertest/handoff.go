@@ -45,7 +45,7 @@ func testUnclaimed(t *testing.T, newDriver New) {
 		s.name = freshName()
 		holder := s.held()
 		late = s.waiter()
-		late.req.Alive = driver.MinHandover - 100*time.Millisecond // less than a handoff lasts at least
+		late.req.Alive = driver.MinHandoff - 100*time.Millisecond // less than a handoff lasts at least
 		promised := time.Now()
 		late.enter()
 		next, last = s.queued(), s.queued()
@@ -53,14 +53,14 @@ func testUnclaimed(t *testing.T, newDriver New) {
 		inTime = time.Since(promised) < late.req.Alive
 	}
 	wake := late.served()
-	if wake.TTL != driver.MinHandover {
-		t.Errorf("a handoff for %s, want %s after a promise of %s", wake.TTL, driver.MinHandover, late.req.Alive)
+	if wake.TTL != driver.MinHandoff {
+		t.Errorf("a handoff for %s, want %s after a promise of %s", wake.TTL, driver.MinHandoff, late.req.Alive)
 	}
 	end := wake.Grant.FenceEnd
 	s.awaitFree()
 	next.notServed()
 	late.req.Seq++
-	s.refused(late.req, driver.Void)
+	s.refused(late.req, driver.Cancelled)
 	s.refused(s.request(), driver.Busy) // the request finds the name free
 	if wake := next.served(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
@@ -81,13 +81,13 @@ func testCancelledDoesNotWait(t *testing.T, newDriver New) {
 	holder := s.held()
 	before, after, other := s.waiter(), s.queued(), s.queued()
 	s.releaseWithTombstone(before.req, long, false)
-	cancel := driver.ReleaseRequest{Name: s.name, Owner: after.req.Owner, VoidFor: long, Leave: true}
+	cancel := driver.ReleaseRequest{Name: s.name, Owner: after.req.Owner, Tombstone: long, Leave: true}
 	if _, err := s.Release(context.Background(), cancel); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []*waiter{before, after} {
 		w.req.Seq++
-		if reply := s.refused(w.req, driver.Void); reply.Ticket != 0 {
+		if reply := s.refused(w.req, driver.Cancelled); reply.Ticket != 0 {
 			t.Errorf("a cancelled owner has the ticket %d", reply.Ticket)
 		}
 	}
@@ -98,7 +98,7 @@ func testCancelledDoesNotWait(t *testing.T, newDriver New) {
 	other.served()
 	for _, w := range []*waiter{before, after} {
 		w.notServed()
-		s.refused(w.req, driver.Void)
+		s.refused(w.req, driver.Cancelled)
 	}
 }
 
@@ -109,7 +109,7 @@ func testReleasedDoesNotWait(t *testing.T, newDriver New) {
 	s.release(holder, true)
 	s.held()
 	holder.Alive, holder.Seq = long, 1
-	s.refused(holder, driver.Void)
+	s.refused(holder, driver.Cancelled)
 	if st := s.state(); st.Waiters != 0 {
 		t.Errorf("no waiter, and the service shows %+v", st)
 	}
@@ -187,7 +187,7 @@ func testFullQueue(t *testing.T, newDriver New) {
 	died := time.Now().Add(short)
 	var entering sync.WaitGroup
 	var left atomic.Int64
-	left.Store(driver.MaxLine - 2)
+	left.Store(driver.MaxQueue - 2)
 	for range 16 {
 		entering.Go(func() {
 			for left.Add(-1) >= 0 {
@@ -203,14 +203,14 @@ func testFullQueue(t *testing.T, newDriver New) {
 	pass(time.Until(died))
 	last, late := s.queued(), s.waiter()
 	late.req.Seq++
-	if reply := s.refused(late.req, driver.Full); reply.Ticket != 0 || reply.State.Waiters != driver.MaxLine {
+	if reply := s.refused(late.req, driver.Full); reply.Ticket != 0 || reply.State.Waiters != driver.MaxQueue {
 		t.Errorf("the queue is full: %+v", reply)
 	}
 	dead.req.Alive = long
 	dead.req.Seq++
 	s.refused(dead.req, driver.Full) // its place was given to another
 	for _, w := range []*waiter{first, last} {
-		if reply := w.enter(); reply.State.Waiters != driver.MaxLine {
+		if reply := w.enter(); reply.State.Waiters != driver.MaxQueue {
 			t.Errorf("a waiter of a full queue keeps its place: %+v", reply)
 		}
 	}

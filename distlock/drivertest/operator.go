@@ -167,14 +167,14 @@ func testBreak(t *testing.T, newDriver New) {
 		t.Errorf("a broken grant is shown as %+v", st)
 	}
 	s.extend(req, long, false, false)
-	s.refused(req, driver.Void)
+	s.refused(req, driver.Cancelled)
 	s.notRaised(req, 1)
 	next := s.request()
 	if second := s.granted(next); second.Fence <= grant.FenceEnd {
 		t.Errorf("fence %d after a block that ends at %d", second.Fence, grant.FenceEnd)
 	}
 	s.breakGrant(grant.Fence, false)
-	s.refused(req, driver.Void)
+	s.refused(req, driver.Cancelled)
 	s.extend(next, long, false, true)
 }
 
@@ -216,8 +216,8 @@ func testBreakCancelled(t *testing.T, newDriver New) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := breaker.Break(ctx, s.name, grant.Fence)
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
-		t.Errorf("Break: %v, want context.Canceled and ErrNotSent", err)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) {
+		t.Errorf("Break: %v, want context.Canceled and ErrNotDone", err)
 	}
 	s.extend(req, long, false, true)
 }

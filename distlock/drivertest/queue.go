@@ -78,12 +78,12 @@ func (w *waiter) served() driver.Wake {
 				continue
 			}
 			if wake.Grant.Outcome != driver.Granted || wake.Grant.FenceEnd < wake.Grant.Fence ||
-				wake.TTL < driver.MinHandover || wake.Seq != w.req.Seq {
+				wake.TTL < driver.MinHandoff || wake.Seq != w.req.Seq {
 				w.tb.Errorf("woken by %+v, want a grant for %s at least, after request %d",
-					wake, driver.MinHandover, w.req.Seq)
+					wake, driver.MinHandoff, w.req.Seq)
 			}
 			st := w.state()
-			over := !st.Held && wake.TTL == driver.MinHandover // already
+			over := !st.Held && wake.TTL == driver.MinHandoff // already
 			if !over && (st.Fence != wake.Grant.Fence || st.TTL > wake.TTL) {
 				w.tb.Errorf("woken by %+v, and the service shows %+v", wake, st)
 			}
@@ -358,7 +358,7 @@ func testLeaving(t *testing.T, newDriver New) {
 	last.served()
 	next.leave(true) // a copy, which must not touch the next grant
 	last.claim()
-	if reply := s.acquire(next.req); reply.Outcome != driver.Void {
+	if reply := s.acquire(next.req); reply.Outcome != driver.Cancelled {
 		t.Errorf("a copy of a request of an owner that has left: %+v", reply)
 	}
 	last.leave(true)

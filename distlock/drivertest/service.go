@@ -211,7 +211,7 @@ func testForeign(t *testing.T, service Service) {
 	if reply := s.Extend(context.Background(), []driver.ExtendRequest{extend})[0]; reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	release := driver.ReleaseRequest{Name: s.name, Owner: req.Owner, VoidFor: long}
+	release := driver.ReleaseRequest{Name: s.name, Owner: req.Owner, Tombstone: long}
 	if reply, err := s.Release(context.Background(), release); reply.Released {
 		t.Errorf("Release: %+v, %v", reply, err)
 	}

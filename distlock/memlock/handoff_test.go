@@ -13,7 +13,7 @@ import (
 func TestRelease_L_expiredLockGoesToTheWaiter(t *testing.T) {
 	for name, release := range map[string]driver.ReleaseRequest{
 		"the last holder, late":   {Owner: "holder"},
-		"the clean-up of a loss":  {Owner: "holder", VoidFor: time.Second},
+		"the clean-up of a loss":  {Owner: "holder", Tombstone: time.Second},
 		"another waiter leaves":   {Owner: "third", Leave: true},
 		"an owner without a part": {Owner: "stranger"},
 	} {

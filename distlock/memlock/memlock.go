@@ -72,7 +72,7 @@ func (t *table) Capabilities() driver.Capabilities {
 // effect.
 func call[R any](ctx context.Context, t *table, f func(now time.Time) (R, error)) (reply R, err error) {
 	if err := ctx.Err(); err != nil {
-		return reply, fmt.Errorf("memlock: %w: %w", driver.ErrNotSent, err)
+		return reply, fmt.Errorf("memlock: %w: %w", driver.ErrNotDone, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,11 +87,11 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		l := t.lock(req.Name)
 		switch mine := l.owner == req.Owner; {
 		case l.cancelled(req.Owner, now):
-			return driver.AcquireReply{Outcome: driver.Void, Last: l.last, Clock: t.clock(now)}, nil
+			return driver.AcquireReply{Outcome: driver.Cancelled, Last: l.last, Clock: t.clock(now)}, nil
 		case req.Fence > 0:
 			return t.acquireExactly(l, req, now), nil
 		case mine && !l.heldAt(now):
-			return driver.AcquireReply{Outcome: driver.Void}, nil
+			return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 		case mine:
 			l.prolong(req.TTL, now)
 			return l.grant(), nil
@@ -192,12 +192,12 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	return call(ctx, t, func(now time.Time) (driver.ReleaseReply, error) {
 		l := t.lock(req.Name)
-		if req.VoidFor > 0 {
+		if req.Tombstone > 0 {
 			l.dropTombstones(now)
 			if l.tombstones == nil {
 				l.tombstones = make(map[string]time.Time)
 			}
-			l.tombstones[req.Owner] = now.Add(req.VoidFor)
+			l.tombstones[req.Owner] = now.Add(req.Tombstone)
 			t.put(req.Name, l, now)
 		}
 		if req.Leave {

@@ -27,10 +27,10 @@ func (l *lock) enter(req driver.AcquireRequest, now time.Time) (ticket int64, ou
 			return w.ticket, driver.Busy
 		}
 	}
-	if len(l.queue) >= driver.MaxLine {
+	if len(l.queue) >= driver.MaxQueue {
 		l.queue = slices.DeleteFunc(l.queue, func(w *waiter) bool { return !now.Before(w.alive) })
 	}
-	if len(l.queue) >= driver.MaxLine {
+	if len(l.queue) >= driver.MaxQueue {
 		return 0, driver.Full
 	}
 	if ticket = req.Ticket; ticket == 0 {
@@ -70,7 +70,7 @@ func (t *table) handOff(l *lock, now time.Time) {
 		return
 	}
 	req := w.req
-	req.TTL = max(w.alive.Sub(now), driver.MinHandover)
+	req.TTL = max(w.alive.Sub(now), driver.MinHandoff)
 	l.mint(t.clock(now), 0)
 	t.wake(req.Owner, driver.Wake{Grant: t.hold(l, req, now), Seq: req.Seq, TTL: req.TTL})
 }

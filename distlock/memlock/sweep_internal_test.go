@@ -24,7 +24,7 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 			return reply.Outcome
 		}
 		release := func(req driver.AcquireRequest, void time.Duration) {
-			over := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: void}
+			over := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: void}
 			if _, err := d.Release(t.Context(), over); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 		if got := outcome(other); got != driver.Busy {
 			t.Errorf("a lock that is held was granted: %d", got)
 		}
-		if got := outcome(cancelled); got != driver.Void {
+		if got := outcome(cancelled); got != driver.Cancelled {
 			t.Errorf("an owner that was cancelled is answered %d", got)
 		}
 		next := request("ahead")
@@ -68,7 +68,7 @@ func TestTable_tombstonesEnd(t *testing.T) {
 		d := NewDriver().(*table)
 		name := driver.Name{Namespace: "n", Key: "k"}
 		for i := range 100 {
-			over := driver.ReleaseRequest{Name: name, Owner: fmt.Sprint(i), VoidFor: time.Second}
+			over := driver.ReleaseRequest{Name: name, Owner: fmt.Sprint(i), Tombstone: time.Second}
 			if _, err := d.Release(t.Context(), over); err != nil {
 				t.Fatal(err)
 			}

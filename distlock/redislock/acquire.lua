@@ -24,7 +24,7 @@ local function stand(time)
     local promised = string.match(redis.call('HGET', KEYS[4], owner) or '', '^%d+')
     alive = math.max(alive, tonumber(promised or '0'))
   else
-    if redis.call('ZCARD', KEYS[3]) >= 1000 then -- driver.MaxLine
+    if redis.call('ZCARD', KEYS[3]) >= 1000 then -- driver.MaxQueue
       local entries = redis.call('HGETALL', KEYS[4])
       for i = 1, #entries, 2 do
         if tonumber(string.match(entries[i + 1], '^%d+') or '0') <= at then

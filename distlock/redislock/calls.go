@@ -34,7 +34,7 @@ func NewCall(ctx context.Context, place int, words ...any) *Call {
 // NoRetry is called by go-redis before it sends the command again.
 func (c *Call) NoRetry() bool { return c.word.written }
 
-// Failure is the error of the call. It wraps driver.ErrNotSent if go-redis never wrote the command.
+// Failure is the error of the call. It wraps driver.ErrNotDone if go-redis never wrote the command.
 func (c *Call) Failure() error {
 	if err := c.Err(); err != nil && !c.word.written {
 		return notSent(err)
@@ -70,7 +70,7 @@ func (n *noted) MarshalBinary() ([]byte, error) {
 // String is for hooks of the application, which may log commands.
 func (n *noted) String() string { return n.text }
 
-func notSent(err error) error { return &kindError{driver.ErrNotSent, err} }
+func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
 
 // firstPause is the upper bound of the pause before the first repetition of a call. The bound doubles
 // with each repetition.
@@ -83,7 +83,7 @@ const firstPause = 16 * time.Millisecond
 func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
-		if err == nil || errors.Is(err, driver.ErrNotSent) || try == repetitions(client) {
+		if err == nil || errors.Is(err, driver.ErrNotDone) || try == repetitions(client) {
 			break
 		}
 		lost := isLost(err)
@@ -109,7 +109,7 @@ func after(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
-	if last, ok := err.(*kindError); ok && last.kind == driver.ErrNotSent {
+	if last, ok := err.(*kindError); ok && last.kind == driver.ErrNotDone {
 		err = last.error
 	}
 	return &kindError{driver.ErrReplayed, err}

@@ -294,7 +294,7 @@ func TestExchange_hammer(t *testing.T) {
 					}
 				}
 				// Also what was sent and not waited for.
-				if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: time.Minute}); err != nil {
+				if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); err != nil {
 					t.Errorf("Release: %v", err)
 				}
 			}

@@ -42,7 +42,7 @@ func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T)
 			_, err := s.Acquire(ctx, acquireOf(3))
 			// Half of the limit is for a busy machine.
 			late := time.Since(start) - soon - stop()
-			if !errors.Is(err, want) || !errors.Is(err, driver.ErrNotSent) || late > 100*time.Millisecond {
+			if !errors.Is(err, want) || !errors.Is(err, driver.ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
 			end()
@@ -80,7 +80,7 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 			err := <-left
 			// Half of the limit is for a busy machine.
 			late := time.Since(start) - soon - stop()
-			if !errors.Is(err, want) || errors.Is(err, driver.ErrNotSent) || late > 100*time.Millisecond {
+			if !errors.Is(err, want) || errors.Is(err, driver.ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
 			time.Sleep(soon) // long after the deadline

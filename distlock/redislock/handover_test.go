@@ -44,7 +44,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 	} {
 		for who, release := range map[string]driver.ReleaseRequest{
 			"the last holder, late":   {Owner: owner("a").Owner},
-			"the clean-up of a loss":  {Owner: owner("a").Owner, VoidFor: time.Second},
+			"the clean-up of a loss":  {Owner: owner("a").Owner, Tombstone: time.Second},
 			"another who leaves":      {Owner: owner("c").Owner, Leave: true},
 			"who never had a part in": {Owner: owner("d").Owner},
 		} {

@@ -64,7 +64,7 @@ func TestRelease_withoutACounterLeavesNone(t *testing.T) {
 func TestRelease_marksExpire(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
-	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: time.Minute}); err != nil {
+	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if left := client.PTTL(t.Context(), "n:{k}:void:"+req.Owner).Val(); left <= 0 || left > time.Minute {
@@ -103,7 +103,7 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	if reply.Err != nil || !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	void := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, VoidFor: time.Minute}
+	void := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, Tombstone: time.Minute}
 	plain := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}
 	for copy, req := range []driver.ReleaseRequest{void, plain} {
 		if reply, err := d.Release(t.Context(), req); err != nil || !reply.Released {

@@ -39,7 +39,7 @@ var operations = map[string]func(context.Context, driver.Driver) error{
 	},
 	"clean-up": func(ctx context.Context, d driver.Driver) error {
 		req := of("c")
-		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: time.Minute})
+		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute})
 		return err
 	},
 	"extend": func(ctx context.Context, d driver.Driver) error {
@@ -59,7 +59,7 @@ func kinds(err error) string {
 		error
 		name string
 	}{
-		{driver.ErrForeign, "foreign"}, {driver.ErrRefused, "refused"}, {driver.ErrTemporary, "temporary"}, {driver.ErrNotSent, "not sent"},
+		{driver.ErrForeign, "foreign"}, {driver.ErrRefused, "refused"}, {driver.ErrTemporary, "temporary"}, {driver.ErrNotDone, "not sent"},
 		{driver.ErrReplayed, "replayed"},
 	} {
 		if errors.Is(err, kind.error) {

@@ -76,7 +76,7 @@ end
 -- it. It returns the lock's value, or nil if the grant could not be made; then the second result is the error, if there is one.
 local function hand_over(time, counter, to)
   local grant, next, keep = mint(time, counter, '0', to.id, false)
-  local ttl = string.format('%.0f', math.max(to.left, 1000)) -- driver.MinHandover
+  local ttl = string.format('%.0f', math.max(to.left, 1000)) -- driver.MinHandoff
   local value = 'b1:' .. to.id .. ':' .. (grant or '') .. to.payload
   if grant then
     -- What is of another type looks absent; NX then refuses it.

@@ -144,7 +144,7 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	of := keysOf(req.Name)
 	keys := of.all()
-	if req.VoidFor > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
+	if req.Tombstone > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
 		keys = append(keys, of.void(req.Owner))
 	}
 	ended, replayed, err := s.release(ctx, keys, req)
@@ -157,7 +157,7 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 // release chooses the client.
 func (s *service) release(ctx context.Context, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
 	lost := false
-	if s.own != nil && (req.VoidFor > 0 || s.usedUp(ctx, keys[0])) {
+	if s.own != nil && (req.Tombstone > 0 || s.usedUp(ctx, keys[0])) {
 		select {
 		case s.room <- struct{}{}:
 			ended, replayed, err = releaseOver(ctx, s.own, keys, req)
@@ -175,12 +175,12 @@ func (s *service) release(ctx context.Context, keys []string, req driver.Release
 }
 
 func releaseOver(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
-	args := []any{req.Owner, req.VoidFor.Milliseconds()}
+	args := []any{req.Owner, req.Tombstone.Milliseconds()}
 	if req.Leave {
 		args = append(args, 1)
 	}
 	cmd, replayed := releaseScript.run(ctx, client, keys, args...)
-	if err := cmd.Err(); req.VoidFor == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+	if err := cmd.Err(); req.Tombstone == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
 		// While a slot moves, neither of its nodes accepts a request with keys that are not there.
 		// Without the queue, its waiters find the lock free when they ask.
 		lost := replayed

@@ -39,7 +39,7 @@ const (
 	firstKey   = 3
 )
 
-// run sends the script, see Repeat. The reply's error wraps driver.ErrNotSent if no copy was sent.
+// run sends the script, see Repeat. The reply's error wraps driver.ErrNotDone if no copy was sent.
 func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	words := s.byHash
 	replayed, err := Repeat(ctx, client, func() error {

@@ -107,7 +107,7 @@ func secondClient(t *testing.T, options redis.UniversalOptions, server func(key 
 			if n := first.n.Load(); n != 0 {
 				t.Errorf("%d extends over the first client", n)
 			}
-			if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil || first.n.Load() != 0 {
+			if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o", Tombstone: time.Second}); err != nil || first.n.Load() != 0 {
 				t.Errorf("a clean-up: %v, %d times over the first client", err, first.n.Load())
 			}
 			if _, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: "o"}); err != nil || first.n.Load() != of.releases {
@@ -122,7 +122,7 @@ func TestService_cleanUpsLeaveRoomForRenewals(t *testing.T) {
 	options, proxy := proxied(t)
 	s, first := watched(t, options, 10)
 	release := func() {
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil {
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", Tombstone: time.Second}); err != nil {
 			t.Errorf("Release: %v", err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestService_withoutASecondClient(t *testing.T) {
 	if reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}); reply[0].Held || reply[0].Err != nil {
 		t.Errorf("Extend: %+v", reply)
 	}
-	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", VoidFor: time.Second}); err != nil {
+	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", Tombstone: time.Second}); err != nil {
 		t.Errorf("Release: %v", err)
 	}
 	if err := d.Close(); err != nil {

@@ -90,7 +90,7 @@ func parseAcquire(reply []any) (driver.AcquireReply, error) {
 	}
 	switch code, _ := reply[0].(int64); {
 	case code == 2:
-		return driver.AcquireReply{Outcome: driver.Void}, nil
+		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 	case code == 1 && (len(reply) == 2 || len(reply) == 3):
 		g, _, err := parseGrant(asText(reply[1]))
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done
 		var none T
-		return none, fmt.Errorf("%w: %w", lockdriver.ErrNotSent, err)
+		return none, fmt.Errorf("%w: %w", lockdriver.ErrNotDone, err)
 	}
 	return calls.Do(ctx, 0, f, func(T, error) {}, func() {})
 }

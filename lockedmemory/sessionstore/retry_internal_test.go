@@ -15,7 +15,7 @@ import (
 func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 	temporary := fmt.Errorf("%w: loading", lockdriver.ErrTemporary)
 	silence := fmt.Errorf("%w: %w", lockdriver.ErrReplayed, temporary)
-	notSent := fmt.Errorf("%w: %w", lockdriver.ErrNotSent, context.Canceled)
+	notSent := fmt.Errorf("%w: %w", lockdriver.ErrNotDone, context.Canceled)
 	for name, c := range map[string]struct {
 		errs   []error
 		effect bool

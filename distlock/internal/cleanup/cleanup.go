@@ -79,7 +79,7 @@ func Tombstone(ttl time.Duration) time.Duration { return max(ttl, minTombstone) 
 // Cancel ends, after a pause, the present or future grant of req. The backend keeps a tombstone of
 // the owner, so it refuses a copy of req that arrives later.
 func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
-	c.Add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, VoidFor: Tombstone(req.TTL)}, req.TTL, pause)
+	c.Add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: Tombstone(req.TTL)}, req.TTL, pause)
 }
 
 // Add sends req after a pause, and again until it succeeds, or until ttl and the life of its
@@ -91,7 +91,7 @@ func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	due := time.Now().Add(pause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waitLocked(&job{req: req, ends: due.Add(ttl), until: due.Add(max(ttl, req.VoidFor))}, pause)
+	c.waitLocked(&job{req: req, ends: due.Add(ttl), until: due.Add(max(ttl, req.Tombstone))}, pause)
 }
 
 // waitLocked makes a job due after a pause.

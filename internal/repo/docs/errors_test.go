@@ -100,7 +100,7 @@ var troubles = map[string]func(t *testing.T) error{
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { locker.Close(context.Background()) })
-		for i := range driver.MaxLine + 1 { // the first has the lock
+		for i := range driver.MaxQueue + 1 { // the first has the lock
 			_, err := shared.Acquire(t.Context(), driver.AcquireRequest{
 				Name: driver.Name{Namespace: fencing.Options(locker).Namespace, Key: "session"}, Owner: fmt.Sprintf("%032x", i),
 				TTL: time.Minute, Alive: time.Minute, Seq: 1, Holder: "somebody",

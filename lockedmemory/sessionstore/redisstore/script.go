@@ -75,7 +75,7 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient, keys []s
 	return cmd
 }
 
-// once sends the script once. Its error wraps driver.ErrNotSent if no copy was sent.
+// once sends the script once. Its error wraps driver.ErrNotDone if no copy was sent.
 func (s *script) once(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	send := func(words []any) *redis.Cmd {
 		call := redislock.NewCall(ctx, scriptWord, words...)
