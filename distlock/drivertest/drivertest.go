@@ -63,6 +63,8 @@ func Run(t *testing.T, service Service) {
 	d := newDriver(t)
 	if d.Capabilities().Queues {
 		maps.Copy(tests, queueTests)
+	} else if _, ok := driver.As[driver.Listener](d); ok {
+		maps.Copy(tests, notifyTests)
 	}
 	if d.Capabilities().Exact {
 		maps.Copy(tests, exactTests)

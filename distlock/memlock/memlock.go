@@ -113,7 +113,7 @@ func (t *table) lock(name driver.Name) *lock {
 	if l := t.locks[name]; l != nil {
 		return l
 	}
-	return &lock{}
+	return &lock{tombstones: make(map[string]time.Time)}
 }
 
 // cancelled reports whether the owner was released, or has a tombstone.
@@ -194,9 +194,6 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 		l := t.lock(req.Name)
 		if req.Tombstone > 0 {
 			l.dropTombstones(now)
-			if l.tombstones == nil {
-				l.tombstones = make(map[string]time.Time)
-			}
 			l.tombstones[req.Owner] = now.Add(req.Tombstone)
 			t.put(req.Name, l, now)
 		}
