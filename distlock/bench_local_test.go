@@ -41,7 +41,8 @@ func BenchmarkContended(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkUncontended has one goroutine acquire and release a free lock: the Locker's own part, without a server.
+// BenchmarkUncontended acquires and releases a free lock in one goroutine: the Locker's own part, without
+// a server.
 func BenchmarkUncontended(b *testing.B) {
 	l, err := memlock.New(&distlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -33,7 +33,8 @@ func TestWithTTL_setsTheTTLOfOneLease(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", name, given), func(t *testing.T) {
 				inService(t, func(t *testing.T, s *service) {
 					var left time.Duration
-					err := call(s.locker(t, distlock.Options{}), t.Context(), distlock.WithTTL(given), func() { left = s.state(t).TTL })
+					err := call(s.locker(t, distlock.Options{}), t.Context(), distlock.WithTTL(given),
+						func() { left = s.state(t).TTL })
 					if left != want || errors.Is(err, distlock.ErrInvalidOption) != (want == 0) || want > 0 && err != nil {
 						t.Errorf("%s left, want %s; %v", left, want, err)
 					}

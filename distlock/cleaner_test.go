@@ -17,7 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// What may have been taken is given back as soon as the service can be reached again, not only when the TTL has passed.
+// A lock that may have been granted is released as soon as the backend answers, before its TTL ends.
 func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
@@ -119,7 +119,7 @@ func TestCleanUp_thatHangsDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
-// Who was told clearly that nothing is held has nothing to give back.
+// After a definite refusal there is nothing to release.
 func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
@@ -139,7 +139,7 @@ func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
 	})
 }
 
-// deaf does not notice that a call's context has ended.
+// deaf ignores the end of a call's context.
 type deaf struct{ *spy }
 
 func (d deaf) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -189,7 +189,8 @@ func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
 
 // A packet can be held on its way for longer than a short TTL, and its caller be gone.
 func TestCleanUp_S1_heldAcquireGrantsNothing(t *testing.T) {
-	for name, outage := range map[string]time.Duration{"cleaned up at once": 0, "cleaned up after an outage": 15 * time.Second} {
+	for name, outage := range map[string]time.Duration{"cleaned up at once": 0,
+		"cleaned up after an outage": 15 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				s.Faults = drivertest.NewFaults(deaf{s.spy})
@@ -239,7 +240,7 @@ func (c *crowded) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 	return c.spy.Release(ctx, req)
 }
 
-// When a Locker loses everything at once, the clean-up neither takes the service's connections from others nor a
+// After the loss of all leases at once, the clean-up takes neither all connections of the backend nor a
 // goroutine per lease.
 func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 	const leases = 1000
@@ -255,8 +256,7 @@ func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 		before := runtime.NumGoroutine()
 		faults.Inject(always(drivertest.Extend, errSilence))
 		time.Sleep(ttl) // all are lost, and their clean-up has begun
-		// A worker that has made a try is not idle yet when the next one is due, which then gets another worker: that makes two
-		// for each of the tries that end in the same moment, and some to spare.
+		// Two goroutines for each of the tries that end in the same moment, and some to spare.
 		if more := runtime.NumGoroutine() - before; more > 2*16+8 {
 			t.Errorf("%d goroutines more", more)
 		}
@@ -365,7 +365,7 @@ func (h *hanging) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 	return replies
 }
 
-// sick is a service of which the node that keeps the names from "sick-" hangs, and a Locker that holds some of these.
+// sick is a backend whose node of the names from "sick-" hangs, and a Locker that holds some of them.
 func sick(t *testing.T, leases int) (*service, *distlock.Locker) {
 	t.Helper()
 	h := &hanging{spy: newService().spy}
@@ -428,7 +428,8 @@ func TestCleanUp_ofManyCancelledAcquiresTakesASecond(t *testing.T) {
 		time.Sleep(time.Second)
 		left := 0
 		for i := range callers {
-			if state, _ := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: fmt.Sprint(i)}); state.Held {
+			if state, _ := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock",
+				Key: fmt.Sprint(i)}); state.Held {
 				left++
 			}
 		}

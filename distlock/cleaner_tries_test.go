@@ -33,7 +33,7 @@ func (d *timed) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 	return d.hanging.Release(ctx, req)
 }
 
-// tries returns what was noted so far.
+// tries returns the noted tries.
 func (d *timed) tries() map[string][]time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -107,7 +107,7 @@ func TestClose_duringDoIsReported(t *testing.T) {
 	})
 }
 
-// Renewal goes on until the step under way has ended, and then Close does not wait for the next one to be due.
+// Renewal goes on until the step under way has ended. Close does not wait for the next renewal.
 func TestClose_waitsForTheStepUnderWay(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
@@ -189,7 +189,7 @@ func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
 	})
 }
 
-// Who waits for an answer that does not come any more is told the same as all who wait.
+// A call without an answer ends at Close with the error of all waiters.
 func TestClose_endsACallWhoseAnswerIsLost(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l, err := distlock.New(s.Faults, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// Requests can reach the service twice, and the second time at any later moment: clients replay them, networks delay
-// them. These tests deliver such copies.
+// A request can reach the backend a second time at any later moment: clients replay requests, and
+// networks delay them. These tests deliver such copies.
 
 func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -131,7 +131,8 @@ func TestAcquire_aSlowAnswerLeavesNothingToCleanUp(t *testing.T) {
 		}
 		mustRelease(t, holder)
 		mustRelease(t, mustAcquire(t, l))
-		if reply, err := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: key}); err != nil || reply.Held {
+		if reply, err := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: key}); err != nil ||
+			reply.Held {
 			t.Errorf("%+v, %v", reply, err)
 		}
 	})
@@ -223,7 +224,7 @@ func (f onStart) Start(ctx context.Context, op *distlock.Operation) context.Cont
 }
 func (onStart) End(context.Context, *distlock.Operation) {}
 
-// The renewal is due, but has not been sent, when an Extend shortens the lease: whichever reaches the service first, the
+// The renewal is due, but not sent, when an Extend shortens the lease. In either order of arrival, the
 // deadline stays at the Extend's.
 func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -231,11 +232,12 @@ func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
 			once          sync.Once
 			entered, goOn = make(chan struct{}), make(chan struct{})
 		)
-		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, MaxHold: 10 * time.Second, Observer: onStart(func(op *distlock.Operation) {
-			if op.Scheduled {
-				once.Do(func() { close(entered); <-goOn })
-			}
-		})})
+		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, MaxHold: 10 * time.Second,
+			Observer: onStart(func(op *distlock.Operation) {
+				if op.Scheduled {
+					once.Do(func() { close(entered); <-goOn })
+				}
+			})})
 		if _, err := l.Acquire(t.Context(), "another in the batch"); err != nil {
 			t.Fatal(err)
 		}

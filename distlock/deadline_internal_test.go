@@ -51,7 +51,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 	}
 }
 
-// lapse lets the deadline pass without anybody noticing.
+// lapse lets the deadline pass without an effect of its timer.
 func lapse(le *Lease) {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()

@@ -302,8 +302,11 @@ func TestDo_lostLease_saidOnce(t *testing.T) {
 	for name, work := range map[string]func(context.Context, *distlock.Locker) error{
 		"the cause":                func(ctx context.Context, _ *distlock.Locker) error { return context.Cause(ctx) },
 		"the error of its context": func(ctx context.Context, _ *distlock.Locker) error { return ctx.Err() },
-		"another Acquire":          func(ctx context.Context, l *distlock.Locker) error { return second(l.Acquire(ctx, "another")) },
-		"an inner Do":              func(ctx context.Context, l *distlock.Locker) error { return l.Do(ctx, key, ranT(t)) },
+		"another Acquire": func(ctx context.Context, l *distlock.Locker) error {
+			return second(l.Acquire(ctx,
+				"another"))
+		},
+		"an inner Do": func(ctx context.Context, l *distlock.Locker) error { return l.Do(ctx, key, ranT(t)) },
 		"an Extend": func(ctx context.Context, l *distlock.Locker) error {
 			lease, _ := l.FromContext(ctx, key)
 			return lease.Extend(ctx, ttl)
@@ -320,7 +323,8 @@ func TestDo_lostLease_saidOnce(t *testing.T) {
 				for call, err := range map[string]error{
 					"Do": l.Do(t.Context(), key, lost), "Guard": mustAcquire(t, l).Guard(t.Context(), lost),
 				} {
-					if !errors.Is(err, distlock.ErrLost) || strings.Count(err.Error(), "lease lost") != 1 || !strings.Contains(err.Error(), "its deadline passed") {
+					if !errors.Is(err, distlock.ErrLost) || strings.Count(err.Error(), "lease lost") != 1 ||
+						!strings.Contains(err.Error(), "its deadline passed") {
 						t.Errorf("%s: %v", call, err)
 					}
 				}
@@ -329,7 +333,7 @@ func TestDo_lostLease_saidOnce(t *testing.T) {
 	}
 }
 
-// Whoever works under the lease of another is told of its loss too.
+// A Do that joins the lease of another reports its loss too.
 func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{RenewEvery: -1})
@@ -357,7 +361,7 @@ func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
 		go func() {
 			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
 				close(begun)
-				time.Sleep(ttl - 10*time.Millisecond) // longer than a period: renewal goes on meanwhile
+				time.Sleep(ttl - 10*time.Millisecond) // longer than a period: renewal goes on
 				if !s.state(t).Held {
 					t.Error("the lock was released under a step")
 				}
@@ -365,7 +369,7 @@ func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
 			})
 		}()
 		<-begun
-		go func() { late <- lease.Guard(t.Context(), ranT(t)) }() // in line when the release begins
+		go func() { late <- lease.Guard(t.Context(), ranT(t)) }() // queued when the release begins
 		synctest.Wait()
 		mustRelease(t, lease)
 		if err := <-step; err != nil {

@@ -133,7 +133,8 @@ func TestAcquire_closedLockerInTheCause(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(closed) })
 		err := second(l.Acquire(ctx, key))
-		if errors.Is(err, distlock.ErrClosed) || !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrNotAcquired) {
+		if errors.Is(err, distlock.ErrClosed) || !errors.Is(err, context.Canceled) ||
+			!errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Acquire of an open Locker: %v", err)
 		}
 		mustRelease(t, holder)

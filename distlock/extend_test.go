@@ -97,7 +97,8 @@ func TestExtend_N_isSentWhenTheLastOneHasBeenAnswered(t *testing.T) {
 		for i := range 2 { // the second only waits for its turn
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			start := time.Now()
-			if err := lease.Extend(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			if err := lease.Extend(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(start) != time.Second {
 				t.Errorf("Extend %d: %v after %s", i, err, time.Since(start))
 			}
 			cancel()
@@ -117,7 +118,7 @@ func TestExtend_N_isSentWhenTheLastOneHasBeenAnswered(t *testing.T) {
 	})
 }
 
-// Answer and departure can meet; the turn of the Extend is given back in any case.
+// Answer and departure can meet. The next Extend can begin in either case.
 func TestExtend_answeredAsItsCallerLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		lease := mustAcquire(t, newService().locker(t, distlock.Options{RenewEvery: -1, TTL: time.Hour}))
@@ -157,7 +158,8 @@ func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
 	})
 }
 
-// A shortening Extend whose answer was lost may take effect at any later moment, so nothing may prolong the lease.
+// A shortening Extend with a lost answer may take effect at any later moment, so nothing may prolong the
+// lease.
 func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -174,7 +176,7 @@ func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 			t.Errorf("Err: %v", err)
 		}
 		if n := s.Calls(drivertest.Extend); n != 1 {
-			t.Errorf("%d requests, want the one in doubt", n)
+			t.Errorf("%d requests, want the one without an answer", n)
 		}
 	})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// A lease in a context is nobody's but its own Locker's, for its own key: two Lockers may be on two services, or have two namespaces.
+// A context shows a lease to its own Locker alone, for its own key: two Lockers may have two backends
+// or namespaces.
 func TestFromContext_isOfItsLockerAndKey(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l, other := s.twin().locker(t, distlock.Options{}), s.twin().locker(t, distlock.Options{Namespace: "other"})

@@ -14,8 +14,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// Many goroutines on few keys over two Lockers, with cancellations and lost answers at random: the work never overlaps,
-// fences rise, and nothing is left behind.
+// Many goroutines use few keys over two Lockers, with cancellations and lost answers at random. The work
+// never overlaps, fences rise, and nothing is left behind.
 func TestHammer(t *testing.T) {
 	s := newService()
 	s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -27,7 +27,8 @@ func TestHammer(t *testing.T) {
 		}
 		return drivertest.Fault{}
 	})
-	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond, Retry: distlock.Retry{Min: time.Millisecond, Max: 5 * time.Millisecond}}
+	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond,
+		Retry: distlock.Retry{Min: time.Millisecond, Max: 5 * time.Millisecond}}
 	lockers := []*distlock.Locker{s.locker(t, opts), s.locker(t, opts)}
 	const keys = 3
 	var (

@@ -257,7 +257,8 @@ func TestAcquire_L_hookExits_lockIsFree(t *testing.T) {
 
 func TestObserver_nilContext_countsAsCtx(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{Observer: hooks{start: func(context.Context, *distlock.Operation) context.Context { return nil }}})
+		none := func(context.Context, *distlock.Operation) context.Context { return nil }
+		l := s.locker(t, distlock.Options{Observer: hooks{start: none}})
 		var err error
 		without(func() {
 			err = errors.New("panicked")
@@ -404,9 +405,11 @@ func TestRenewals_logOneLinePerOutage(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			begins, ends := strings.Count(log.String(), "renewals failed"), strings.Count(log.String(), "outage of renewals is over")
+			begins := strings.Count(log.String(), "renewals failed")
+			ends := strings.Count(log.String(), "outage of renewals is over")
 			if begins != outage+1 || ends != outage+1 || !strings.Contains(log.String(), "leases=3") {
-				t.Fatalf("after %d outages: %d lines say that renewals failed, %d that they work again: %s", outage+1, begins, ends, log.String())
+				t.Fatalf("after %d outages: %d lines say that renewals failed, %d that they work again: %s",
+					outage+1, begins, ends, log.String())
 			}
 		}
 	})

@@ -29,7 +29,8 @@ func TestJoin_carriesTheLease(t *testing.T) {
 		leave()
 		leave()
 		if context.Cause(ctx) != context.Canceled || lease.Err() != nil || !s.state(t).Held {
-			t.Errorf("after leaving: cause %v, the lease %v, the lock is held: %t", context.Cause(ctx), lease.Err(), s.state(t).Held)
+			t.Errorf("after leaving: cause %v, the lease %v, the lock is held: %t", context.Cause(ctx), lease.Err(),
+				s.state(t).Held)
 		}
 		mustRelease(t, lease)
 	})
@@ -47,7 +48,8 @@ func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
 		"released": {func(t *testing.T, _ *service, lease *distlock.Lease, _ context.CancelFunc) {
 			mustRelease(t, lease)
 		}, distlock.ErrNotHeld},
-		"cancelled": {func(_ *testing.T, _ *service, _ *distlock.Lease, cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"cancelled": {func(_ *testing.T, _ *service, _ *distlock.Lease, cancel context.CancelFunc) { cancel() },
+			context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -69,7 +71,7 @@ func TestJoin_N_endsWithTheLeaseAndWithItsContext(t *testing.T) {
 	}
 }
 
-// Work that is begun under a lease that has ended does not begin: its context has ended from the start, not some time after.
+// The context of a lease that has ended has ended from the start.
 func TestJoin_N_ofALeaseThatHasEndedHasEnded(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))

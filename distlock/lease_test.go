@@ -94,7 +94,7 @@ func TestLease_N_contextIsCancelledBeforeAnotherHolds(t *testing.T) {
 				return
 			}
 			if lease.Context().Err() == nil {
-				t.Error("somebody else holds the lock, and the first holder does not know")
+				t.Error("another client holds the lock, and the first lease has not ended")
 			}
 			mustRelease(t, next)
 		}()
@@ -356,7 +356,7 @@ func TestRenewals_goOutInBatches(t *testing.T) {
 	})
 }
 
-// blocked is a log that nobody reads.
+// blocked is a log whose Handler blocks.
 type blocked struct {
 	slog.Handler
 	until chan struct{}

@@ -52,13 +52,15 @@ func TestList_showsEachLockOnOnePage(t *testing.T) {
 func TestList_errors(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
-		for limit, want := range map[int]error{0: distlock.ErrInvalidOption, 1: nil, 1000: nil, 1001: distlock.ErrInvalidOption} {
+		for limit, want := range map[int]error{0: distlock.ErrInvalidOption, 1: nil, 1000: nil,
+			1001: distlock.ErrInvalidOption} {
 			if _, _, err := l.List(t.Context(), "", limit); !errors.Is(err, want) {
 				t.Errorf("limit %d: %v", limit, err)
 			}
 		}
 		s.Inject(on(drivertest.List, drivertest.Fault{Before: errBroken}))
-		if page, next, err := l.List(t.Context(), "", 1); !errors.Is(err, distlock.ErrUnavailable) || page != nil || next != "" {
+		if page, next, err := l.List(t.Context(), "", 1); !errors.Is(err, distlock.ErrUnavailable) || page != nil ||
+			next != "" {
 			t.Errorf("of a broken backend: %v, %q, %v", page, next, err)
 		}
 		bare, err := distlock.New(noLister{memlock.NewDriver()}, nil)
@@ -72,7 +74,8 @@ func TestList_errors(t *testing.T) {
 		}
 		defer wrapped.Close(t.Context())
 		for name, l := range map[string]*distlock.Locker{"bare": bare, "wrapped": wrapped} {
-			if _, _, err := l.List(t.Context(), "", 1); !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, distlock.ErrUnavailable) {
+			if _, _, err := l.List(t.Context(), "", 1); !errors.Is(err, errors.ErrUnsupported) ||
+				errors.Is(err, distlock.ErrUnavailable) {
 				t.Errorf("%s driver that cannot list: %v", name, err)
 			}
 		}

@@ -70,9 +70,10 @@ func TestAcquire_L_waitsAsTheBackendNotifies(t *testing.T) {
 		within   time.Duration // of the release
 		requests int           // in two seconds of waiting, at most
 	}{
-		"a queue and notifications":     {func(d driver.Driver) driver.Driver { return d }, 0, 3},
-		"the same beneath a wrapper":    {func(d driver.Driver) driver.Driver { return wrapped{d} }, 0, 3},
-		"a queue without notifications": {func(d driver.Driver) driver.Driver { return polled{d} }, 400 * time.Millisecond, 30},
+		"a queue and notifications":  {func(d driver.Driver) driver.Driver { return d }, 0, 3},
+		"the same beneath a wrapper": {func(d driver.Driver) driver.Driver { return wrapped{d} }, 0, 3},
+		"a queue without notifications": {func(d driver.Driver) driver.Driver { return polled{d} }, 400 * time.Millisecond,
+			30},
 		"notifications without a queue": {func(d driver.Driver) driver.Driver {
 			return &notifying{Driver: d, wakes: make(map[string]chan driver.Wake)}
 		}, 0, 3},

@@ -95,7 +95,8 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 		synctest.Wait()
 		ends := seen.outcomes()
 		slices.Sort(ends) // that of the loss is told in the background
-		if want := []string{"distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost"}; !slices.Equal(ends, want) {
+		if want := []string{"distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost"}; !slices.Equal(ends,
+			want) {
 			t.Errorf("lost: %q, want %q", ends, want)
 		}
 

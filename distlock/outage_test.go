@@ -40,17 +40,22 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 		want  error         // nil: a lease
 		took  time.Duration // at most
 	}{
-		"turned away for a moment":           {err: errTurnedAway, calls: 5, took: time.Second},
-		"turned away for the whole wait":     {err: errTurnedAway, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
-		"turned away, without waiting":       {err: errTurnedAway, calls: 1, try: true, want: distlock.ErrUnavailable},
-		"no answer at all":                   {err: errSilence, calls: 1, want: distlock.ErrUnavailable},
-		"no answer for a moment, in line":    {busy: true, err: errSilence, calls: 5, took: 2 * time.Second},
-		"no answer any more, in line":        {busy: true, err: errSilence, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
-		"a right is missing, in the queue":   {busy: true, err: errForbidden, calls: many, want: distlock.ErrRefused, took: time.Second},
-		"other data, in the queue":           {busy: true, err: driver.ErrForeign, calls: many, want: distlock.ErrRefused, took: time.Second},
-		"a right is missing from the start":  {err: errForbidden, calls: 1, want: distlock.ErrRefused},
-		"turned away for a moment, in line":  {busy: true, err: errTurnedAway, calls: 5, took: 2 * time.Second},
-		"turned away for the wait, in line.": {busy: true, err: errTurnedAway, calls: many, want: distlock.ErrUnavailable, took: 2 * time.Second},
+		"turned away for a moment": {err: errTurnedAway, calls: 5, took: time.Second},
+		"turned away for the whole wait": {err: errTurnedAway, calls: many, want: distlock.ErrUnavailable,
+			took: 2 * time.Second},
+		"turned away, without waiting":   {err: errTurnedAway, calls: 1, try: true, want: distlock.ErrUnavailable},
+		"no answer at all":               {err: errSilence, calls: 1, want: distlock.ErrUnavailable},
+		"no answer for a moment, queued": {busy: true, err: errSilence, calls: 5, took: 2 * time.Second},
+		"no answer any more, queued": {busy: true, err: errSilence, calls: many, want: distlock.ErrUnavailable,
+			took: 2 * time.Second},
+		"a right is missing, in the queue": {busy: true, err: errForbidden, calls: many, want: distlock.ErrRefused,
+			took: time.Second},
+		"other data, in the queue": {busy: true, err: driver.ErrForeign, calls: many, want: distlock.ErrRefused,
+			took: time.Second},
+		"a right is missing from the start": {err: errForbidden, calls: 1, want: distlock.ErrRefused},
+		"turned away for a moment, queued":  {busy: true, err: errTurnedAway, calls: 5, took: 2 * time.Second},
+		"turned away for the wait, queued": {busy: true, err: errTurnedAway, calls: many, want: distlock.ErrUnavailable,
+			took: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -86,7 +91,7 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 	}
 }
 
-// Who would wait for ever does not wait for ever on a service that has gone.
+// A backend that has gone ends a wait without a limit.
 func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
@@ -104,7 +109,8 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-		l := s.locker(t, distlock.Options{Wait: -1, Retry: distlock.Retry{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}})
+		retry := distlock.Retry{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
+		l := s.locker(t, distlock.Options{Wait: -1, Retry: retry})
 		time.AfterFunc(4*ttl, func() { mustRelease(t, holder) })
 		for _, silent := range []time.Duration{ttl, 2 * ttl, 3 * ttl} {
 			time.AfterFunc(silent, func() { s.Inject(always(drivertest.Acquire, errSilence)) })
@@ -160,7 +166,8 @@ func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
 // A lock that does not expire gives no moment to wait for.
 func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: []driver.AcquireReply{{State: driver.State{Held: true, TTL: -time.Millisecond}}}})
+		busy := driver.AcquireReply{State: driver.State{Held: true, TTL: -time.Millisecond}}
+		s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: []driver.AcquireReply{busy}})
 		if _, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("Acquire: %v", err)
 		}
@@ -188,7 +195,8 @@ func TestLock_AcquireWithRetryCountsAnInterruption(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
 		s.Inject(from(drivertest.Acquire, 0, 4, errTurnedAway))
-		if err := lock.AcquireWithRetry(t.Context(), 2, time.Second); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) {
+		if err := lock.AcquireWithRetry(t.Context(), 2, time.Second); !errors.Is(err, distlock.ErrUnavailable) ||
+			errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("with two failures of two: %v", err)
 		}
 		if err := lock.AcquireWithRetry(t.Context(), 3, time.Second); err != nil {
@@ -229,7 +237,8 @@ func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
 		s.Inject(always(drivertest.Acquire, fmt.Errorf("a client: %w", context.DeadlineExceeded)))
 		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable, client)
 		s.Inject(always(drivertest.Acquire, dialTimeout{}))
-		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable, client+": dial tcp 192.0.2.1:6379: i/o timeout")
+		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable,
+			client+": dial tcp 192.0.2.1:6379: i/o timeout")
 		// One that has waited for as long as it may: the deadline was the Locker's.
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: in(ttl)}
@@ -250,7 +259,7 @@ type dialTimeout struct{}
 func (dialTimeout) Error() string        { return "dial tcp 192.0.2.1:6379: i/o timeout" }
 func (dialTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Who was told who holds the lock, before the service went silent, still learns of it; but it is not "busy".
+// The error after a silence shows the holder of an earlier answer, but does not match "busy".
 func TestAcquire_C_anInterruptionAfterABusyAnswerShowsBoth(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{Holder: "the holder"}))
@@ -258,7 +267,8 @@ func TestAcquire_C_anInterruptionAfterABusyAnswerShowsBoth(t *testing.T) {
 		s.Inject(from(drivertest.Acquire, 1, 1<<20, errSilence))
 		_, err := l.Acquire(t.Context(), key)
 		var busy *distlock.BusyError
-		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) || !errors.Is(err, errSilence) {
+		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) ||
+			!errors.Is(err, errSilence) {
 			t.Errorf("Acquire: %v", err)
 		}
 		if !errors.As(err, &busy) || busy.Holder != "the holder" || !strings.Contains(err.Error(), "the holder") {

@@ -34,7 +34,8 @@ func TestRaiseToken_S2_jumpsAboveAStoresMark(t *testing.T) {
 		if state := s.state(t); state.Fence != lease.Fence() {
 			t.Errorf("the service says %d, the lease %d", state.Fence, lease.Fence())
 		}
-		if again := s.state(t); again.Holder != granted.Holder || !maps.Equal(again.Metadata, granted.Metadata) || again.Metadata == nil {
+		if again := s.state(t); again.Holder != granted.Holder || !maps.Equal(again.Metadata, granted.Metadata) ||
+			again.Metadata == nil {
 			t.Errorf("others would see %+v, before %+v", again, granted)
 		}
 		time.Sleep(2 * ttl)
@@ -53,7 +54,8 @@ func TestRaiseToken_S2_damagedMarkIsInvalid(t *testing.T) {
 		lease := mustAcquire(t, l)
 		year := time.Now().Add(driver.FloorAhead).UnixMicro()
 		first := lease.Fence()
-		for _, mark := range []int64{year + time.Hour.Microseconds(), driver.MaxFence - driver.FenceBlock - 1, driver.MaxFence, math.MaxInt64} {
+		for _, mark := range []int64{year + time.Hour.Microseconds(), driver.MaxFence - driver.FenceBlock - 1,
+			driver.MaxFence, math.MaxInt64} {
 			err := fencing.RaiseToken(t.Context(), lease, mark)
 			if !errors.Is(err, distlock.ErrInvalidOption) || errors.Is(err, distlock.ErrUnavailable) ||
 				!strings.Contains(err.Error(), "check the mark of the store") {
@@ -81,7 +83,8 @@ func TestRaiseToken_S2_isForTheHolderAlone(t *testing.T) {
 					mustAcquire(t, s.twin().locker(t, distlock.Options{}))
 				}
 				fence := lease.Fence()
-				if err := fencing.RaiseToken(t.Context(), lease, fence+1000); !errors.Is(err, distlock.ErrLost) || lease.Fence() != fence {
+				if err := fencing.RaiseToken(t.Context(), lease, fence+1000); !errors.Is(err, distlock.ErrLost) ||
+					lease.Fence() != fence {
 					t.Errorf("RaiseToken: %v, fence %d after %d", err, lease.Fence(), fence)
 				}
 				if state := s.state(t); state.Held != next {
@@ -99,7 +102,8 @@ func TestRaiseToken_refusals(t *testing.T) {
 			t.Errorf("above -1: %v", err)
 		}
 		s.Inject(always(drivertest.Raise, errSilence))
-		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
+		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); !errors.Is(err, distlock.ErrUnavailable) ||
+			lease.Err() != nil {
 			t.Errorf("without the service: %v, %v", err, lease.Err())
 		}
 		hold := make(chan struct{})

@@ -171,7 +171,7 @@ func TestRelease_saysIfTheLockWasLost(t *testing.T) {
 	})
 }
 
-// The answer to what was asked before the release comes after it: it is neither a loss nor a reason to renew.
+// An answer after the release to an earlier request is neither a loss nor a reason to renew.
 func TestRelease_duringAnExtensionIsNoLoss(t *testing.T) {
 	for _, arrives := range []string{"before the release", "after it"} {
 		for name, ask := range map[string]func(*distlock.Lease){
@@ -199,7 +199,10 @@ func TestRelease_duringAnExtensionIsNoLoss(t *testing.T) {
 					close(answer)
 					synctest.Wait()
 					time.Sleep(ttl)
-					if got := seen.outcomes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, distlock.OpLost) }) {
+					if got := seen.outcomes(); slices.ContainsFunc(got, func(s string) bool {
+						return strings.HasPrefix(s,
+							distlock.OpLost)
+					}) {
 						t.Errorf("operations %q", got)
 					}
 					if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) {
@@ -249,7 +252,7 @@ func TestRelease_byTwoAtOnceIsOne(t *testing.T) {
 	}
 }
 
-// A renewal that went out after the release would keep a lock alive that nobody holds, for as long as the release does not get through.
+// A renewal after the release would keep a free lock alive until the release reaches the backend.
 func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
@@ -280,7 +283,8 @@ func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.
 			synctest.Wait()
 			return lease.Release(context.WithoutCancel(ctx))
 		})
-		if !errors.Is(err, distlock.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "end the step") || time.Since(start) > 0 {
+		if !errors.Is(err, distlock.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "end the step") ||
+			time.Since(start) > 0 {
 			t.Errorf("Release in the step: %v after %s", err, time.Since(start))
 		}
 		if err := <-released; err != nil || s.state(t).Held {

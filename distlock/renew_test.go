@@ -71,7 +71,7 @@ func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
 			t.Errorf("%d exchanges for 4 renewals of 3,500 leases, want 16", len(times))
 		}
 		if train := times[3].Sub(times[0]); train > 2*takes {
-			t.Errorf("a train of 4 took %s, with %s for each of two abreast", train, takes)
+			t.Errorf("4 batches took %s, with %s for each of two at a time", train, takes)
 		}
 		for i := range times[2:] {
 			if apart := times[i+2].Sub(times[i]); apart < takes {
@@ -109,8 +109,7 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// A lease with a TTL of its own is renewed in time though the schedule had settled to wait for another, and though it goes
-// out in one batch with that.
+// A lease with its own, short TTL is renewed in time beside a long one, also in one batch with it.
 func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{TTL: 30 * time.Second})

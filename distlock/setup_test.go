@@ -57,7 +57,7 @@ func newService() *service {
 	return &service{Faults: drivertest.NewFaults(s), spy: s}
 }
 
-// twin is another client of the same service, with faults of its own.
+// twin is another client of the same backend, with its own faults.
 func (s *service) twin() *service {
 	return &service{Faults: drivertest.NewFaults(s.spy), spy: s.spy}
 }
@@ -73,7 +73,8 @@ func (s *service) granted() driver.AcquireRequest {
 func (s *service) steal(t *testing.T) {
 	t.Helper()
 	req := s.granted()
-	if reply, err := s.spy.Driver.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
+	if reply, err := s.spy.Driver.Release(context.Background(), driver.ReleaseRequest{Name: req.Name,
+		Owner: req.Owner}); err != nil || !reply.Released {
 		t.Fatalf("steal: %+v, %v", reply, err)
 	}
 }
@@ -95,8 +96,8 @@ func (s *service) wantFree(t *testing.T) {
 	}
 }
 
-// locker makes a Locker over the service with the given options, silent and with the test's TTL unless they say
-// otherwise. It is closed at the end of the test.
+// locker makes a Locker over the backend with the given options, silent and with the test's TTL by
+// default. The end of the test closes it.
 func (s *service) locker(t *testing.T, opts distlock.Options) *distlock.Locker {
 	t.Helper()
 	if opts.TTL == 0 {

@@ -22,7 +22,7 @@ func (s tardy) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.A
 	return s.spy.Acquire(ctx, req)
 }
 
-// In a bubble, timers that are due when they are set crash the race detector if that happens to two at a time; see positive.
+// In a bubble, two timers at a time that are due when they are set crash the race detector; see positive.
 // Without the race detector this test finds nothing, and with it not every time.
 func TestTimers_areNotDueWhenTheyAreSet(t *testing.T) {
 	const crowd, rounds = 20, 10
@@ -40,7 +40,8 @@ func TestTimers_areNotDueWhenTheyAreSet(t *testing.T) {
 		"a wait that is over": func(t *testing.T, l *distlock.Locker) {
 			for range 5 {
 				mustRelease(t, mustAcquire(t, l))
-				if _, err := l.Acquire(t.Context(), "tardy", distlock.WithWait(time.Millisecond)); !errors.Is(err, distlock.ErrUnavailable) {
+				if _, err := l.Acquire(t.Context(), "tardy", distlock.WithWait(time.Millisecond)); !errors.Is(err,
+					distlock.ErrUnavailable) {
 					t.Errorf("Acquire: %v", err)
 				}
 			}
