@@ -147,7 +147,7 @@ func (d deaf) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Ac
 }
 
 // The caller has left, and neither the mark nor the answer alone would do.
-func TestCleanUp_ofWhatIsGrantedToACallerWhoHasLeft(t *testing.T) {
+func TestCleanUp_grantAfterItsCallerLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
 		lost  error
@@ -380,7 +380,7 @@ func sick(t *testing.T, leases int) (*service, *distlock.Locker) {
 	return s, l
 }
 
-func TestClose_doesNotWaitForCleanUpsOfAServiceThatHangs(t *testing.T) {
+func TestClose_backendHangs_noWaitForCleanUps(t *testing.T) {
 	for _, leases := range []int{1, 1000} {
 		t.Run(fmt.Sprint(leases), func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func TestClose_ofALockerThatHoldsNothingIsImmediate(t *testing.T) {
 	})
 }
 
-func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
+func TestClose_endsLeasesItCannotRelease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
@@ -162,7 +162,7 @@ func TestClose_givesUpWhatItCannotRelease(t *testing.T) {
 	})
 }
 
-func TestClose_givesBackALeaseThatIsJustBeingGranted(t *testing.T) {
+func TestClose_releasesALeaseJustGranted(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l, err := distlock.New(s.Faults, nil)
 		if err != nil {
@@ -279,7 +279,7 @@ func (h *hung) Close() error {
 }
 
 // Nor does a connection that does not end keep the caller.
-func TestClose_returnsByItsContextThoughTheDriverDoesNotClose(t *testing.T) {
+func TestClose_driverHangs_returnsByItsContext(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		d := &hung{Driver: mute{s.Faults}, ends: make(chan struct{})}
 		l, err := distlock.New(d, nil)

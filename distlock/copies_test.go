@@ -226,7 +226,7 @@ func (onStart) End(context.Context, *distlock.Operation) {}
 
 // The renewal is due, but not sent, when an Extend shortens the lease. In either order of arrival, the
 // deadline stays at the Extend's.
-func TestExtend_N_aRenewalThatIsBeingSentDoesNotUndoAShortening(t *testing.T) {
+func TestExtend_N_renewalUnderWayUndoesNoShortening(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		var (
 			once          sync.Once

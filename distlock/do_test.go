@@ -298,7 +298,7 @@ func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
 }
 
 // An error says once that the lease is lost, and why, whatever the work returns.
-func TestDo_lostLease_saidOnce(t *testing.T) {
+func TestDo_lostLease_reportedOnce(t *testing.T) {
 	for name, work := range map[string]func(context.Context, *distlock.Locker) error{
 		"the cause":                func(ctx context.Context, _ *distlock.Locker) error { return context.Cause(ctx) },
 		"the error of its context": func(ctx context.Context, _ *distlock.Locker) error { return ctx.Err() },

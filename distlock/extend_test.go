@@ -181,7 +181,7 @@ func TestExtend_N_aShorteningInDoubtEndsTheLease(t *testing.T) {
 	})
 }
 
-func TestExtend_N_aRenewalSentBeforeAShorteningDoesNotCount(t *testing.T) {
+func TestExtend_N_renewalBeforeAShorteningIsIgnored(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
@@ -255,7 +255,7 @@ func TestExtend_N_theSchedulePausesForAShortening(t *testing.T) {
 }
 
 // Nor does the answer to a renewal that was sent before bring the schedule back.
-func TestExtend_N_anOlderRenewalsAnswerLeavesTheSchedulePaused(t *testing.T) {
+func TestExtend_N_olderAnswerLeavesRenewalPaused(t *testing.T) {
 	for name, lost := range map[string]error{"it is held": nil, "the answer is an error": errBroken} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {

@@ -185,7 +185,7 @@ func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
 }
 
 // However late in its TTL a lease is renewed: a try that fails leaves time for another.
-func TestLease_aFailureShortBeforeTheDeadlineIsTriedAgain(t *testing.T) {
+func TestLease_lateFailureOfRenewalIsRetried(t *testing.T) {
 	for name, extends := range map[string]bool{"of a renewal": false, "of an Extend": true} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -368,7 +368,7 @@ func (b blocked) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-func TestLease_N_aBlockedLogDoesNotKeepTheHolderFromBeingTold(t *testing.T) {
+func TestLease_N_blockedLog_contextEndsInTime(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		log := blocked{until: make(chan struct{})}
 		lease := mustAcquire(t, s.locker(t, distlock.Options{Logger: slog.New(log)}))

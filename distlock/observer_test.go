@@ -106,7 +106,7 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 	})
 }
 
-func TestObserver_seesWhatHappened(t *testing.T) {
+func TestObserver_seesOutcomes(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
 		l := s.locker(t, distlock.Options{Observer: seen})

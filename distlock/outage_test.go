@@ -223,7 +223,7 @@ func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 }
 
 // The Locker gives a call up after some time by itself. That is no deadline of the caller's.
-func TestAcquire_C_theLockersOwnDeadlineIsNotTheCallers(t *testing.T) {
+func TestAcquire_C_ownLimitIsNotTheCallersDeadline(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{Wait: -1})
 		check := func(call string, err, want error, text string) {

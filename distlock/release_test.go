@@ -28,7 +28,7 @@ func TestRelease_worksWithACancelledContext(t *testing.T) {
 }
 
 // A healthy service that takes a moment is waited for even by a caller who has left.
-func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
+func TestRelease_cancelledContext_outcome(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		s.Inject(func(drivertest.Call) drivertest.Fault {
@@ -42,7 +42,7 @@ func TestRelease_withACancelledContextSaysWhatHappened(t *testing.T) {
 	})
 }
 
-func TestRelease_thatFailsWhenItsCallerHasLeftIsTriedAgain(t *testing.T) {
+func TestRelease_failsAfterItsCallerLeft_isRetried(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		answer := make(chan struct{})
@@ -272,7 +272,7 @@ func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 	})
 }
 
-func TestRelease_insideAStepDoesNotWaitForAnotherThatWaitsForTheStep(t *testing.T) {
+func TestRelease_insideAStep_noMutualWait(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
 		lease := mustAcquire(t, l)
