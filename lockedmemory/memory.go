@@ -117,15 +117,8 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 
 // isNil also finds a nil pointer in an interface.
 func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
-		return r.IsNil()
-	default:
-		return false
-	}
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // Save runs the inner memory's Save under the session's lock: that of the Turn or Do around it, or its

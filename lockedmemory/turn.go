@@ -99,26 +99,19 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		}
 		began := false
 		var wrote, over error
-		under := func(ctx context.Context, lease *distlock.Lease) error {
-			err := lease.Guard(ctx, func(ctx context.Context) error {
+		err := m.outside(ctx, op)
+		if err != nil {
+			return err
+		}
+		err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error { // joins the lease of a turn
+			lease, _ := m.locker.FromContext(ctx, op.Key)
+			defer func() { over = lease.Err() }()
+			return lease.Guard(ctx, func(ctx context.Context) error {
 				began = true
 				wrote = write(inner(ctx, lease, named))
 				return wrote
 			})
-			over = lease.Err()
-			return err
-		}
-		var err error
-		if lease, ok := m.locker.FromContext(ctx, op.Key); ok {
-			err = under(ctx, lease)
-		} else if err = m.outside(ctx, op); err != nil {
-			return err
-		} else {
-			err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
-				lease, _ := m.locker.FromContext(ctx, op.Key)
-				return under(ctx, lease)
-			}, distlock.WithWait(m.opts.Wait))
-		}
+		}, distlock.WithWait(m.opts.Wait))
 		switch {
 		case !began && m.failsOpen(ctx, op, err):
 			return m.runUnlocked(ctx, op, unlocked)
