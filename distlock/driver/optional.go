@@ -8,19 +8,14 @@ import (
 // As returns d as a T, or the nearest driver beneath d that is a T. A wrapper shows the driver
 // beneath by a method Unwrap() Driver. A wrapper that is a T itself comes first; its methods return
 // [errors.ErrUnsupported] if no driver beneath is a T.
-func As[T any](d Driver) (T, bool) {
-	for d != nil {
-		if t, ok := d.(T); ok {
-			return t, true
-		}
-		wrapper, ok := d.(interface{ Unwrap() Driver })
-		if !ok {
-			break
-		}
-		d = wrapper.Unwrap()
+func As[T any](d Driver) (t T, ok bool) {
+	if t, ok = d.(T); ok {
+		return t, true
 	}
-	var none T
-	return none, false
+	if wrapper, ok := d.(interface{ Unwrap() Driver }); ok {
+		return As[T](wrapper.Unwrap())
+	}
+	return t, false
 }
 
 // Listener is implemented by a Driver whose backend notifies owners. No caller relies on a
