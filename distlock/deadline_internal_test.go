@@ -174,7 +174,7 @@ func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 	lease.grant.mu.Lock()
 	lease.grant.renewAtLocked(trust.Now())
 	lease.grant.mu.Unlock()
-	renewal := lease.grant.takeRenewal()
+	renewal := lease.grant.takeRenewal(true)
 	if renewal == nil {
 		t.Fatal("no renewal is due")
 	}

@@ -9,8 +9,7 @@ import (
 )
 
 // grant is one grant of the backend, as this process holds it. The leases of local handoffs share it,
-// one after the other. One timer serves its deadline, its next renewal and the patience of the renewal
-// under way.
+// one after the other. One timer serves its deadline and the patience of the renewal under way.
 //
 // Lock order: mu comes before the mutexes of the queue, the renewals, the clean-up, the Locker and the
 // reports. None of these is held while a grant is used, or another of them is taken.
@@ -63,8 +62,8 @@ func (g *grant) armLocked() {
 		return
 	}
 	at := g.trust.Deadline()
-	if next, ok := g.waitsFor(); ok && next.Before(at) {
-		at = next
+	if r := g.underway; r != nil && r.sent && r.overdue.Before(at) {
+		at = r.overdue
 	}
 	if wait := trust.Until(at); g.timer == nil {
 		g.timer = time.AfterFunc(atLeastOneTick(wait), func() { g.locker.look(g) })
@@ -73,14 +72,11 @@ func (g *grant) armLocked() {
 	}
 }
 
-// look serves the deadline, then the patience, then the renewal. It returns true if a renewal is due.
-// An early or second call changes nothing.
-func (g *grant) look() (renews bool) {
+// look serves the deadline, then the patience. An early or second call changes nothing.
+func (g *grant) look() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := trust.Now()
-	next, waits := g.waitsFor()
-	due := waits && !at.Before(next)
 	switch {
 	case g.over:
 	case g.trust.Over(at) && g.holder.state == released: // and the Observer or the driver blocks
@@ -88,14 +84,11 @@ func (g *grant) look() (renews bool) {
 		g.stopLocked()
 	case g.trust.Over(at):
 		_ = g.holder.lossLocked(errDeadline)
-	case due && g.underway != nil:
+	case g.underway != nil && g.underway.sent && !at.Before(g.underway.overdue):
 		g.overdueLocked()
-	case due:
-		return true
 	default:
 		g.armLocked()
 	}
-	return false
 }
 
 // stopLocked ends timer and renewal.

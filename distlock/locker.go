@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +32,7 @@ type Locker struct {
 	queues       *queues
 	renewals     renewal.Sender[*request]
 	outage       outage
-	looking      sync.Mutex   // see look
+	alarm        alarm
 	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
 	reports      reports
@@ -75,7 +77,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.queue)
 	l.renewals.Limit, l.renewals.Send = l.maxBatch, l.renew
-	l.outage.locker = l
+	l.outage.locker, l.alarm.ring = l, l.renewDue
 	l.grants = make(map[*grant]struct{})
 	l.slept.Store(int64(trust.Slept()))
 	l.cleaner = l.newCleaner()
@@ -174,6 +176,12 @@ func (l *Locker) adopt(g *grant) bool {
 		l.grants[g] = struct{}{}
 	}
 	return !l.closed
+}
+
+func (l *Locker) allGrants() []*grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.grants))
 }
 
 func (l *Locker) forget(g *grant) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +49,9 @@ func (g *grant) period() time.Duration {
 // renewAtLocked plans the next renewal. The answer to an earlier one may still move the deadline.
 func (g *grant) renewAtLocked(due trust.Moment) {
 	g.underway = nil
-	g.planned, g.due = g.period() > 0, due
+	if g.planned, g.due = g.period() > 0, due; g.planned {
+		g.locker.alarm.set(due)
+	}
 	g.armLocked()
 }
 
@@ -60,21 +61,24 @@ func (g *grant) pauseRenewalLocked() {
 	g.armLocked()
 }
 
-// waitsFor returns when the renewal needs the timer next.
-func (s *schedule) waitsFor() (trust.Moment, bool) {
-	if r := s.underway; r != nil {
-		return r.overdue, r.sent
-	}
-	return s.due, s.planned
-}
-
-// takeRenewal returns the request of a renewal that is due now or soon after: a renewal that is a
-// little early saves an exchange.
-func (g *grant) takeRenewal() *request {
+// renewalDue reports whether the planned renewal is due.
+func (g *grant) renewalDue() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.planned && trust.Until(g.due) <= 0
+}
+
+// takeRenewal returns the request of a renewal that is due soon, if another is due: a renewal that is
+// a little early saves an exchange. Otherwise the alarm is set again.
+func (g *grant) takeRenewal(another bool) *request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.planned {
+		return nil
+	}
 	wait := trust.Until(g.due)
-	if g.over || !g.planned || wait > g.period()/8 {
+	if !another || wait > g.period()/8 {
+		g.locker.alarm.set(g.due)
 		return nil
 	}
 	g.planned = false
@@ -82,37 +86,65 @@ func (g *grant) takeRenewal() *request {
 	if maxHold <= 0 || time.Until(g.holder.acquired.Add(maxHold)) >= wait {
 		g.underway = &request{grant: g, deadline: g.trust.Deadline()}
 	}
-	g.armLocked()
 	return g.underway
 }
 
-// look is called by the timer of a grant. A renewal that is due takes those of other grants along.
-// After a suspend, it looks at all grants: their timers stood still.
-func (l *Locker) look(g *grant) {
-	slept := int64(trust.Slept())
-	resumed := l.slept.Swap(slept) != slept
-	if !resumed && !g.look() {
+// alarm is the one timer of a Locker for renewals that are due. Grants are renewed together: timers of
+// their own would fire together, with a goroutine for each.
+type alarm struct {
+	ring  func()
+	mu    sync.Mutex
+	timer *time.Timer
+	at    trust.Moment
+	armed bool
+}
+
+// set has the alarm ring at a moment or before.
+func (a *alarm) set(at trust.Moment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.armed && !at.Before(a.at) {
 		return
 	}
-	l.looking.Lock() // the timers of many grants may fire at once: the first call serves all
-	defer l.looking.Unlock()
-	if !resumed && !g.look() {
-		return
+	a.armed, a.at = true, at
+	if wait := trust.Until(at); a.timer == nil {
+		a.timer = time.AfterFunc(atLeastOneTick(wait), a.rings)
+	} else {
+		a.timer.Reset(atLeastOneTick(wait))
 	}
-	l.mu.Lock()
-	grants := slices.Collect(maps.Keys(l.grants))
-	l.mu.Unlock()
-	var due []*request
+}
+
+func (a *alarm) rings() {
+	a.mu.Lock()
+	a.armed = false
+	a.mu.Unlock()
+	a.ring()
+}
+
+// renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
+func (l *Locker) renewDue() {
+	grants := l.allGrants()
+	due := slices.ContainsFunc(grants, (*grant).renewalDue)
+	var requests []*request
 	for _, g := range grants {
-		if resumed {
+		if r := g.takeRenewal(due); r != nil {
+			requests = append(requests, r)
+		}
+	}
+	slices.SortFunc(requests, func(r, s *request) int { return cmp.Compare(r.deadline.Sub(s.deadline), 0) })
+	l.renewals.Add(requests...)
+}
+
+// look is called by the timer of a grant. After a suspend, it looks at all grants: their timers stood
+// still.
+func (l *Locker) look(g *grant) {
+	g.look()
+	if slept := int64(trust.Slept()); l.slept.Swap(slept) != slept {
+		for _, g := range l.allGrants() {
 			g.look()
 		}
-		if r := g.takeRenewal(); r != nil {
-			due = append(due, r)
-		}
+		l.renewDue()
 	}
-	slices.SortFunc(due, func(r, s *request) int { return cmp.Compare(r.deadline.Sub(s.deadline), 0) })
-	l.renewals.Add(due...)
 }
 
 // renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
