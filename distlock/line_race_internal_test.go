@@ -200,6 +200,7 @@ func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) 
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
 		give(t, lease)
+		lease.grant.timer.Stop() // it has fired
 		lease.grant.look()
 		second := <-next
 		if second.Fence() != lease.Fence()+1 {
