@@ -169,18 +169,20 @@ func ran(t *testing.T) func(context.Context) error {
 
 // A renewal that was due when the lease was shortened, and is about to be sent, is not.
 func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
-	l := open(t, granter{}, Options{}) // whose Extend would panic
-	lease := take(t, l)
-	lease.grant.mu.Lock()
-	lease.grant.renewAtLocked(trust.Now())
-	lease.grant.mu.Unlock()
-	renewal := lease.grant.takeRenewal(true)
-	if renewal == nil {
-		t.Fatal("no renewal is due")
-	}
-	e := &extension{lease: lease, ttl: time.Second}
-	if err := e.begin(t.Context()); err != nil || !e.shortens {
-		t.Fatalf("shortens %t, %v", e.shortens, err)
-	}
-	l.renew([]*request{renewal}, func() {})
+	synctest.Test(t, func(t *testing.T) { // whose timers wait for this goroutine
+		l := open(t, granter{}, Options{}) // whose Extend would panic
+		lease := take(t, l)
+		lease.grant.mu.Lock()
+		lease.grant.renewAtLocked(trust.Now())
+		lease.grant.mu.Unlock()
+		renewal := lease.grant.takeRenewal(true)
+		if renewal == nil {
+			t.Fatal("no renewal is due")
+		}
+		e := &extension{lease: lease, ttl: time.Second}
+		if err := e.begin(t.Context()); err != nil || !e.shortens {
+			t.Fatalf("shortens %t, %v", e.shortens, err)
+		}
+		l.renew([]*request{renewal}, func() {})
+	})
 }

@@ -121,6 +121,15 @@ func (a *alarm) rings() {
 	a.ring()
 }
 
+// stop frees the timer of a Locker without grants.
+func (a *alarm) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
 // renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
 func (l *Locker) renewDue() {
 	grants := l.allGrants()
