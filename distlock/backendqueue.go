@@ -108,10 +108,7 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	// message.
 	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
 	a.op.Handoff = HandoffRemote
-	lease, err := a.granted(wake.Grant, a.place.sent[behind], ttl)
-	if err != nil {
-		return nil // the next attempt claims the grant, or finds the Locker closed
-	}
+	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
 	return lease
 }
 

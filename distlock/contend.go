@@ -194,8 +194,7 @@ func definite(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
-// attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error;
-// calls.ErrLeft if the acquisition gives up before the answer has come.
+// attempt asks the backend once. It returns a lease, or a reply that is busy or full, or an error.
 func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease, driver.AcquireReply, error) {
 	var none driver.AcquireReply
 	l := a.locker
@@ -213,10 +212,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 				l.cleaner.Cancel(req, 0)
 			}
 		})
-	switch {
-	case errors.Is(err, calls.ErrLeft):
-		return nil, none, err
-	case err != nil:
+	if err != nil {
 		// A script that lacks a right may have written before it stopped.
 		a.outcomeUnknown = before || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
 		return nil, none, failedRead("acquire", err)
