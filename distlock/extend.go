@@ -83,14 +83,15 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return e.end(reply)
 	}
 	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}}
-	reply, err := call(ctx, g.locker, e.limit,
+	g.locker.begin()
+	reply, err := calls.Do(ctx, atLeastOneTick(e.limit), // Extend may outlast its ctx
 		func(ctx context.Context) (driver.ExtendReply, error) {
 			return g.locker.driver.Extend(ctx, request)[0], nil
 		},
 		func(reply driver.ExtendReply, err error) {
 			reply.Err = cmp.Or(err, reply.Err)
 			_ = settle(reply)
-		})
+		}, g.locker.end)
 	switch {
 	case err == calls.ErrLeft && e.confirms:
 		return left("check", ctx)

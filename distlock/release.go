@@ -209,6 +209,9 @@ func (le *Lease) remove(ctx context.Context) error {
 		if err != nil {
 			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 			err = failedWrite("release", err)
+			if lingers.Err() != nil { // the caller has left, so the backend may be well
+				return err
+			}
 			l.log(slog.LevelWarn, "distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
 				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
 			return err

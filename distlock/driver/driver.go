@@ -63,6 +63,9 @@ type Capabilities struct {
 	// Exact says that an Acquire may state its tokens, as a quorum needs. The backend grants them
 	// only if they are above all tokens that were reserved before.
 	Exact bool
+	// EndsWithContext says that Acquire, Raise, Release and Inspect return as soon as their ctx ends. The
+	// Locker then calls them in the goroutine of its caller.
+	EndsWithContext bool
 	// MaxBatch is the most requests of one Extend; 0 means 1,000.
 	MaxBatch int
 }

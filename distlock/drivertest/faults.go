@@ -93,6 +93,13 @@ func wait(until <-chan struct{}) {
 	}
 }
 
+// Capabilities are those of the wrapped driver, but a call that is held does not end with its ctx.
+func (f *Faults) Capabilities() driver.Capabilities {
+	c := f.Driver.Capabilities()
+	c.EndsWithContext = false
+	return c
+}
+
 // Acquire implements driver.Driver.
 func (f *Faults) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	return faulty(f.begin(Acquire), func() (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })

@@ -21,6 +21,8 @@ type Service struct {
 	// CutConnections ends all connections of drivers. They may connect again. Their clients make
 	// each call once, so that calls under way fail.
 	CutConnections func()
+	// Hang stops the backend until resume is called. Connections stay open and get no answer.
+	Hang func() (resume func())
 	// DenyRight takes a right from the drivers that Acquire and Release need, until restore is
 	// called.
 	DenyRight func() (restore func())
@@ -38,6 +40,9 @@ func (s Service) faultTests() map[string]func(*testing.T, Service) {
 	if s.CutConnections != nil {
 		tests["C_aKindIsTrueWhenConnectionsBreak"] = testCutKinds
 		tests["L_aCutConnectionWakesListeners"] = testCutListeners
+	}
+	if s.Hang != nil {
+		tests["C_hangingBackend_callEndsWithCtx"] = testHang
 	}
 	if s.DenyRight != nil {
 		tests["C_aMissingRightIsRefused"] = testDenied
@@ -147,6 +152,53 @@ func testCutKinds(t *testing.T, service Service) {
 			t.Errorf("Acquire: %v, and then Inspect: %+v, %v", err, state, looked)
 		}
 	}
+	s.extend(holder, long, false, true)
+}
+
+// A backend that hangs keeps no caller whose context ends.
+func testHang(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	if !s.Capabilities().EndsWithContext {
+		return
+	}
+	holder := s.request()
+	s.granted(holder)
+	resume := sync.OnceFunc(service.Hang())
+	defer resume()
+	for name, call := range map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error { _, err := s.Acquire(ctx, s.request()); return err },
+		"Inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, s.name); return err },
+		"Raise": func(ctx context.Context) error {
+			_, err := s.Raise(ctx, driver.RaiseRequest{Name: s.name, Owner: holder.Owner})
+			return err
+		},
+		"Release": func(ctx context.Context) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: freshName(), Owner: holder.Owner})
+			return err
+		},
+		"Release with a tombstone": func(ctx context.Context) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: freshName(), Owner: holder.Owner, Tombstone: long})
+			return err
+		},
+	} {
+		const after = 20 * time.Millisecond
+		for range 3 {
+			cancelled, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(after, cancel)
+			start := time.Now()
+			if err := call(cancelled); !errors.Is(err, context.Canceled) || time.Since(start) > after+notified/4 {
+				t.Errorf("%s, cancelled: %v after %s", name, err, time.Since(start))
+			}
+			ended, cancel := context.WithTimeout(context.Background(), after)
+			start = time.Now()
+			if err := call(ended); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > after+notified/4 {
+				t.Errorf("%s, with a deadline: %v after %s", name, err, time.Since(start))
+			}
+			cancel()
+		}
+	}
+	resume()
+	s.recovers()
 	s.extend(holder, long, false, true)
 }
 

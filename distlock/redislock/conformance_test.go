@@ -92,6 +92,10 @@ func TestConformance_redis(t *testing.T) {
 			proxy.Refuse()
 			proxy.Heal()
 		},
+		Hang: func() func() {
+			server.Pause()
+			return server.Resume
+		},
 		DenyRight: func() func() {
 			do("ACL", "SETUSER", "default", "-eval", "-evalsha")
 			return func() { do("ACL", "SETUSER", "default", "+eval", "+evalsha") }

@@ -101,10 +101,10 @@
 // wait for a connection go over a second client made from its options, see [New]. Behind Sentinels extends go over the
 // caller's too, as long as it has a connection for them, because it alone is told of a fail-over.
 //
-// Over the caller's client, calls that are made while others are under way to the same node share round trips. A call that
-// finds none or one under way is a command of its own, as ever; the others go out together in a pipeline, which hooks of the
-// client see as such. Its context has the values of one of their contexts, and the latest of their deadlines. Clients that
-// are neither *redis.Client nor *redis.ClusterClient send each call by itself.
+// Goroutines of the driver send the calls of a *redis.Client or *redis.ClusterClient. A call that finds
+// none or one under way to its node is a plain command. The others share a pipeline, which hooks of
+// the client see. Its context has the values of its first call's context, and ends 20 ms after the
+// latest deadline of its calls. Other clients send each call by itself, in the goroutine of its caller.
 //
 // go-redis writes one copy of a script call, unless the server has rejected that copy. If the answer
 // is lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,

@@ -21,7 +21,9 @@ func foreign(cause error) error {
 // failed turns an error of the client into the driver's. A Cluster whose nodes change their parts is looked at anew:
 // go-redis does that by itself only when a node answers that it has moved, and otherwise after seconds.
 func (s *service) failed(err error) error {
-	lookAnew(s.own, err)
+	if s.own != nil {
+		lookAnew(s.own.UniversalClient, err)
+	}
 	return Explain(s.client, "redislock", err)
 }
 

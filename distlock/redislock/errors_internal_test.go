@@ -123,7 +123,7 @@ func TestFailed_asksForTheSlotsAnew(t *testing.T) {
 					return nil, io.EOF
 				}})
 			}
-			s := &service{client: clusterThat(&first), own: clusterThat(&second)}
+			s := &service{client: clusterThat(&first), own: newSharing(clusterThat(&second))}
 			defer s.client.Close()
 			defer s.own.Close()
 			_ = s.failed(c.err)

@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -11,29 +13,31 @@ import (
 )
 
 const (
-	// maxAbreast is how many exchanges are under way with a node before calls wait for each other: one that the node works at,
-	// and one that is made or read. Two callers never meet.
-	maxAbreast = 2
-	// sharePatience is how long after the start of the last exchange the next one waits for another to end. A node that takes
-	// longer is far away, or stuck, and nobody is to be delayed by another's round trip.
+	// maxInFlight is how many exchanges are under way with a node before calls wait for each other.
+	// The node works at one, and the client makes or reads the other.
+	maxInFlight = 2
+	// sharePatience is how long after the start of the last exchange the next one waits for another to
+	// end. A node that takes longer is far away, or stuck, and a round trip delays no other call.
 	sharePatience = 500 * time.Microsecond
 	// maxShared bounds the calls of an exchange, so that the first answers do not wait long for the last.
 	maxShared = 128
-	// shareSlack is by how much an exchange may outlast its leader's deadline.
-	shareSlack = time.Millisecond
+	// leaderGrace is how much longer than its last caller an exchange goes on. A caller then sees the
+	// end of its ctx, and no timeout of the connection.
+	leaderGrace = 20 * time.Millisecond
 )
 
 // sharing is a client whose script calls share round trips. All else it does as the client does.
 type sharing struct {
 	redis.UniversalClient
-	one   *exchange // if there is one node
-	nodes sync.Map  // of a Cluster: *exchange by the node's address, so that no node's calls wait for another's
+	one     *exchange      // if there is one node
+	nodes   sync.Map       // of a Cluster: *exchange by the node's address, so that no node's calls wait for another's
+	leading sync.WaitGroup // the leaders of all exchanges
 }
 
 func newSharing(client redis.UniversalClient) *sharing {
 	s := &sharing{UniversalClient: client}
 	if _, ok := client.(*redis.Client); ok {
-		s.one = newExchange(client)
+		s.one = newExchange(client, &s.leading)
 	}
 	return s
 }
@@ -51,237 +55,190 @@ func (s *sharing) exchange(ctx context.Context, key string) *exchange {
 	addr := node.Options().Addr
 	x, ok := s.nodes.Load(addr)
 	if !ok { // its pipelines go over the Cluster's client, which follows keys that have moved
-		x, _ = s.nodes.LoadOrStore(addr, newExchange(cluster))
+		x, _ = s.nodes.LoadOrStore(addr, newExchange(cluster, &s.leading))
 	}
 	return x.(*exchange)
 }
 
-// exchange is where the calls for one node meet. A call that finds fewer than maxAbreast exchanges under way is made at once,
-// as a command of its own, in its caller's goroutine. Others wait; when an exchange ends, or patience does, one of them
-// leads: it sends all that wait as one pipeline, in its own goroutine, and tells the others when their answers are there.
+// exchange sends the calls for one node. A goroutine of the exchange, a leader, sends all pending calls
+// as one pipeline, or a single call as a plain command, until no call is pending. With maxInFlight
+// leaders, a call waits until a leader is free, or patience ends.
 //
-// ⚑ The call that leads is the one with the latest deadline, and the exchange lasts until that: nobody's haste costs another
-// the answer, so none is asked for twice. Those with earlier deadlines, or whose ctx is cancelled, leave by themselves: a
-// call that was not sent is taken back, of one that was sent the outcome is unknown. What the leader's ctx can do besides
-// ending at its deadline stays away from the others: the pipeline has its values, but not its cancellation.
+// ⚑ A client of Redis reads on after its context has ended, but a caller leaves as soon as its own ctx
+// ends. A pending call is then taken back. The outcome of a sent call is unknown. The pipeline has the
+// values of its first ctx and the latest deadline of all, so a departing caller costs others no answer.
 type exchange struct {
 	client   redis.UniversalClient
 	patience time.Duration
+	timer    *time.Timer     // ends the patience
+	leading  *sync.WaitGroup // the leaders
 
 	mu       sync.Mutex
-	underway int       // exchanges, also those whose leader was appointed
-	latest   time.Time // when the last of them was begun
-	pending  []*call   // in the order of their coming; none unless maxAbreast are under way
-	idle     sync.Pool // of *call
+	underway int       // leaders
+	latest   time.Time // when the last exchange began
+	pending  []*call   // in the order of arrival
 }
 
-func newExchange(client redis.UniversalClient) *exchange {
-	return &exchange{client: client, patience: sharePatience}
+func newExchange(client redis.UniversalClient, leading *sync.WaitGroup) *exchange {
+	x := &exchange{client: client, patience: sharePatience, leading: leading}
+	x.timer = time.AfterFunc(time.Hour, x.endPatience)
+	x.timer.Stop()
+	return x
 }
 
-// call is one that waits for an exchange, or in one.
+// call is a command that waits for an exchange, or in one.
 type call struct {
-	cmd      *Call
-	deadline time.Time // zero: none
-	stage    stage     // guarded by the exchange's mu
-	// news comes once while the call is pending, when it is to lead, or once after it was sent, when it is answered.
-	news  chan struct{}
-	timer *time.Timer
+	ctx  context.Context
+	cmd  *Call
+	left bool // guarded by the exchange's mu
+	// answered gets the panic of a hook, or nil, when the leader is done with the command.
+	answered chan any
 }
 
-type stage int
-
-const (
-	callPending stage = iota
-	callLeads         // was told to
-	callTaken         // the leader has the command
-)
-
-// call returns a call with a timer that is stopped. They are used again, by the same exchange: what was made in a bubble of
-// testing/synctest must not leave it.
-func (x *exchange) call() *call {
-	if c, ok := x.idle.Get().(*call); ok {
-		return c
+func (c *call) result(panicked any) error {
+	if panicked != nil {
+		panic(panicked)
 	}
-	c := &call{news: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
+	return c.cmd.Failure()
 }
 
-// putBack ends a call that nobody else has.
-func (x *exchange) putBack(c *call) {
-	c.timer.Stop()
-	c.cmd = nil
-	x.idle.Put(c)
-}
-
-// outlasts reports whether the call has more time than until; zero means no end.
-func (c *call) outlasts(until time.Time) bool {
-	return !until.IsZero() && (c.deadline.IsZero() || c.deadline.After(until))
-}
-
-// process makes a call and returns its error. If ctx ends first, the leader of an exchange may have the
-// command still, and its outcome is unknown.
+// process makes a call and returns its error, as soon as ctx ends. After an error a leader may have the
+// command still.
 func (x *exchange) process(ctx context.Context, cmd *Call) error {
-	x.mu.Lock()
-	now := time.Now()
-	if x.underway < maxAbreast {
-		x.underway++
-		x.latest = now
-		x.mu.Unlock()
-		defer x.end()
-		_ = x.client.Process(ctx, cmd)
-		return cmd.Failure()
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
 	}
-	c := x.call()
-	c.cmd, c.stage = cmd, callPending
-	c.deadline, _ = ctx.Deadline()
+	c := &call{ctx: ctx, cmd: cmd, answered: make(chan any, 1)}
+	x.mu.Lock()
 	x.pending = append(x.pending, c)
-	c.timer.Reset(x.latest.Add(x.patience).Sub(now)) // which may have passed
+	switch {
+	case x.underway < maxInFlight:
+		x.beginLocked()
+	case len(x.pending) == 1:
+		x.timer.Reset(time.Until(x.latest.Add(x.patience)))
+	}
 	x.mu.Unlock()
-
-	for {
-		select {
-		case <-c.news:
-			if c.stage == callTaken {
-				x.putBack(c)
-				return cmd.Failure()
-			}
-			if err := ctx.Err(); err != nil {
-				return x.leave(c, err)
-			}
-			x.lead(ctx, c)
-			x.putBack(c)
-			return cmd.Failure()
-		case <-ctx.Done():
-			return x.leave(c, ctx.Err())
-		case now := <-c.timer.C:
-			x.hurry(c, now)
-		}
+	select {
+	case panicked := <-c.answered:
+		return c.result(panicked)
+	case <-ctx.Done():
+		return x.leave(c)
 	}
 }
 
-// hurry sees to it that a call does not wait for the end of an exchange for longer than patience.
-func (x *exchange) hurry(c *call, now time.Time) {
+// leave ends the wait for a call whose ctx has ended. An answer that came in the same moment counts.
+func (x *exchange) leave(c *call) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c.stage != callPending {
-		return
-	}
-	if now.Sub(x.latest) >= x.patience {
-		x.appoint(now)
-	}
-	c.timer.Reset(x.latest.Add(x.patience).Sub(now)) // if it was another that was appointed, that may take some others first
-}
-
-// appoint begins an exchange, if calls are pending: it tells the one with the latest deadline to lead.
-func (x *exchange) appoint(now time.Time) {
-	if len(x.pending) == 0 {
-		return
-	}
-	last := 0
-	for i, c := range x.pending {
-		if c.outlasts(x.pending[last].deadline) {
-			last = i
-		}
-	}
-	leader := x.pending[last]
-	x.pending = slices.Delete(x.pending, last, last+1)
-	x.underway++
-	x.latest = now
-	leader.stage = callLeads
-	leader.news <- struct{}{}
-}
-
-// end ends an exchange, or what would have become one.
-func (x *exchange) end() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.underway--
-	if x.underway < maxAbreast {
-		x.appoint(time.Now())
-	}
-}
-
-// leave takes a call back whose caller leaves for the given reason. If the answer came in the same
-// moment, the answer counts.
-func (x *exchange) leave(c *call, reason error) error {
-	x.mu.Lock()
-	stage := c.stage
-	if stage == callPending {
-		i := slices.Index(x.pending, c)
+	if i := slices.Index(x.pending, c); i >= 0 {
 		x.pending = slices.Delete(x.pending, i, i+1)
-	}
-	x.mu.Unlock()
-	if stage == callLeads {
-		x.end()
-	}
-	if stage == callTaken {
-		select {
-		case <-c.news:
-			reason = c.cmd.Failure()
-			x.putBack(c)
-		default: // the leader has the command still
-		}
-		return reason
+		return notSent(c.ctx.Err())
 	}
 	select {
-	case <-c.news: // to lead
+	case panicked := <-c.answered:
+		return c.result(panicked)
 	default:
+		c.left = true
+		return c.ctx.Err()
 	}
-	x.putBack(c)
-	return notSent(reason)
 }
 
-// lead makes an exchange of the calls that are pending, and of c.
-func (x *exchange) lead(ctx context.Context, c *call) {
-	members := []*call{c}
-	until, last := c.deadline, c.deadline
-	if !until.IsZero() {
-		last = until.Add(shareSlack)
-	}
+// endPatience begins another exchange for pending calls when patience ends.
+func (x *exchange) endPatience() {
 	x.mu.Lock()
-	x.latest = time.Now()
-	x.pending = slices.DeleteFunc(x.pending, func(other *call) bool {
-		if len(members) == maxShared || other.outlasts(last) {
-			return false
-		}
-		if other.outlasts(until) {
-			until = other.deadline
-		}
-		other.stage = callTaken
-		members = append(members, other)
-		return true
-	})
-	x.mu.Unlock()
-	if len(members) == 1 {
-		defer x.end()
-		_ = x.client.Process(ctx, c.cmd)
-		return
+	defer x.mu.Unlock()
+	if len(x.pending) > 0 && time.Since(x.latest) >= x.patience {
+		x.beginLocked()
 	}
+	if len(x.pending) > 0 {
+		x.timer.Reset(time.Until(x.latest.Add(x.patience)))
+	}
+}
 
-	broken := true // by a hook that panics
-	defer func() {
-		for _, other := range members[1:] {
-			if broken {
-				other.cmd.SetErr(errBroken)
-			}
-			other.news <- struct{}{}
-		}
-		x.end()
+func (x *exchange) beginLocked() {
+	x.underway++
+	calls := x.takeLocked()
+	x.leading.Go(func() { x.lead(calls) })
+}
+
+func (x *exchange) takeLocked() []*call {
+	n := min(len(x.pending), maxShared)
+	calls := slices.Clone(x.pending[:n])
+	x.pending = slices.Delete(x.pending, 0, n)
+	x.latest = time.Now()
+	return calls
+}
+
+// lead makes exchanges until no call is pending.
+func (x *exchange) lead(calls []*call) {
+	defer func() { // a hook may end the goroutine
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.underway--
 	}()
-	cmds := make([]redis.Cmder, len(members))
-	for i, other := range members {
-		cmds[i] = other.cmd
+	for len(calls) > 0 {
+		x.send(calls)
+		x.mu.Lock()
+		calls = nil
+		if x.underway <= maxInFlight && len(x.pending) > 0 {
+			calls = x.takeLocked()
+		}
+		x.mu.Unlock()
 	}
-	ctx = context.WithoutCancel(ctx)
-	if !until.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, until)
-		defer cancel()
+}
+
+// send makes an exchange of the calls. The panic of a hook reaches each caller. If all have left, it
+// ends the process.
+func (x *exchange) send(calls []*call) {
+	ctx, cancel := context.WithoutCancel(calls[0].ctx), func() {}
+	if until, ok := lastDeadline(calls); ok {
+		ctx, cancel = context.WithDeadline(ctx, until.Add(leaderGrace))
 	}
-	Pipelined(ctx, x.client, cmds...)
+	defer cancel()
+	broken := true
+	defer func() {
+		var panicked any
+		if v := recover(); v != nil {
+			panicked = fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack())
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		left := true
+		for _, c := range calls {
+			if broken {
+				c.cmd.SetErr(errBroken)
+			}
+			left = left && c.left
+			c.answered <- panicked
+		}
+		if panicked != nil && left {
+			panic(panicked)
+		}
+	}()
+	if len(calls) == 1 {
+		_ = x.client.Process(ctx, calls[0].cmd)
+	} else {
+		cmds := make([]redis.Cmder, len(calls))
+		for i, c := range calls {
+			cmds[i] = c.cmd
+		}
+		Pipelined(ctx, x.client, cmds...)
+	}
 	broken = false
 }
 
-var errBroken = errors.New("redislock: a hook of the Redis client panicked in a request that several calls shared: correct the hook")
+// lastDeadline returns the latest deadline of the calls. It reports false if a call has none.
+func lastDeadline(calls []*call) (last time.Time, ok bool) {
+	for _, c := range calls {
+		deadline, ok := c.ctx.Deadline()
+		if !ok {
+			return last, false
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return last, true
+}
+
+var errBroken = errors.New("redislock: a hook of the Redis client panicked, or ended its goroutine: correct the hook")

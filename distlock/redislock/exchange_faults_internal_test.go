@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,16 +165,19 @@ func TestExchange_survivesHooks(t *testing.T) {
 	for what, hook := range map[string]redis.ProcessPipelineHook{
 		"refuses": func(context.Context, []redis.Cmder) error { return stop },
 		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
+		"exits":   func(context.Context, []redis.Cmder) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, x, w := patiently(t, onNode(t))
 			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
 			end := x.occupy(t, s, w)
 			errs := make(chan error)
+			var panics atomic.Int32
 			for i := range 4 {
 				go func() {
 					defer func() {
 						if e := recover(); e != nil {
+							panics.Add(1)
 							errs <- e.(error)
 						}
 					}()
@@ -186,6 +191,9 @@ func TestExchange_survivesHooks(t *testing.T) {
 				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errBroken) {
 					t.Errorf("error %v", err)
 				}
+			}
+			if n := panics.Load(); (n == 4) != (what == "panics") {
+				t.Errorf("%d callers have panicked", n)
 			}
 			x.wantIdle(t)
 		})
@@ -208,7 +216,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 		}
 	}
 	for _, name := range []driver.Name{hangs, other} {
-		s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock()).patience = time.Hour
+		s.shared.exchange(t.Context(), keysOf(name).lock()).patience = time.Hour
 	}
 	network.Only(node(hangs).Addr()).Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -221,7 +229,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 			}
 		})
 	}
-	s.shared.(*sharing).exchange(t.Context(), keysOf(hangs).lock()).awaitPending(t, 10-maxAbreast)
+	s.shared.exchange(t.Context(), keysOf(hangs).lock()).awaitPending(t, 10-maxInFlight)
 	for range 10 {
 		stop, start := leakcheck.Stalls(), time.Now()
 		_, err := s.Inspect(t.Context(), other)
@@ -242,8 +250,8 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.client.AddHook(w)
-	x := s.shared.(*sharing).exchange(t.Context(), keysOf(name).lock())
-	if x != s.shared.(*sharing).exchange(t.Context(), keysOf(name).fence()) {
+	x := s.shared.exchange(t.Context(), keysOf(name).lock())
+	if x != s.shared.exchange(t.Context(), keysOf(name).fence()) {
 		t.Error("one node has two exchanges")
 	}
 	x.patience = time.Hour

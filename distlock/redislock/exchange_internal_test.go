@@ -120,7 +120,7 @@ func open(t *testing.T, options redis.UniversalOptions) *service {
 func patiently(t *testing.T, options redis.UniversalOptions) (*service, *exchange, *traffic) {
 	t.Helper()
 	s := open(t, options)
-	x := s.shared.(*sharing).one
+	x := s.shared.one
 	x.patience = time.Hour
 	for _, script := range []*script{acquireScript, releaseScript, inspectScript} {
 		if err := script.Load(t.Context(), s.client).Err(); err != nil {
@@ -152,7 +152,7 @@ func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
 	w.held = gate
 	w.mu.Unlock()
 	var all sync.WaitGroup
-	for range maxAbreast {
+	for range maxInFlight {
 		all.Go(func() {
 			if _, err := s.Inspect(context.Background(), name); err != nil {
 				t.Errorf("Inspect: %v", err)
@@ -162,7 +162,7 @@ func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
 	testservers.Await(t, 10*time.Second, "exchanges under way", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.commands == maxAbreast
+		return w.commands == maxInFlight
 	})
 	w.reset()
 	w.mu.Lock()
@@ -199,11 +199,11 @@ func (x *exchange) acquire(t *testing.T, s *service, n int) (replies []driver.Ac
 
 func (x *exchange) wantIdle(t *testing.T) {
 	t.Helper()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.underway != 0 || len(x.pending) != 0 {
-		t.Errorf("%d exchanges under way, %d calls pending, want none", x.underway, len(x.pending))
-	}
+	testservers.Await(t, 10*time.Second, "no exchange and no pending call", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.underway == 0 && len(x.pending) == 0
+	})
 }
 
 func TestExchange_callsThatAreReadyTogetherShareARoundTrip(t *testing.T) {

@@ -45,7 +45,11 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	return &service{client: client, shared: newSharing(client), wakes: newWakes(client), own: renewalClient(client), room: make(chan struct{}, renewalConns/2)}
+	s := &service{client: client, shared: newSharing(client), wakes: newWakes(client), room: make(chan struct{}, renewalConns/2)}
+	if own := renewalClient(client); own != nil {
+		s.own = newSharing(own)
+	}
+	return s
 }
 
 // service is a driver.Driver.
@@ -53,8 +57,8 @@ type service struct {
 	client redis.UniversalClient
 	// ownsClient says that Close also closes the client.
 	ownsClient bool
-	shared     redis.UniversalClient // the client, for script calls
-	own        redis.UniversalClient // see renewalClient; may be nil
+	shared     *sharing // the client, for script calls
+	own        *sharing // see renewalClient; may be nil
 	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
 	// lease that is being released is not renewed any more, so it must not wait for a connection.
 	room  chan struct{}
@@ -64,7 +68,8 @@ type service struct {
 }
 
 func (s *service) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock}
+	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock,
+		EndsWithContext: s.shared.one != nil}
 }
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -240,6 +245,10 @@ func (s *service) Close() error {
 	}
 	if s.ownsClient {
 		err = errors.Join(err, s.client.Close())
+	}
+	s.shared.leading.Wait()
+	if s.own != nil {
+		s.own.leading.Wait()
 	}
 	return err
 }

@@ -183,7 +183,7 @@ func TestService_closesItsOwnClient(t *testing.T) {
 func TestService_extendsFollowFailovers(t *testing.T) {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
 	defer client.Close()
-	s := &service{client: client, own: renewalClient(client)}
+	s := &service{client: client, own: newSharing(renewalClient(client))}
 	defer s.own.Close()
 	if s.extends() != s.client {
 		t.Error("extends go over the second client")

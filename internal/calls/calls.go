@@ -6,6 +6,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -96,6 +97,29 @@ func Do[T any](
 		panic(r.panicked)
 	}
 	return r.value, r.err
+}
+
+// Direct is Do for a call that returns as soon as its context ends, in the goroutine of the caller. If
+// ctx ends first, Direct returns ErrLeft, and late gets the error of the call. If the call panics or
+// ends its goroutine, late gets an error. Limit is positive.
+func Direct[T any](
+	ctx context.Context, limit time.Duration, call func(context.Context) (T, error), late func(T, error),
+) (value T, err error) {
+	start, returned := time.Now(), false
+	callCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer func() {
+		if !returned {
+			late(value, errNoReturn)
+		}
+	}()
+	value, err = call(callCtx)
+	returned = true
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		late(value, err)
+		return value, ErrLeft
+	}
+	return value, OwnDeadline(err, limit, time.Since(start))
 }
 
 // callPanic is a panic of a call, with the stack of the call's goroutine.

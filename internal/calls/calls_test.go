@@ -145,6 +145,63 @@ func untilEnd(ctx context.Context) (int, error) {
 	return 0, ctx.Err()
 }
 
+func TestDirect_oneGetsTheResult(t *testing.T) {
+	const leaves, short = 100 * time.Millisecond, 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		limit time.Duration
+		call  func(context.Context) (int, error)
+
+		value    int
+		err      error
+		text     string
+		late     error
+		panicked any
+	}{
+		"the answer comes":      {limit: limit, call: after(0, 7, nil), value: 7},
+		"the answer is late":    {limit: limit, call: after(2*leaves, 7, nil), value: 7},
+		"an error comes":        {limit: limit, call: after(2*leaves, 0, errDriver), err: errDriver},
+		"the caller leaves":     {limit: limit, call: untilEnd, err: calls.ErrLeft, late: context.Canceled},
+		"the limit ends":        {limit: short, call: untilEnd, text: "no answer within 50ms; check "},
+		"a panic":               {limit: limit, call: panics, text: "", late: calls.ErrLeft, panicked: errDriver},
+		"a goroutine that ends": {limit: limit, call: goexits, late: calls.ErrLeft},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(leaves, cancel)
+				var value int
+				var err error
+				var late []error
+				var panicked any
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { panicked = recover() }()
+					value, err = calls.Direct(ctx, c.limit, c.call, func(_ int, err error) { late = append(late, err) })
+				}()
+				<-ended
+				if value != c.value || panicked != c.panicked {
+					t.Errorf("the caller has %d and panic %v", value, panicked)
+				}
+				if c.text != "" {
+					if err == nil || !strings.Contains(err.Error(), c.text) {
+						t.Errorf("the caller has %v, want %q", err, c.text)
+					}
+				} else if !errors.Is(err, c.err) {
+					t.Errorf("the caller has %v, want %v", err, c.err)
+				}
+				switch {
+				case c.late == nil && len(late) == 0:
+				case len(late) != 1 || c.late == nil:
+					t.Errorf("late has %v", late)
+				case c.late == calls.ErrLeft && !calls.Unsettled(late[0]), c.late == context.Canceled && late[0] != c.late:
+					t.Errorf("late has %v", late)
+				}
+			})
+		})
+	}
+}
+
 // The context of a call with a limit has the values of the caller's, and outlives it. A call without
 // a limit has the context of the caller.
 func TestDo_contextOfTheCall(t *testing.T) {
