@@ -7,6 +7,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ const (
 	// left: Linux resends the data of a closed connection for 102 s (tcp_orphan_retries 8).
 	minTombstone = 2 * time.Minute
 )
+
+var errNoReturn = errors.New("the driver's call did not return")
 
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
 // and no request can still arrive, see [Tombstone]. A waiting job costs a timer and no goroutine.
@@ -121,27 +124,41 @@ func (c *Cleaner) dueLocked(j *job) {
 // work tries the jobs that are due, and ends when none is left. Each job keeps the owner of the
 // Cleaner open, see Begin.
 func (c *Cleaner) work() {
+	var j *job
+	defer func() {
+		if j != nil { // the driver has ended the goroutine
+			j.err = errNoReturn
+			c.settle(j, false)
+			go c.work()
+		}
+	}()
+	for j = c.next(); j != nil; j = c.next() {
+		c.settle(j, c.try(j))
+	}
+}
+
+// next takes out the first job that is due. It returns nil if none is left, and the goroutine has to end.
+func (c *Cleaner) next() *job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.due) > 0 {
-		j := c.due[0]
-		c.due = c.due[1:]
-		c.mu.Unlock()
-		ended := c.try(j)
-		c.mu.Lock()
-		if !ended {
-			ended = !c.retryLocked(j)
-		}
-		if ended {
-			c.mu.Unlock()
-			if j.err != nil {
-				c.GaveUp(j.req, j.tries, j.err)
-			}
-			c.End()
-			c.mu.Lock()
-		}
+	if len(c.due) == 0 {
+		c.tries--
+		return nil
 	}
-	c.tries--
+	j := c.due[0]
+	c.due = c.due[1:]
+	return j
+}
+
+// settle lets a job wait for another try, unless it has ended or no time is left for it.
+func (c *Cleaner) settle(j *job, ended bool) {
+	if !ended && c.retry(j) {
+		return
+	}
+	if j.err != nil {
+		c.GaveUp(j.req, j.tries, j.err)
+	}
+	c.End()
 }
 
 // try sends the request of a job, and reports whether the job has ended. Each job has one try.
@@ -155,8 +172,10 @@ func (c *Cleaner) try(j *job) bool {
 	return j.err == nil
 }
 
-// retryLocked lets a job that failed wait for another try, unless no time is left for it.
-func (c *Cleaner) retryLocked(j *job) bool {
+// retry lets a job that failed wait for another try, unless no time is left for it.
+func (c *Cleaner) retry(j *job) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
 	longest := maxPause
 	if now.After(j.ends) {
@@ -174,12 +193,16 @@ func (c *Cleaner) retryLocked(j *job) bool {
 }
 
 // Close starts the next try of each job that has had one, and ends all jobs after [CloseGrace]. A job
-// without a try keeps its pause: the work under a lost lease keeps its margin.
+// without a try keeps its pause: the work under a lost lease keeps its margin. A second Close does
+// nothing.
 func (c *Cleaner) Close() {
-	time.AfterFunc(CloseGrace, c.stop)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.closed.IsZero() {
+		return
+	}
 	c.closed = time.Now()
+	time.AfterFunc(CloseGrace, c.stop)
 	for j, timer := range c.waiting {
 		if j.tries > 0 {
 			timer.Stop()

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -159,6 +160,45 @@ func TestCleaner_closed_endsWithinTheGrace(t *testing.T) {
 		synctest.Wait()
 		if b.begun != 0 || len(b.tries["late"]) != 1 {
 			t.Errorf("%d jobs left, the late one had %d tries", b.begun, len(b.tries["late"]))
+		}
+	})
+}
+
+// A caller of Locker.Close whose ctx ended first calls it again.
+func TestCleaner_closedAgain_endsWithTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Millisecond, always)
+		for i := range 100 {
+			c.Cancel(request(strconv.Itoa(i)), 0)
+		}
+		time.Sleep(time.Second)
+		c.Close()
+		time.Sleep(CloseGrace / 2)
+		c.Close()
+		time.Sleep(CloseGrace / 2)
+		synctest.Wait()
+		if b.begun != 0 {
+			t.Errorf("%d jobs left", b.begun)
+		}
+	})
+}
+
+// A driver ends the goroutine of its call, as t.FailNow of a fake driver does.
+func TestCleaner_goexit_jobGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Millisecond, never)
+		exits := 3
+		c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
+			if exits--; exits >= 0 {
+				runtime.Goexit()
+			}
+			return b.release(ctx, req)
+		}
+		c.Cancel(request("a"), 0)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(b.tries["a"]) != 1 || b.begun != 0 || b.gaveUp != 0 || c.tries != 0 {
+			t.Errorf("%d tries, %d jobs left, %d given up, %d under way", len(b.tries["a"]), b.begun, b.gaveUp, c.tries)
 		}
 	})
 }
