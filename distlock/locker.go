@@ -45,8 +45,8 @@ type Locker struct {
 
 	mu     sync.Mutex
 	closed bool
-	active int // operations and background work under way
-	grants map[*grant]struct{}
+	active int               // operations and background work under way
+	grants map[string]*grant // by owner
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
@@ -80,7 +80,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.queues = queue.New[*acquisition, outcome](l.queue)
 	l.renewals.Limit, l.renewals.Send = l.maxBatch, l.renew
 	l.outage.locker, l.alarm.ring = l, l.renewDue
-	l.grants = make(map[*grant]struct{})
+	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))
 	l.cleaner = l.newCleaner()
 	stopLosses := l.watchLosses()
@@ -104,7 +104,7 @@ func (l *Locker) Close(ctx context.Context) error {
 			close(l.idle)
 		}
 		l.stopRenewingLocked()
-		for g := range l.grants {
+		for _, g := range l.grants {
 			l.active++
 			go func() {
 				defer l.end()
@@ -176,7 +176,7 @@ func (l *Locker) adopt(g *grant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.grants[g] = struct{}{}
+		l.grants[g.owner] = g
 	}
 	return !l.closed
 }
@@ -184,13 +184,13 @@ func (l *Locker) adopt(g *grant) bool {
 func (l *Locker) allGrants() []*grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.grants))
+	return slices.Collect(maps.Values(l.grants))
 }
 
 func (l *Locker) forget(g *grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.grants, g)
+	delete(l.grants, g.owner)
 	l.stopRenewingLocked()
 }
 

@@ -1,11 +1,6 @@
 package distlock
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/belugalock/belugalock/distlock/driver"
-)
+import "github.com/belugalock/belugalock/distlock/driver"
 
 // watchLosses has leases end when the driver reports that their grant has ended.
 func (l *Locker) watchLosses() (stop func()) {
@@ -21,15 +16,14 @@ func (l *Locker) watchLosses() (stop func()) {
 // ended has the lease end that holds the grant of the owner.
 func (l *Locker) ended(owner string) {
 	l.mu.Lock()
-	grants := slices.Collect(maps.Keys(l.grants))
+	g := l.grants[owner]
 	l.mu.Unlock()
-	for _, g := range grants {
-		if g.owner == owner {
-			g.mu.Lock()
-			if !g.holder.isOver() {
-				_ = g.holder.lossLocked(errNotMine)
-			}
-			g.mu.Unlock()
-		}
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.holder.isOver() {
+		_ = g.holder.lossLocked(errNotMine)
 	}
 }
