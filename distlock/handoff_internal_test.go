@@ -218,6 +218,50 @@ func TestLease_N_allLeasesEndSoonAfterASuspend(t *testing.T) {
 	})
 }
 
+// MaxHold has ended the renewal of one lease. The renewal of the other is the first timer that fires.
+func TestLease_N_suspend_endsAtTheNextAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, renewer{}, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second, MaxHold: 15 * time.Second})
+		first := take(t, l) // renewed once, after 10 s
+		time.Sleep(12 * time.Second)
+		second, err := l.Acquire(t.Context(), "another")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		l.alarm.mu.Lock() // for the race detector
+		t.Cleanup(trust.Simulate(19*time.Second, 0))
+		l.alarm.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if context.Cause(first.Context()) != ErrLost {
+			t.Errorf("the lease whose deadline has passed: %v", context.Cause(first.Context()))
+		}
+		if second.Context().Err() != nil {
+			t.Errorf("the lease that is renewed: %v", context.Cause(second.Context()))
+		}
+	})
+}
+
+func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &minter{last: 1000}
+		l := open(t, d, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second})
+		lease := take(t, l)
+		synctest.Wait()
+		l.alarm.mu.Lock() // for the race detector
+		t.Cleanup(trust.Simulate(5*time.Second, 0))
+		l.alarm.mu.Unlock()
+		l.look(lease.grant) // as any timer does
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if d.extends != 1 {
+			t.Errorf("%d renewals within 11 s, want 1", d.extends)
+		}
+	})
+}
+
 func TestRemoval_outcomes(t *testing.T) {
 	known := errors.New("known")
 	for name, c := range map[string]struct {

@@ -132,6 +132,7 @@ func (a *alarm) stop() {
 
 // renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
 func (l *Locker) renewDue() {
+	l.resumed()
 	grants := l.allGrants()
 	due := slices.ContainsFunc(grants, (*grant).renewalDue)
 	var requests []*request
@@ -144,16 +145,25 @@ func (l *Locker) renewDue() {
 	l.renewals.Add(requests...)
 }
 
-// look is called by the timer of a grant. After a suspend, it looks at all grants: their timers stood
-// still.
+// look is called by the timer of a grant.
 func (l *Locker) look(g *grant) {
 	g.look()
-	if slept := int64(trust.Slept()); l.slept.Swap(slept) != slept {
-		for _, g := range l.allGrants() {
-			g.look()
-		}
-		l.renewDue()
+	if l.resumed() {
+		l.alarm.rings()
 	}
+}
+
+// resumed reports whether this is the first timer that fires after a suspend. If so, it looks at all
+// grants: their timers stood still.
+func (l *Locker) resumed() bool {
+	slept := int64(trust.Slept())
+	if l.slept.Swap(slept) == slept {
+		return false
+	}
+	for _, g := range l.allGrants() {
+		g.look()
+	}
+	return true
 }
 
 // renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
