@@ -63,6 +63,13 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 				d := &minter{last: 1000}
 				l := open(t, d, Options{RenewEvery: -1, Wait: -1})
 				first, second := handedOff(t, l, func(*Lease) {})
+				deadline := first.Deadline()
+				if err := second.Extend(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if got := first.Deadline(); got != deadline {
+					t.Errorf("the deadline of the former holder moved by %s", got.Sub(deadline))
+				}
 				before := second.grant.trust
 				if err := call(t, first); !errors.Is(err, ErrNotHeld) {
 					t.Errorf("%v, want ErrNotHeld", err)

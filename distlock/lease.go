@@ -31,6 +31,7 @@ type Lease struct {
 type ending struct {
 	state   leaseState
 	ended   error         // why the lease is not held any more
+	until   time.Time     // the deadline at a handoff
 	under   chan struct{} // closed when the call of Release under way returns; nil without one
 	failure error         // of the last call of Release
 	asked   int           // requests to release the lock
@@ -78,6 +79,9 @@ func (le *Lease) Context() context.Context { return le.ctx }
 func (le *Lease) Deadline() time.Time {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
+	if le != le.grant.holder {
+		return le.until
+	}
 	at := time.Now()
 	return at.Add(le.grant.trust.Left(trust.At(at)))
 }

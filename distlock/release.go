@@ -176,6 +176,7 @@ func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err erro
 	le.ended = reason
 	le.cancel(ErrNotHeld)
 	if next := g.hold.Release(at, func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() }); next != nil {
+		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
 		le.removed = true
 		return true, nil
