@@ -42,7 +42,8 @@ func TestAcquire_L_stuckDriver_callerLeaves(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if _, err := l.Acquire(ctx, key); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 50*time.Millisecond {
+		_, err := l.Acquire(ctx, key)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 50*time.Millisecond {
 			t.Errorf("Acquire: %v after %s", err, time.Since(start))
 		}
 	})
@@ -89,13 +90,15 @@ func (e *endless) Release(ctx context.Context, req driver.ReleaseRequest) (reply
 	return e.Driver.Release(ctx, req)
 }
 
-// Who sets no limit waits for a service that never answers for a TTL: then nothing is left that could be had.
+// Without a limit of its own, a call waits a TTL for a service that never answers: then nothing is left.
 func TestLocker_C_noCallTakesLongerThanATTL(t *testing.T) {
 	for name, call := range map[string]func(*distlock.Locker, *distlock.Lease) error{
 		"Acquire": func(l *distlock.Locker, _ *distlock.Lease) error {
 			return second(l.Acquire(context.Background(), "another"))
 		},
-		"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Extend(context.Background(), ttl) },
+		"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error {
+			return lease.Extend(context.Background(), ttl)
+		},
 		"Refence": func(_ *distlock.Locker, lease *distlock.Lease) error {
 			return fencing.RaiseToken(context.Background(), lease, lease.Fence())
 		},
@@ -244,7 +247,9 @@ func TestLocker_L_driverPanics_keyIsFree(t *testing.T) {
 						t.Fatal("the call has not returned")
 					}
 					_, isError := caught.(error)
-					if isPanic := name == "panic"; isPanic != isError || isPanic && !errors.Is(caught.(error), errBroken) || !isPanic && err == nil {
+					isPanic := name == "panic"
+					if isPanic != isError || !isPanic && err == nil ||
+						isPanic && !errors.Is(caught.(error), errBroken) {
 						t.Errorf("the caller has %v and panic %v", err, caught)
 					}
 					switch operation {
@@ -282,7 +287,8 @@ func TestLocker_panicWithoutCaller_endsProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLocker_panicWithoutCaller_endsProcess$")
 	cmd.Env = append(os.Environ(), "PANIC_WITHOUT_CALLER=1")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "Acquire:") || !strings.Contains(string(out), "the driver's panic") {
+	text := string(out)
+	if err == nil || !strings.Contains(text, "Acquire:") || !strings.Contains(text, "the driver's panic") {
 		t.Errorf("the process ended with %v: %s", err, out)
 	}
 }
@@ -290,6 +296,7 @@ func TestLocker_panicWithoutCaller_endsProcess(t *testing.T) {
 // A driver that ignores its context keeps no caller. What it answers later still counts.
 func TestLocker_C_driverIgnoresCtx_callerLeaves(t *testing.T) {
 	const grace = 20 * time.Millisecond
+	lost, unknown := distlock.ErrLost, distlock.ErrOutcomeUnknown
 	for name, c := range map[string]struct {
 		op   drivertest.Op
 		call string
@@ -298,11 +305,12 @@ func TestLocker_C_driverIgnoresCtx_callerLeaves(t *testing.T) {
 		took time.Duration
 	}{
 		"Inspect":              {drivertest.Inspect, "Inspect", distlock.ErrUnavailable, 0, 5*time.Second + grace},
-		"Extend":               {drivertest.Extend, "Extend", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
-		"Refence":              {drivertest.Raise, "Refence", distlock.ErrLost, 10 * time.Second, 10*time.Second + grace},
-		"Release":              {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, 10 * time.Second, 5*time.Second + grace},
-		"Release near the end": {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Second, time.Second + grace},
-		"Release at the end":   {drivertest.Release, "Release", distlock.ErrOutcomeUnknown, time.Millisecond, 100*time.Millisecond + grace},
+		"Extend":               {drivertest.Extend, "Extend", lost, 10 * time.Second, 10*time.Second + grace},
+		"Refence":              {drivertest.Raise, "Refence", lost, 10 * time.Second, 10*time.Second + grace},
+		"Release":              {drivertest.Release, "Release", unknown, 10 * time.Second, 5*time.Second + grace},
+		"Release near the end": {drivertest.Release, "Release", unknown, time.Second, time.Second + grace},
+		"Release at the end": {
+			drivertest.Release, "Release", unknown, time.Millisecond, 100*time.Millisecond + grace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -315,7 +323,8 @@ func TestLocker_C_driverIgnoresCtx_callerLeaves(t *testing.T) {
 				s.Inject(on(c.op, drivertest.Fault{HoldBefore: in(time.Hour)}))
 				start := time.Now()
 				err := calls[c.call](context.Background(), l, lease)
-				if took := time.Since(start); !errors.Is(err, c.want) || errors.Is(err, context.DeadlineExceeded) || took != c.took {
+				took := time.Since(start)
+				if !errors.Is(err, c.want) || errors.Is(err, context.DeadlineExceeded) || took != c.took {
 					t.Errorf("%v after %s, want %v after %s", err, took, c.want, c.took)
 				}
 				s.Inject(nil)

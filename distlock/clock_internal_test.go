@@ -24,7 +24,7 @@ func wallRunsAhead(t *testing.T, d time.Duration) {
 	t.Cleanup(trust.Simulate(0, d))
 }
 
-func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
+func TestLease_N_suspendLongerThanTTL_isLost(t *testing.T) {
 	for name, guarded := range map[string]func(*testing.T, *Lease) error{
 		"Err":     func(_ *testing.T, le *Lease) error { return le.Err() },
 		"Guard":   func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
@@ -47,8 +47,8 @@ func TestLease_N_isLostByASuspendLongerThanItsTTL(t *testing.T) {
 	}
 }
 
-// The grant was under way while the machine was suspended: nobody can tell what is left of it.
-func TestAcquire_N_aGrantFromBeforeASuspendIsNotUsed(t *testing.T) {
+// The grant was under way while the machine was suspended: the time left is unknown.
+func TestAcquire_N_suspendBeforeTheAnswer_undone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspending{suspend: func() { suspendFor(t, 31*time.Second) }}
 		l := open(t, d, Options{})
@@ -56,16 +56,16 @@ func TestAcquire_N_aGrantFromBeforeASuspendIsNotUsed(t *testing.T) {
 			t.Errorf("%v, %v, want ErrUnavailable", lease, err)
 		}
 		synctest.Wait()
-		if !d.voided.Load() {
-			t.Error("the grant was not given back")
+		if !d.tombstone.Load() {
+			t.Error("the grant was not released")
 		}
 	})
 }
 
 type suspending struct {
 	granter
-	suspend func()
-	voided  atomic.Bool
+	suspend   func()
+	tombstone atomic.Bool
 }
 
 func (d *suspending) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -74,13 +74,13 @@ func (d *suspending) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 }
 
 func (d *suspending) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	d.voided.Store(req.Tombstone > 0)
+	d.tombstone.Store(req.Tombstone > 0)
 	return d.granter.Release(ctx, req)
 }
 
 // A question about a lease that was extended, or cannot be any more, is answered and changes no TTL.
-func TestCheck_ofAnExtendedLease(t *testing.T) {
-	for name, capped := range map[string]bool{"extended": false, "with its end settled": true} {
+func TestCheck_extendedOrFrozen_changesNoTTL(t *testing.T) {
+	for name, frozen := range map[string]bool{"extended": false, "with its end settled": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &asked{held: true}
@@ -89,7 +89,7 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 				if err := lease.Extend(t.Context(), time.Hour); err != nil {
 					t.Fatal(err)
 				}
-				if capped {
+				if frozen {
 					lease.grant.trust.Freeze()
 				}
 				wallRunsAhead(t, 10*time.Minute)
@@ -101,24 +101,27 @@ func TestCheck_ofAnExtendedLease(t *testing.T) {
 	}
 }
 
-// The wall clock runs ahead while the work is done: the release tells that the lease was held, and a caller who has left
-// does not make it unknown.
-func TestDo_thatEndsInDoubtIsToldByTheService(t *testing.T) {
+// The wall clock runs ahead during the work: the release shows that the lease was held, also if its
+// caller has left.
+func TestDo_suspectAtItsEnd_asksTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &asked{held: true}, Options{RenewEvery: -1})
-		if err := l.Do(t.Context(), "k", func(context.Context) error { wallRunsAhead(t, time.Hour); return nil }); err != nil {
+		work := func(context.Context) error { wallRunsAhead(t, time.Hour); return nil }
+		if err := l.Do(t.Context(), "k", work); err != nil {
 			t.Errorf("Do: %v", err)
 		}
 		lease := take(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := lease.Guard(ctx, func(context.Context) error { wallRunsAhead(t, 2*time.Hour); cancel(); return nil }); err != nil {
+		work = func(context.Context) error { wallRunsAhead(t, 2*time.Hour); cancel(); return nil }
+		if err := lease.Guard(ctx, work); err != nil {
 			t.Errorf("Guard: %v", err)
 		}
 	})
 }
 
-// A lease that may have been lost is not handed on within the process: it goes back to the service, which knows.
-func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
+// A lease that may have been lost is not handed off within the process: the service, which knows, releases
+// the lock.
+func TestHandoff_N_suspectLease_isReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &reserving{}
 		l := open(t, d, Options{RenewEvery: -1})
@@ -143,7 +146,7 @@ func TestLine_N_handsOnNoLeaseThatIsInDoubt(t *testing.T) {
 				t.Error(err)
 			}
 			lease := <-next
-			if doubtful := ran > 0; (d.releases == 1) != doubtful {
+			if suspect := ran > 0; (d.releases == 1) != suspect {
 				t.Errorf("the wall clock ran ahead by %s: %d releases", ran, d.releases)
 			}
 			give(t, lease)
@@ -170,7 +173,7 @@ func (d *reserving) Release(context.Context, driver.ReleaseRequest) (driver.Rele
 }
 
 // Where the time spent suspended cannot be read, the wall clock is a reason to ask, not to believe.
-func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
+func TestLease_N_wallClockRanAhead_asksTheBackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead time.Duration
 		held  bool // by the service
@@ -200,7 +203,8 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 					lease := take(t, l)
 					time.Sleep(time.Second)
 					wallRunsAhead(t, c.ahead)
-					if err := lease.Err(); (err != nil) != (c.asks > 0) || err != nil && !errors.Is(err, ErrUnavailable) {
+					err := lease.Err()
+					if (err != nil) != (c.asks > 0) || err != nil && !errors.Is(err, ErrUnavailable) {
 						t.Errorf("Err: %v", err)
 					}
 					for range 2 {
@@ -216,7 +220,7 @@ func TestLease_N_isAskedForWhenTheWallClockRanAhead(t *testing.T) {
 						t.Errorf("the service was asked %d times, want %d", d.extends, asks)
 					}
 					if c.want == nil && c.asks > 0 && call != "Extend" {
-						// What was trusted before counted on a clock that had stood still.
+						// The earlier deadline rested on a clock that had stood still.
 						if left := lease.grant.trust.Left(trust.Now()); left < 29*time.Second || left > 30*time.Second {
 							t.Errorf("trusted for another %s", left)
 						}

@@ -108,7 +108,7 @@ func granted(t *testing.T) *Lease {
 }
 
 // A timer can fire in the moment in which the deadline moves, or the lease ends.
-func TestLease_timerThatFiresInTheWrongMoment(t *testing.T) {
+func TestLease_timerFiresEarlyOrLate_noEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := granted(t)
 		lease.grant.look()
@@ -156,7 +156,7 @@ func TestClose_grantInTheSameMoment_isNotAdopted(t *testing.T) {
 }
 
 // A driver that does not know floors cannot help a store that has seen a higher token.
-func TestRefence_S2_aTokenThatDidNotRiseIsAnError(t *testing.T) {
+func TestRaiseToken_S2_driverIgnoresFloor_fails(t *testing.T) {
 	lease := granted(t)
 	if err := lease.raiseToken(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)

@@ -34,7 +34,8 @@ func (le *Lease) confirm(ctx context.Context) error {
 
 func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.grant.locker
-	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(), Scheduled: e.confirms}
+	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
+		Scheduled: e.confirms}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 	return op.end(e.run(ctx, op))
@@ -71,7 +72,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	case <-le.ctx.Done():
 		return le.Err()
 	case <-patience.C:
-		return cmp.Or(le.gone(), unavailable("extend", errors.New("another Extend of this lease has no answer yet, and nothing was sent")))
+		return cmp.Or(le.gone(), unavailable("extend", errBehind))
 	}
 	if err := e.begin(ctx); err != nil {
 		<-le.extending
@@ -165,4 +166,8 @@ func (e *extension) failed(err error) error {
 	return failedWrite("extend", err)
 }
 
-var errFrozen = errors.New("an Extend that shortened the lease got no answer, so its end is settled: release it and acquire anew")
+var (
+	errBehind = errors.New("another Extend of this lease has no answer yet, and nothing was sent")
+	errFrozen = errors.New("an Extend that shortened the lease got no answer, so its end is settled: " +
+		"release it and acquire anew")
+)

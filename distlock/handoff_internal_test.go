@@ -74,8 +74,10 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 				if err := call(t, first); !errors.Is(err, ErrNotHeld) {
 					t.Errorf("%v, want ErrNotHeld", err)
 				}
-				if err := second.Err(); err != nil || second.grant.trust != before || second.Fence() != first.Fence()+1 || d.raises > 0 {
-					t.Errorf("the successor: %v, %+v", err, second.grant.trust)
+				after := second.grant.trust
+				err, risen := second.Err(), second.Fence()-first.Fence()
+				if err != nil || after != before || risen != 1 || d.raises > 0 {
+					t.Errorf("the successor: %v, %+v", err, after)
 				}
 				if err := first.Release(t.Context()); err != nil {
 					t.Errorf("a second Release: %v", err)
@@ -176,11 +178,13 @@ func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
 	})
 }
 
-// MaxHold counts for each lease of a grant: the first has no time for a renewal, the second has. A failed renewal counts for the grant.
+// MaxHold counts for each lease of a grant: the first has no time for a renewal, the second has. A failed
+// renewal counts for the grant.
 func TestRenewals_handoff_keepsScheduleAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &minter{last: 1000}
-		l := open(t, d, Options{Wait: -1, TTL: time.Second, RenewEvery: 300 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
+		l := open(t, d, Options{
+			Wait: -1, TTL: time.Second, RenewEvery: 300 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
 		_, second := handedOff(t, l, func(first *Lease) {
 			first.grant.mu.Lock()
 			defer first.grant.mu.Unlock()

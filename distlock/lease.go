@@ -135,7 +135,8 @@ func (le *Lease) goneLocked() error {
 var (
 	errDeadline = errors.New("its deadline passed before it was renewed, or this process was paused; " +
 		"check the lock service and its latency, or use a longer TTL")
-	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; the next renewal, or Guard, asks the backend")
+	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; " +
+		"the next renewal, or Guard, asks the backend")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, was removed by hand, or the service lost its data")
 )

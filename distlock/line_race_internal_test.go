@@ -93,13 +93,13 @@ func behind(t *testing.T, l *Locker) <-chan *Lease {
 			return leases
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it does not stand in line")
+			t.Fatal("it does not wait in the queue")
 		}
 	}
 }
 
 // A lease and its successor have one owner, so the service cannot tell whose token it is asked to raise.
-func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
+func TestRaiseToken_S2_handedOffMeanwhile_fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lease *Lease
 		observer := &afterOp{name: OpExtend}
@@ -108,7 +108,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 		lease = take(t, l)
 		next := behind(t, l)
 		time.Sleep(time.Millisecond) // tokens come with time
-		// Refence asks whether the lease is held, as the clock is in doubt; it is, and is released in the next moment.
+		// The clock is suspect, so the call asks whether the lease is held. It is, and is released at once.
 		defer trust.Simulate(0, time.Minute)()
 		observer.do = func() {
 			give(t, lease)
@@ -133,7 +133,7 @@ func TestRefence_S2_ofALeaseThatIsHandedOnMeanwhileRaisesNoToken(t *testing.T) {
 	})
 }
 
-func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) {
+func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &minter{last: 1000, hold: make(chan struct{})}
 		l := open(t, d, Options{RenewEvery: -1})
@@ -154,7 +154,7 @@ func TestRefence_S2_anAnswerThatComesAfterTheReleaseRaisesNoToken(t *testing.T) 
 }
 
 // A lease can be lost in the moment after its handoff. The queue knows it by then.
-func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
+func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
 	l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
 	lease := take(t, l)
 	next := behind(t, l)
@@ -164,7 +164,8 @@ func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
 	g.mu.Unlock()
 	lost := make(chan error, 1)
 	go func() {
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Microsecond) { // a poll
+		end := time.Now().Add(10 * time.Second)
+		for ; time.Now().Before(end); time.Sleep(time.Microsecond) { // a poll
 			g.mu.Lock()
 			seen := g.holder
 			g.mu.Unlock()
@@ -192,7 +193,7 @@ func TestLine_L_aSuccessorThatIsLostAtOnceLeavesTheLineFree(t *testing.T) {
 }
 
 // The timer fires for the deadline of the first lease, and finds the second.
-func TestLine_N_whatIsHandedOnWhileItsDeadlineIsLookedAtStillEnds(t *testing.T) {
+func TestHandoff_N_duringALook_deadlineStillEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
 		lease := take(t, l)

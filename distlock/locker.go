@@ -121,8 +121,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	select {
 	case <-l.idle:
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: close: not everything has ended yet, leases that are not released expire with their TTL: %w",
-			ended(ctx))
+		return fmt.Errorf("distlock: close: not everything has ended yet, "+
+			"leases that are not released expire with their TTL: %w", ended(ctx))
 	}
 	l.alarm.stop()
 	defer l.reports.wait(ctx)
@@ -135,7 +135,8 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: close: all leases are released, but the connection to the lock service has not ended yet: %w", ended(ctx))
+		return fmt.Errorf("distlock: close: all leases are released, "+
+			"but the connection to the lock service has not ended yet: %w", ended(ctx))
 	}
 }
 
@@ -150,8 +151,8 @@ func (l *Locker) enter() bool {
 	return true
 }
 
-// begin counts work that a closing Locker still has to finish. It fails only when all work has ended: the driver
-// may be gone then.
+// begin counts work that a closing Locker still has to finish. It fails only when all work has ended:
+// the driver may be gone then.
 func (l *Locker) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +211,8 @@ func (l *Locker) newCleaner() *cleanup.Cleaner {
 		return err
 	}
 	c.GaveUp = func(req driver.ReleaseRequest, tries int, err error) {
-		l.log(slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; the lock, if the backend still has it, ends with its TTL",
+		l.log(slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; "+
+			"the lock, if the backend still has it, ends with its TTL",
 			req.Name.Key, "tries", tries, "error", err)
 	}
 	return c
@@ -233,7 +235,9 @@ func (l *Locker) background(f func()) {
 
 // call makes a call of the driver that its caller can leave, see calls.Do and calls.Direct. The
 // operation that makes it is counted, see begin, so the driver is open. Close waits for the call.
-func call[T any](ctx context.Context, l *Locker, limit time.Duration, f func(context.Context) (T, error), late func(T, error)) (T, error) {
+func call[T any](
+	ctx context.Context, l *Locker, limit time.Duration, f func(context.Context) (T, error), late func(T, error),
+) (T, error) {
 	l.begin()
 	if l.direct {
 		defer l.end()

@@ -84,12 +84,14 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		return err
 	}
 	if le.Fence() <= above { // a driver that does not know floors
-		return unavailable("raise token", fmt.Errorf("the service granted %d, but more than %d was asked for", le.Fence(), above))
+		return unavailable("raise token", fmt.Errorf(
+			"the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
 }
 
 func badFloor(above int64) error {
-	return invalidOption("the fencing token cannot rise above %d, which must be from 0 to a year ahead of the lock service's clock; "+
-		"the token stays as it is; check the mark of the store, which may be damaged, and the clock of the lock service", above)
+	return invalidOption("the fencing token cannot rise above %d, which must be from 0 to a year ahead of "+
+		"the lock service's clock; the token stays as it is; check the mark of the store, which may be damaged, "+
+		"and the clock of the lock service", above)
 }

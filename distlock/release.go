@@ -18,10 +18,11 @@ var (
 	errUnused   = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
 	errNotEnded = failedWrite("release", errUnwound)
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
-	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: either another copy has released the lock, " +
-		"or the lease was lost before; check the work if that matters")
-	errLate = errors.New("the request was sent after the deadline of the lease and found no lock: either the lock has expired since, " +
-		"or the lease was lost before; check whether a method of the Observer blocks")
+	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: " +
+		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
+	errLate = errors.New("the request was sent after the deadline of the lease and found no lock: " +
+		"either the lock has expired since, or the lease was lost before; " +
+		"check whether a method of the Observer blocks")
 )
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer. A healthy backend
@@ -116,7 +117,8 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
 	if inGuard(ctx, le) { // which the other call may be waiting for
-		return failedWrite("release", errors.New("another call of Release waits for this step of Guard and then releases the lock: end the step"))
+		return failedWrite("release", errors.New(
+			"another call of Release waits for this step of Guard and then releases the lock: end the step"))
 	}
 	select {
 	case <-under:
@@ -175,7 +177,8 @@ func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err erro
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
-	if next := g.hold.Release(at, func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() }); next != nil {
+	accept := func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() }
+	if next := g.hold.Release(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
 		le.removed = true
@@ -213,7 +216,8 @@ func (le *Lease) remove(ctx context.Context) error {
 			if lingers.Err() != nil { // the caller has left, so the backend may be well
 				return err
 			}
-			l.log(slog.LevelWarn, "distlock: a lock could not be released; its clean-up goes on in the background, and the lock ends with its TTL",
+			l.log(slog.LevelWarn, "distlock: a lock could not be released; "+
+				"its clean-up goes on in the background, and the lock ends with its TTL",
 				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
 			return err
 		}

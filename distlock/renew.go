@@ -277,8 +277,9 @@ func (r *request) report(err error) {
 		return
 	}
 	le, l := r.lease, r.grant.locker
-	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(), TTL: r.grant.ttl, Fence: le.Fence(),
-		Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1, Err: err, Outcome: OutcomeOf(err)}, false)
+	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(),
+		TTL: r.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
+		Err: err, Outcome: OutcomeOf(err)}, false)
 }
 
 // outage counts the grants whose last renewal failed.
@@ -309,10 +310,12 @@ func (o *outage) log(err error) {
 	switch {
 	case o.failing > 0 && o.since.IsZero() && err != nil: // else the failed batch has yet to name it
 		o.since = time.Now()
-		o.locker.log(slog.LevelWarn, "distlock: renewals failed; they are retried until the deadlines of the leases", "",
+		o.locker.log(slog.LevelWarn,
+			"distlock: renewals failed; they are retried until the deadlines of the leases", "",
 			"leases", o.failing, "error", err)
 	case o.failing == 0 && !o.since.IsZero():
-		o.locker.log(slog.LevelInfo, "distlock: the outage of renewals is over: each lease was renewed or has ended", "",
+		o.locker.log(slog.LevelInfo,
+			"distlock: the outage of renewals is over: each lease was renewed or has ended", "",
 			"outage", time.Since(o.since))
 		o.since = time.Time{}
 	}

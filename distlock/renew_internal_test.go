@@ -155,7 +155,8 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3_000
 		start := time.Now()
-		d := &returning{away: start.Add(30 * time.Second), back: start.Add(53 * time.Second), takes: 100 * time.Millisecond, answered: make(map[string]time.Time)}
+		d := &returning{away: start.Add(30 * time.Second), back: start.Add(53 * time.Second),
+			takes: 100 * time.Millisecond, answered: make(map[string]time.Time)}
 		l := open(t, d, Options{TTL: 30 * time.Second})
 		var leases []*Lease
 		for i := range n {
@@ -187,7 +188,8 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 			}
 		}
 		if lost > 0 || len(lasts) < n/2 {
-			t.Errorf("of %d leases that were held when the backend returned, %d were lost for no reason", len(lasts), lost)
+			t.Errorf("of %d leases that were held when the backend returned, %d were lost for no reason",
+				len(lasts), lost)
 		}
 	})
 }
@@ -209,7 +211,8 @@ func TestRenewals_logTheCauseOfAnOutage(t *testing.T) {
 		give(t, released)
 		l.outage.log(errors.New("connection reset"))
 		synctest.Wait()
-		if text := log.String(); strings.Count(text, "renewals failed") != 1 || !strings.Contains(text, "connection reset") {
+		text := log.String()
+		if strings.Count(text, "renewals failed") != 1 || !strings.Contains(text, "connection reset") {
 			t.Errorf("the log says %q", text)
 		}
 		_ = l.Close(context.Background())

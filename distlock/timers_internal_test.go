@@ -11,9 +11,12 @@ import (
 )
 
 // Chance decides whether two timers that are due when they are set meet, so the code is read, too.
-func TestTimers_areSetForAConstantTimeOrAPositiveOne(t *testing.T) {
+func TestTimers_durationIsConstantOrPositive(t *testing.T) {
 	found := 0
-	for _, dir := range []string{".", "internal/cleanup", "internal/queue", "internal/renewal", "internal/trust", "memlock", "drivertest", "../internal/calls", "../lockedmemory", "../tracing"} {
+	for _, dir := range []string{
+		".", "internal/cleanup", "internal/queue", "internal/renewal", "internal/trust", "memlock", "drivertest",
+		"../internal/calls", "../lockedmemory", "../tracing",
+	} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: no files: %v", dir, err)

@@ -32,7 +32,8 @@ func TestTimers_areNotDueWhenTheyAreSet(t *testing.T) {
 		},
 		"the pause between attempts": func(t *testing.T, l *distlock.Locker) {
 			held := mustAcquire(t, l)
-			if err := l.NewLock(key, ttl).AcquireWithRetry(t.Context(), 50, 0); !errors.Is(err, distlock.ErrNotAcquired) {
+			err := l.NewLock(key, ttl).AcquireWithRetry(t.Context(), 50, 0)
+			if !errors.Is(err, distlock.ErrNotAcquired) {
 				t.Errorf("AcquireWithRetry: %v", err)
 			}
 			mustRelease(t, held)
