@@ -180,51 +180,57 @@ func (r *run) end() {
 }
 
 // Many goroutines take the lock and leave at random. The backend of this test grants to one
-// contender at a time.
+// contender at a time. The clock of the bubble moves when all other goroutines wait, so some of
+// them wait in the queue when a holder that has slept releases the lock.
 func TestQueues_concurrentUse(t *testing.T) {
-	all := queue.New[string, string](true)
-	var (
-		wg      sync.WaitGroup
-		backend sync.Mutex // the lock itself
-		current *hold      // guarded by backend
-		inside  atomic.Int32
-		grants  atomic.Int32
-		handed  atomic.Int32
-	)
-	for g := range 16 {
-		random := rand.New(rand.NewPCG(uint64(g), 4))
-		wg.Go(func() {
-			for range 400 {
-				w := all.Join(key, "w")
-				var o string
-				if random.IntN(3) > 0 {
-					o = <-w.Outcome()
-				} else if o, _ = w.Leave(); o != "handed" {
-					continue
+	synctest.Test(t, func(t *testing.T) {
+		all := queue.New[string, string](true)
+		var (
+			wg      sync.WaitGroup
+			backend = make(chan struct{}, 1) // the lock itself
+			current *hold                    // guarded by backend
+			inside  atomic.Int32
+			grants  atomic.Int32
+			handed  atomic.Int32
+		)
+		for g := range 16 {
+			random := rand.New(rand.NewPCG(uint64(g), 4))
+			wg.Go(func() {
+				for range 400 {
+					w := all.Join(key, "w")
+					var o string
+					if random.IntN(3) > 0 {
+						o = <-w.Outcome()
+					} else if o, _ = w.Leave(); o != "handed" {
+						continue
+					}
+					if o != "handed" {
+						backend <- struct{}{}
+						current = all.Hold(key, w, random.IntN(2) == 0, "holder")
+						grants.Add(1)
+					} else {
+						handed.Add(1)
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two holders")
+					}
+					if random.IntN(4) == 0 {
+						time.Sleep(time.Microsecond)
+					}
+					h := current
+					inside.Add(-1)
+					if next := h.Release(time.Now(), accepts(random.IntN(5) > 0)); next != nil {
+						h.HandOff(next, "handed", "holder")
+						continue
+					}
+					<-backend
+					h.End(false)
 				}
-				if o != "handed" {
-					backend.Lock()
-					current = all.Hold(key, w, random.IntN(2) == 0, "holder")
-					grants.Add(1)
-				} else {
-					handed.Add(1)
-				}
-				if inside.Add(1) != 1 {
-					t.Error("two holders")
-				}
-				h := current
-				inside.Add(-1)
-				if next := h.Release(time.Now(), accepts(random.IntN(5) > 0)); next != nil {
-					h.HandOff(next, "handed", "holder")
-					continue
-				}
-				backend.Unlock()
-				h.End(false)
-			}
-		})
-	}
-	wg.Wait()
-	if all.Unseen(key) != 0 || grants.Load() == 0 || handed.Load() == 0 {
-		t.Errorf("%d waiters are left; %d grants, %d handoffs", all.Unseen(key), grants.Load(), handed.Load())
-	}
+			})
+		}
+		wg.Wait()
+		if all.Unseen(key) != 0 || grants.Load() == 0 || handed.Load() == 0 {
+			t.Errorf("%d waiters are left; %d grants, %d handoffs", all.Unseen(key), grants.Load(), handed.Load())
+		}
+	})
 }
