@@ -6,7 +6,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func Direct[T any](
 	}()
 	value, err = call(callCtx)
 	returned = true
-	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+	if err != nil && ctx.Err() != nil { // the error may be that of an earlier copy
 		late(value, err)
 		return value, ErrLeft
 	}

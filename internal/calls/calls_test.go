@@ -159,8 +159,9 @@ func TestDirect_oneGetsTheResult(t *testing.T) {
 	}{
 		"the answer comes":      {limit: limit, call: after(0, 7, nil), value: 7},
 		"the answer is late":    {limit: limit, call: after(2*leaves, 7, nil), value: 7},
-		"an error comes":        {limit: limit, call: after(2*leaves, 0, errDriver), err: errDriver},
+		"an error comes":        {limit: limit, call: after(short, 0, errDriver), err: errDriver},
 		"the caller leaves":     {limit: limit, call: untilEnd, err: calls.ErrLeft, late: context.Canceled},
+		"an error is late":      {limit: limit, call: after(2*leaves, 0, errDriver), err: calls.ErrLeft, late: errDriver},
 		"the limit ends":        {limit: short, call: untilEnd, text: "no answer within 50ms; check "},
 		"a panic":               {limit: limit, call: panics, text: "", late: calls.ErrLeft, panicked: errDriver},
 		"a goroutine that ends": {limit: limit, call: goexits, late: calls.ErrLeft},
@@ -194,7 +195,7 @@ func TestDirect_oneGetsTheResult(t *testing.T) {
 				case c.late == nil && len(late) == 0:
 				case len(late) != 1 || c.late == nil:
 					t.Errorf("late has %v", late)
-				case c.late == calls.ErrLeft && !calls.Unsettled(late[0]), c.late == context.Canceled && late[0] != c.late:
+				case c.late == calls.ErrLeft && !calls.Unsettled(late[0]), c.late != calls.ErrLeft && late[0] != c.late:
 					t.Errorf("late has %v", late)
 				}
 			})
