@@ -93,7 +93,7 @@ func Repeat(ctx context.Context, client redis.UniversalClient, send func() error
 		wait := rand.N(firstPause << try)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			// ⚑ The caller has to see that the time is up: it may have more time for another call.
-			pause(ctx, time.Until(deadline))
+			<-ctx.Done()
 			break
 		}
 		if pause(ctx, wait); ctx.Err() != nil {
