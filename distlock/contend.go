@@ -47,18 +47,11 @@ func (a *acquisition) contend() (out outcome) {
 	if a.ctx.Err() != nil {
 		return outcome{err: left("acquire", a.ctx)}
 	}
-	ctx, giveUp := context.WithCancelCause(a.ctx)
-	defer giveUp(nil)
-	defer context.AfterFunc(l.closing, func() { giveUp(ErrClosed) })()
-	if a.wait >= 0 {
-		over := func() { giveUp(usedUp{limit: a.wait}) }
-		defer time.AfterFunc(atLeastOneTick(time.Until(a.start.Add(a.wait))), over).Stop()
-	}
 	if a.attempts == 0 {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 			return outcome{err: ErrClosed}
 		}
-		if out = a.await(ctx); out.lease != nil || out.err != nil {
+		if out = a.await(); out.lease != nil || out.err != nil {
 			return out
 		}
 		defer func() { // also if the driver panics
@@ -66,6 +59,13 @@ func (a *acquisition) contend() (out outcome) {
 				a.waiter.Yield(out.failure, out, outcome{last: a.last})
 			}
 		}()
+	}
+	ctx, giveUp := context.WithCancelCause(a.ctx)
+	defer giveUp(nil)
+	defer context.AfterFunc(l.closing, func() { giveUp(ErrClosed) })()
+	if a.wait >= 0 {
+		over := func() { giveUp(usedUp{limit: a.wait}) }
+		defer time.AfterFunc(atLeastOneTick(time.Until(a.start.Add(a.wait))), over).Stop()
 	}
 	return a.compete(ctx, giveUp)
 }
@@ -129,7 +129,7 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 			return outcome{lease: lease}
 		}
 	}
-	return a.gaveUp(ctx)
+	return a.gaveUp(context.Cause(ctx))
 }
 
 // note keeps a busy answer of the backend.
@@ -278,11 +278,11 @@ func (a *acquisition) failed(err error) outcome {
 	return outcome{err: last.err(), failure: failure, last: last}
 }
 
-// gaveUp is the outcome of an acquisition whose own context, ctx, has ended.
-func (a *acquisition) gaveUp(ctx context.Context) outcome {
+// gaveUp is the outcome of an acquisition that has ended for the given cause.
+func (a *acquisition) gaveUp(cause error) outcome {
 	var limit usedUp
 	// The cause of an ended ctx of the caller may be that of another Locker.
-	over := a.ctx.Err() == nil && errors.As(context.Cause(ctx), &limit)
+	over := a.ctx.Err() == nil && errors.As(cause, &limit)
 	err := a.last.err()
 	switch {
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker

@@ -77,10 +77,11 @@ const (
 
 // OutcomeOf returns the Outcome of an error of a Locker, or of work under its locks.
 func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return OutcomeDone
+	}
 	var gone *leftError
 	switch {
-	case err == nil:
-		return OutcomeDone
 	case errors.Is(err, ErrLost), errors.Is(err, ErrNotHeld):
 		return OutcomeLost
 	case errors.Is(err, ErrRefused):

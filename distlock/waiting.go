@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"context"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/internal/queue"
@@ -52,11 +51,25 @@ func (le *Lease) answer() lastAnswer {
 
 // await waits in the queue of the process until the acquisition has its lease, has failed, or is
 // the contender.
-func (a *acquisition) await(ctx context.Context) outcome {
-	var out outcome
+func (a *acquisition) await() outcome {
+	var over <-chan time.Time
+	if a.wait >= 0 && a.waiter.Waited {
+		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.wait))))
+		defer timer.Stop()
+		over = timer.C
+	}
+	var (
+		out  outcome
+		left bool
+	)
 	select {
 	case out = <-a.waiter.Outcome():
-	case <-ctx.Done():
+	case <-a.ctx.Done():
+		left = true
+	case <-over:
+		left = true
+	}
+	if left {
 		var others int
 		out, others = a.waiter.Leave()
 		if out.lease == nil {
@@ -65,7 +78,7 @@ func (a *acquisition) await(ctx context.Context) outcome {
 				busy.Waiters += others
 				a.last.busy = &busy
 			}
-			return a.gaveUp(ctx)
+			return a.gaveUp(usedUp{limit: a.wait}) // unless the caller's ctx has ended
 		}
 	}
 	if a.last = out.last; out.lease != nil {
@@ -78,5 +91,5 @@ func (a *acquisition) await(ctx context.Context) outcome {
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
-	g.hold.HandOff(next, outcome{lease: g.holder, last: before.answer()}, outcome{last: g.holder.answer()})
+	g.hold.HandOff(next, outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}, outcome{last: g.holder.answer()})
 }
