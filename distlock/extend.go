@@ -66,7 +66,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	g.mu.Unlock()
 	defer patience.Stop()
 	select {
-	case le.extending <- struct{}{}:
+	case g.extending <- struct{}{}:
 	case <-ctx.Done():
 		return cmp.Or(le.gone(), left("extend", ctx))
 	case <-le.ctx.Done():
@@ -75,12 +75,12 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return cmp.Or(le.gone(), unavailable("extend", errBehind))
 	}
 	if err := e.begin(ctx); err != nil {
-		<-le.extending
+		<-g.extending
 		return err
 	}
 	op.Attempts++
 	settle := func(reply driver.ExtendReply) error {
-		defer func() { <-le.extending }()
+		defer func() { <-g.extending }()
 		return e.end(reply)
 	}
 	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}}

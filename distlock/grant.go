@@ -20,7 +20,8 @@ type grant struct {
 	ttl    time.Duration // each renewal asks for it
 	resent bool          // a copy of a request of the acquisition may still be under way
 
-	won time.Time // when the grant arrived
+	won       time.Time     // when the grant arrived
+	extending chan struct{} // holds a token while an Extend is under way
 
 	mu        sync.Mutex // guards the rest, and the states of all leases of the grant
 	holder    *Lease     // the last lease of the grant
@@ -37,15 +38,16 @@ type grant struct {
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
 func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver.AcquireReply) *grant {
 	g := &grant{
-		locker: a.locker,
-		name:   a.req.Name,
-		owner:  a.req.Owner,
-		ttl:    a.req.TTL,
-		resent: a.outcomeUnknown,
-		won:    time.Now(),
-		first:  reply.Fence,
-		last:   reply.FenceEnd,
-		trust:  trust.Granted(sent, ttl),
+		locker:    a.locker,
+		name:      a.req.Name,
+		owner:     a.req.Owner,
+		ttl:       a.req.TTL,
+		resent:    a.outcomeUnknown,
+		won:       time.Now(),
+		extending: make(chan struct{}, 1),
+		first:     reply.Fence,
+		last:      reply.FenceEnd,
+		trust:     trust.Granted(sent, ttl),
 	}
 	g.holder = g.lease(a, reply.Fence, g.won)
 	return g

@@ -14,15 +14,14 @@ import (
 
 // Lease is the right to a key until it is released or lost. It is renewed, and safe for concurrent use.
 type Lease struct {
-	grant     *grant
-	fence     atomic.Int64
-	metadata  map[string]string
-	acquired  time.Time
-	values    values
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	guard     chan struct{} // holds a token while a step of Guard runs
-	extending chan struct{} // holds a token while an Extend is under way
+	grant    *grant
+	fence    atomic.Int64
+	metadata map[string]string
+	acquired time.Time
+	values   values
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	guard    chan struct{} // holds a token while a step of Guard runs
 
 	ending // guarded by grant.mu
 }
@@ -51,11 +50,10 @@ const (
 // lease makes a lease of the grant for an acquisition.
 func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 	le := &Lease{
-		grant:     g,
-		metadata:  a.op.Metadata,
-		acquired:  at,
-		guard:     make(chan struct{}, 1),
-		extending: make(chan struct{}, 1),
+		grant:    g,
+		metadata: a.op.Metadata,
+		acquired: at,
+		guard:    make(chan struct{}, 1),
 	}
 	le.fence.Store(fence)
 	le.values = values{a.caller, le}
