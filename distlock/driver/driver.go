@@ -64,7 +64,8 @@ type Capabilities struct {
 	// only if they are above all tokens that were reserved before.
 	Exact bool
 	// EndsWithContext says that Acquire, Raise, Release and Inspect return as soon as their ctx ends. The
-	// Locker then calls them in the goroutine of its caller.
+	// Locker then calls them in the goroutine of its caller. A wrapper whose calls may block sets it to
+	// false.
 	EndsWithContext bool
 	// MaxBatch is the most requests of one Extend; 0 means 1,000.
 	MaxBatch int
