@@ -82,6 +82,7 @@ type Hold[C, O any] struct {
 
 // Join adds a caller at the end of the queue. It returns nil after Close.
 func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
+	w := &Waiter[C, O]{Caller: caller, outcome: make(chan O, 1)}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -89,8 +90,7 @@ func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
 	}
 	q := all.of(key)
 	q.arrivals++
-	w := &Waiter[C, O]{Caller: caller, outcome: make(chan O, 1), queue: q, arrival: q.arrivals}
-	w.place = q.waiting.PushBack(w)
+	w.queue, w.arrival, w.place = q, q.arrivals, q.waiting.PushBack(w)
 	q.advance()
 	w.Waited = q.contender != w
 	return w
