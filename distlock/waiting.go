@@ -91,5 +91,6 @@ func (a *acquisition) await() outcome {
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
-	g.hold.HandOff(next, outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}, outcome{last: g.holder.answer()})
+	handed := outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}
+	g.hold.HandOff(next, handed, outcome{last: g.holder.answer()})
 }
