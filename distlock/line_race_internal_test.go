@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -155,41 +156,38 @@ func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
 
 // A lease can be lost in the moment after its handoff. The queue knows it by then.
 func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
-	l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
-	lease := take(t, l)
-	next := behind(t, l)
-	g := lease.grant
-	g.mu.Lock()
-	g.won = time.Now().Add(-time.Millisecond) // however long ago that was
-	g.mu.Unlock()
-	lost := make(chan error, 1)
-	go func() {
-		end := time.Now().Add(10 * time.Second)
-		for ; time.Now().Before(end); time.Sleep(time.Microsecond) { // a poll
-			g.mu.Lock()
-			seen := g.holder
-			g.mu.Unlock()
-			if seen != lease {
-				lost <- seen.lose(errNotMine)
-				return
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		lease := take(t, l)
+		next := behind(t, l)
+		g := lease.grant
+		time.Sleep(time.Millisecond)
+		lost := make(chan error, 1)
+		go func() {
+			for {
+				g.mu.Lock()
+				seen := g.holder
+				g.mu.Unlock()
+				if seen != lease {
+					lost <- seen.lose(errNotMine)
+					return
+				}
+				runtime.Gosched() // to meet the handoff
 			}
+		}()
+		give(t, lease)
+		if err := <-lost; !errors.Is(err, ErrLost) {
+			t.Fatal(err)
 		}
-		lost <- errors.New("the lease was not handed off")
-	}()
-	give(t, lease)
-	if err := <-lost; !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
-	if second := <-next; second != g.holder || !errors.Is(second.Err(), ErrLost) {
-		t.Errorf("the waiter was handed %p, not %p", second, g.holder)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	again, err := l.Acquire(ctx, "k")
-	if err != nil {
-		t.Fatalf("the queue is stuck: %v", err)
-	}
-	give(t, again)
+		if second := <-next; second != g.holder || !errors.Is(second.Err(), ErrLost) {
+			t.Errorf("the waiter was handed %p, not %p", second, g.holder)
+		}
+		again, err := l.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatalf("the queue is stuck: %v", err)
+		}
+		give(t, again)
+	})
 }
 
 // The timer fires for the deadline of the first lease, and finds the second.

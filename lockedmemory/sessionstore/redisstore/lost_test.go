@@ -78,7 +78,7 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 		t.Run(fmt.Sprint("clear=", clear), func(t *testing.T) {
 			t.Parallel()
 			proxy := faultnet.New(t, testservers.SharedServer().Addr())
-			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second / 2}, &distlock.Options{TTL: time.Second}, nil)
+			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second / 2}, &distlock.Options{TTL: 2 * time.Second}, nil)
 			must(t, r.memory.Save(t.Context(), "before", "re: before"))
 			held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
 			if err := r.memory.Save(t.Context(), "late", "re: late"); err != nil {
@@ -92,7 +92,7 @@ func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
 				must(t, r.memory.Clear(t.Context()))
 				want = []string{}
 			}
-			time.Sleep(1200 * time.Millisecond)
+			time.Sleep(2200 * time.Millisecond)
 			held.Release()
 			time.Sleep(100 * time.Millisecond)
 			if got := r.history(t); !slices.Equal(got, want) {
