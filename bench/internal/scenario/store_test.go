@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/distlock"
 )
 
 // slice is a session in memory. The saves are what it makes of one.
@@ -27,7 +28,9 @@ func (s *slice) Save(_ context.Context, question, answer subject.Message) error 
 
 func (s *slice) Load(context.Context, string) ([]subject.Message, error) { return s.messages, nil }
 
-func (s *slice) Turn(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) }
+func (s *slice) Turn(ctx context.Context, fn func(context.Context) error, _ ...distlock.CallOption) error {
+	return fn(ctx)
+}
 
 func TestKept_noticesWhatWasNotSaved(t *testing.T) {
 	type messages = []subject.Message

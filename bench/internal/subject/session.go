@@ -3,6 +3,8 @@ package subject
 import (
 	"context"
 	"fmt"
+
+	"github.com/belugalock/belugalock/distlock"
 )
 
 // The names of the ways to keep sessions, besides Ours.
@@ -29,7 +31,7 @@ type Session interface {
 // TurnTaker is a Session in which a turn may be more than a Save.
 type TurnTaker interface {
 	Session
-	Turn(ctx context.Context, fn func(ctx context.Context) error) error
+	Turn(ctx context.Context, fn func(ctx context.Context) error, opts ...distlock.CallOption) error
 }
 
 // Sessions is a way to keep sessions, at work.
