@@ -422,25 +422,25 @@ func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 // A Save in a turn without an answer has an unknown outcome.
 func TestErrors_hangingServer_saveNotRetryable(t *testing.T) {
 	server := testservers.StartRedis(t)
-	m := open(t, server.URL(), nil)
-	_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {
-		save(t, ctx, m, "1")
-		server.Pause()
-		defer server.Resume()
-		for id, want := range map[string]core.ErrorCode{"": ErrOutcomeUnknown, "id": core.ErrProviderDown} {
-			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
+	for id, want := range map[string]core.ErrorCode{"": ErrOutcomeUnknown, "id": core.ErrProviderDown} {
+		m := open(t, server.URL(), nil)
+		_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {
 			if id != "" {
 				ctx = lockedmemory.WithTurnID(ctx, id)
 			}
+			save(t, ctx, m, "1") // and so the memory has a connection, over which the next Save is sent
+			server.Pause()
+			defer server.Resume()
+			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
 			err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
 			mustHaveCode(t, err, want, distlock.ErrOutcomeUnknown)
 			if core.IsRetryable(err) != (id != "") {
 				t.Errorf("with the ID %q: retryable is %t", id, core.IsRetryable(err))
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 var _ memory.Memory = failing{}
