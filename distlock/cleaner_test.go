@@ -139,10 +139,10 @@ func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
 	})
 }
 
-// deaf ignores the end of a call's context.
-type deaf struct{ *spy }
+// ignoresCtx is a driver that ignores the context of Acquire.
+type ignoresCtx struct{ *spy }
 
-func (d deaf) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+func (d ignoresCtx) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	return d.spy.Acquire(context.WithoutCancel(ctx), req)
 }
 
@@ -158,7 +158,7 @@ func TestCleanUp_grantAfterItsCallerLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				s.Faults = drivertest.NewFaults(deaf{s.spy})
+				s.Faults = drivertest.NewFaults(ignoresCtx{s.spy})
 				l := s.locker(t, distlock.Options{})
 				hold := make(chan struct{})
 				s.Inject(func(call drivertest.Call) drivertest.Fault {
@@ -193,7 +193,7 @@ func TestCleanUp_S1_heldAcquireGrantsNothing(t *testing.T) {
 		"cleaned up after an outage": 15 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				s.Faults = drivertest.NewFaults(deaf{s.spy})
+				s.Faults = drivertest.NewFaults(ignoresCtx{s.spy})
 				l := s.locker(t, distlock.Options{TTL: time.Second})
 				held, back := in(20*time.Second), time.Now().Add(outage)
 				s.Inject(func(c drivertest.Call) drivertest.Fault {

@@ -186,3 +186,20 @@ func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
 		l.renew([]*request{renewal}, func() {})
 	})
 }
+
+// A renewal that waits for its batch when the lease is released is not sent: the removal comes first.
+func TestRenewals_L_releasedBeforeSending_notSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, granter{}, Options{}) // whose Extend would panic
+		lease := take(t, l)
+		lease.grant.mu.Lock()
+		lease.grant.renewAtLocked(trust.Now())
+		lease.grant.mu.Unlock()
+		renewal := lease.grant.takeRenewal(true)
+		if _, err := lease.finish(time.Now(), errReleased); err != nil {
+			t.Fatal(err)
+		}
+		l.renew([]*request{renewal}, func() {})
+		give(t, lease)
+	})
+}

@@ -31,7 +31,7 @@ func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context
 	return l.do(ctx, key, fn, l.Acquire, opts)
 }
 
-// TryDo is Do with [Locker.TryAcquire] in place of Acquire.
+// TryDo is Do that acquires with [Locker.TryAcquire].
 func (l *Locker) TryDo(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
 	return l.do(ctx, key, fn, l.TryAcquire, opts)
 }

@@ -172,7 +172,7 @@ func (l *Locker) end() {
 	}
 }
 
-// adopt takes responsibility for a grant, unless the Locker has been closed meanwhile.
+// adopt adds a grant to those of the Locker. It reports false if the Locker is closed.
 func (l *Locker) adopt(g *grant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,7 +64,7 @@ func newService() *service {
 	return &service{Faults: drivertest.NewFaults(s), spy: s}
 }
 
-// twin is another client of the same backend, with its own faults.
+// twin is a second client of the backend, with faults of its own.
 func (s *service) twin() *service {
 	return &service{Faults: drivertest.NewFaults(s.spy), spy: s.spy}
 }

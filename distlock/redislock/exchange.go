@@ -30,7 +30,7 @@ const (
 type sharing struct {
 	redis.UniversalClient
 	one     *exchange      // if there is one node
-	nodes   sync.Map       // of a Cluster: *exchange by the node's address, so that no node's calls wait for another's
+	nodes   sync.Map       // of a Cluster: *exchange by the address of the node
 	leading sync.WaitGroup // the leaders of all exchanges
 }
 

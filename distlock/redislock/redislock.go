@@ -149,7 +149,7 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	of := keysOf(req.Name)
 	keys := of.all()
-	if req.Tombstone > 0 { // a key that is not there makes a Cluster turn the script away while the slot is moved
+	if req.Tombstone > 0 { // an absent key makes a Cluster reject the script while the slot moves
 		keys = append(keys, of.void(req.Owner))
 	}
 	ended, replayed, err := s.release(ctx, keys, req)

@@ -22,8 +22,8 @@ import (
 
 // New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the
 // lock has, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
-// nil client, key or codec, for a retention or options out of range, and for a client that cannot keep sessions or
-// reads from replicas.
+// nil client, key or codec, for a retention or options out of range, and for a client that cannot keep
+// sessions or reads from replicas.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	keep *sessionstore.Retention, opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
 	d, err := NewDriver(client, keep)
