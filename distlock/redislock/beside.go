@@ -35,13 +35,6 @@ func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string)
 	return Beside{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
 }
 
-// Explain adds to an error of the client what to do about it, and says of what kind it is, see driver.ErrTemporary. Its text begins with
-// the name of the package that made the call. A Cluster whose nodes change their parts is looked at anew.
-func Explain(client redis.UniversalClient, name string, err error) error {
-	lookAnew(client, err)
-	return explain(err, topologyOf(client), name)
-}
-
 // HashTag is how the keys of a lock begin after their namespace, "{key}:": what decides in which slot of a Cluster they are.
 func HashTag(key string) string {
 	return string(keysOf(driver.Name{Key: key})[1:])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 // New makes a Locker over client, which stays the caller's: closing the Locker does not close it. Nil opts mean the
@@ -45,9 +46,10 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	s := &service{client: client, shared: newSharing(client), wakes: newWakes(client), room: make(chan struct{}, renewalConns/2)}
-	if own := renewalClient(client); own != nil {
-		s.own = newSharing(own)
+	s := &service{client: client, shared: redisconn.New(client), wakes: newWakes(client)}
+	s.room = make(chan struct{}, renewalConns/2)
+	if s.ownClient = renewalClient(client); s.ownClient != nil {
+		s.own = redisconn.New(s.ownClient)
 	}
 	return s
 }
@@ -57,8 +59,9 @@ type service struct {
 	client redis.UniversalClient
 	// ownsClient says that Close also closes the client.
 	ownsClient bool
-	shared     *sharing // the client, for script calls
-	own        *sharing // see renewalClient; may be nil
+	shared     *redisconn.Transport  // over the client
+	own        *redisconn.Transport  // over ownClient
+	ownClient  redis.UniversalClient // see renewalClient; may be nil
 	// room bounds what else goes over own beside renewals: clean-ups, and releases that find the caller's pool used up. A
 	// lease that is being released is not renewed any more, so it must not wait for a connection.
 	room  chan struct{}
@@ -69,7 +72,7 @@ type service struct {
 
 func (s *service) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock,
-		EndsWithContext: s.shared.one != nil}
+		EndsWithContext: true}
 }
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -82,14 +85,14 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 }
 
 func (s *service) acquire(ctx context.Context, keys []string, args []any) (driver.AcquireReply, error) {
-	cmd, replayed := acquireScript.run(ctx, s.shared, keys, args...)
+	cmd, replayed := acquireScript.Run(ctx, s.shared, keys, args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
 	}
 	reply, err := parseAcquire(words)
 	reply.Replayed = replayed
-	return reply, after(replayed, err)
+	return reply, redisconn.After(replayed, err)
 }
 
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -122,15 +125,17 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 		if reqs[i].Exact {
 			exact = "1"
 		}
-		words := extendScript.byHash
-		if whole && n == 0 {
-			words = extendScript.whole
-		}
-		cmds[n] = newCall(ctx, words([]string{keysOf(reqs[i].Name).lock()}, reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact))
+		cmds[n] = extendScript.Call(ctx, whole && n == 0, []string{keysOf(reqs[i].Name).lock()},
+			reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)
 	}
-	Pipelined(ctx, s.extends(), cmds...)
+	if err := s.extends().Pipelined(ctx, cmds...); err != nil {
+		for _, i := range todo {
+			replies[i] = driver.ExtendReply{Err: s.failed(err)}
+		}
+		return nil
+	}
 	for n, i := range todo {
-		cmd := cmds[n].(*Call)
+		cmd := cmds[n].(*redisconn.Call)
 		held, err := cmd.Int()
 		switch {
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
@@ -162,12 +167,12 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 // release chooses the client.
 func (s *service) release(ctx context.Context, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
 	lost := false
-	if s.own != nil && (req.Tombstone > 0 || s.usedUp(ctx, keys[0])) {
+	if s.own != nil && (req.Tombstone > 0 || s.shared.UsedUp(keys[0])) {
 		select {
 		case s.room <- struct{}{}:
 			ended, replayed, err = releaseOver(ctx, s.own, keys, req)
 			<-s.room
-			if err == nil || isReply(err) || ctx.Err() != nil {
+			if err == nil || redisconn.IsReply(err) || ctx.Err() != nil {
 				return ended, replayed, err
 			}
 			// Its few connections can all be broken while the caller's are well.
@@ -176,56 +181,49 @@ func (s *service) release(ctx context.Context, keys []string, req driver.Release
 		}
 	}
 	ended, replayed, err = releaseOver(ctx, s.shared, keys, req)
-	return ended, replayed || lost, after(lost, err)
+	return ended, replayed || lost, redisconn.After(lost, err)
 }
 
-func releaseOver(ctx context.Context, client redis.UniversalClient, keys []string, req driver.ReleaseRequest) (ended int, replayed bool, err error) {
+func releaseOver(
+	ctx context.Context, over *redisconn.Transport, keys []string, req driver.ReleaseRequest,
+) (ended int, replayed bool, err error) {
 	args := []any{req.Owner, req.Tombstone.Milliseconds()}
 	if req.Leave {
 		args = append(args, 1)
 	}
-	cmd, replayed := releaseScript.run(ctx, client, keys, args...)
+	cmd, replayed := releaseScript.Run(ctx, over, keys, args...)
 	if err := cmd.Err(); req.Tombstone == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
 		// While a slot moves, neither of its nodes accepts a request with keys that are not there.
 		// Without the queue, its waiters find the lock free when they ask.
 		lost := replayed
-		cmd, replayed = releaseScript.run(ctx, client, keys[:2], args...)
+		cmd, replayed = releaseScript.Run(ctx, over, keys[:2], args...)
 		replayed = replayed || lost
 	}
 	ended, err = cmd.Int()
-	return ended, replayed, after(replayed, err)
+	return ended, replayed, redisconn.After(replayed, err)
 }
 
 // extends chooses what extends go over: the service's own client, so that a pool which the application has used up does
 // not starve them. But a client that follows Sentinels is told of a fail-over, and the second one is not: it could go on
 // renewing with a master that was cut off and replaced, but still answers.
-func (s *service) extends() redis.UniversalClient {
-	if c, ok := s.client.(*redis.Client); s.own == nil || ok && s.topology() == sentinels && !usedUp(c) {
-		return s.client
+func (s *service) extends() *redisconn.Transport {
+	if s.own == nil || redisconn.FollowsSentinels(s.client) && !s.shared.UsedUp("") {
+		return s.shared
 	}
 	return s.own
 }
 
-// usedUp reports whether a command on key would have to wait for a connection of the caller's client.
-func (s *service) usedUp(ctx context.Context, key string) bool {
-	switch c := s.client.(type) {
-	case *redis.Client:
-		return usedUp(c)
-	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, key)
-		return err == nil && usedUp(node)
+// failed turns an error of a client into the driver's.
+func (s *service) failed(err error) error {
+	if s.own != nil {
+		redisconn.LookAnew(s.ownClient, err)
 	}
-	return false
-}
-
-func usedUp(client *redis.Client) bool {
-	stats := client.PoolStats()
-	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
+	return redisconn.Explain(s.client, "redislock", err)
 }
 
 func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	of := keysOf(name)
-	cmd, _ := inspectScript.run(ctx, s.shared, []string{of.lock(), of.line()})
+	cmd, _ := inspectScript.Run(ctx, s.shared, []string{of.lock(), of.line()})
 	reply, err := cmd.Slice()
 	if err != nil {
 		return driver.State{}, s.failed(err)
@@ -241,14 +239,14 @@ func (s *service) Close() error {
 	s.wakes.close()
 	var err error
 	if s.own != nil {
-		err = s.own.Close()
+		err = s.ownClient.Close()
 	}
 	if s.ownsClient {
 		err = errors.Join(err, s.client.Close())
 	}
-	s.shared.leading.Wait()
+	s.shared.Wait()
 	if s.own != nil {
-		s.own.leading.Wait()
+		s.own.Wait()
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 // renewalConns bounds the connections of the client for renewals: they go out in batches, a few at a time.
@@ -30,7 +32,7 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 			options.MaxRetries = -1
 		}
 		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, noNotifications()
-		if options.Addr == sentinelAddr {
+		if options.Addr == redisconn.SentinelAddr {
 			options.ConnMaxLifetime, options.ConnMaxLifetimeJitter = masterFor, 0
 		}
 		return redis.NewClient(&options)
@@ -44,10 +46,6 @@ func renewalClient(client redis.UniversalClient) redis.UniversalClient {
 	}
 	return nil
 }
-
-// sentinelAddr is what go-redis puts in the place of an address into the options of a client that follows Sentinels. Its
-// Dialer asks them, whatever it is given.
-const sentinelAddr = "FailoverClient"
 
 // noNotifications keeps the second client from handlers that the first has registered.
 func noNotifications() *maintnotifications.Config {

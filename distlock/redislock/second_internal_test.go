@@ -171,7 +171,7 @@ func TestService_closesItsOwnClient(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := s.own.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
+	if err := s.ownClient.Ping(t.Context()).Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("the second client: %v", err)
 	}
 	if err := s.client.Ping(t.Context()).Err(); err != nil {
@@ -183,9 +183,9 @@ func TestService_closesItsOwnClient(t *testing.T) {
 func TestService_extendsFollowFailovers(t *testing.T) {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
 	defer client.Close()
-	s := &service{client: client, own: newSharing(renewalClient(client))}
-	defer s.own.Close()
-	if s.extends() != s.client {
+	s := newService(client)
+	defer s.Close()
+	if s.extends() != s.shared {
 		t.Error("extends go over the second client")
 	}
 	client.Options().PoolSize = 0 // used up

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 const (
@@ -68,7 +70,7 @@ func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
 			return
 		}
-		pause(s.ctx, reconnectPause)
+		redisconn.Pause(s.ctx, reconnectPause)
 	}
 }
 
@@ -106,8 +108,8 @@ func (s *subscription) read() {
 		case refuses(err):
 			s.wakes.refuse(s, err)
 			return
-		case isReply(err): // and so has not subscribed
-			pause(s.ctx, reconnectPause)
+		case redisconn.IsReply(err): // and so has not subscribed
+			redisconn.Pause(s.ctx, reconnectPause)
 			s.renew()
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
@@ -116,7 +118,7 @@ func (s *subscription) read() {
 			asked = false
 			s.renew()
 		default:
-			pause(s.ctx, reconnectPause)
+			redisconn.Pause(s.ctx, reconnectPause)
 		}
 	}
 }
@@ -150,7 +152,9 @@ func (s *subscription) subscribed(name string) {
 }
 
 // refuses reports whether the server will not do what it was asked for, now or in a moment.
-func refuses(err error) bool { return err != nil && isReply(err) && !isTemporary(err) }
+func refuses(err error) bool {
+	return err != nil && redisconn.IsReply(err) && !redisconn.IsTemporary(err)
+}
 
 // renew replaces a connection on which the server does not answer.
 func (s *subscription) renew() {
@@ -164,15 +168,5 @@ func (s *subscription) renew() {
 	pubsub := s.pubsub
 	for name := range s.channels {
 		s.running.Go(func() { s.subscribe(pubsub, name) })
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 const (
@@ -135,7 +136,7 @@ func (w *wakes) refuse(s *subscription, err error) {
 	if w.current != s {
 		return
 	}
-	w.current, w.refused, w.until = nil, explain(err, oneNode, "redislock"), time.Now().Add(w.refusedFor)
+	w.current, w.refused, w.until = nil, redisconn.Explain(w.client, "redislock", err), time.Now().Add(w.refusedFor)
 	for owner, to := range w.waiting {
 		close(to)
 		delete(w.waiting, owner)

@@ -46,11 +46,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
-			words := loadScript.byHash
-			if whole {
-				words = loadScript.whole
-			}
-			shown = command(ctx, words(keys, args))
+			shown = loadScript.Command(ctx, whole, keys, args...)
 			cmds = append(cmds, shown)
 		}
 		cmds = append(cmds, entries)
@@ -62,7 +58,9 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			known, clock = redis.NewCmd(ctx, "hget", k.ids, field(r.ID)), redis.NewTimeCmd(ctx, "time")
 			cmds = append(cmds, known, clock)
 		}
-		inOrder(ctx, s.client, k.log, cmds...)
+		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
+			return page, err
+		}
 		if shows {
 			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
 				continue

@@ -15,6 +15,7 @@ import (
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -51,7 +52,7 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 	if err != nil {
 		return nil, err
 	}
-	return &service{client: client, keep: kept}, nil
+	return &service{client: client, redis: redisconn.New(client), keep: kept}, nil
 }
 
 // replicaOption names the option of a client by which go-redis reads from replicas; empty: none.
@@ -73,6 +74,7 @@ func replicaOption(client redis.UniversalClient) string {
 // service is a driver.Driver.
 type service struct {
 	client redis.UniversalClient
+	redis  *redisconn.Transport // over client
 	keep   driver.Retention
 }
 
@@ -112,16 +114,15 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	}
 	var v driver.Verdict
 	bare := !a.First && a.ID == ""
-	_, err := redislock.Repeat(ctx, s.client, func() error {
+	_, err := s.redis.Repeat(ctx, func() error {
 		if bare {
 			done, err := s.add(ctx, a.Write, entry)
 			if done || err != nil {
 				return err
 			}
-			bare = false // go-redis sends the script only if ctx has not ended
+			bare = false
 		}
-		cmd := s.append(ctx, a, entry)
-		err := cmd.Err()
+		cmd, err := s.append(ctx, a, entry)
 		if err == nil {
 			v, err = parseVerdict(cmd)
 		}
@@ -130,7 +131,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	return v, s.explain(err)
 }
 
-func (s *service) append(ctx context.Context, a driver.Append, entry []any) *redis.Cmd {
+func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*redis.Cmd, error) {
 	keys, args := s.access(a.Access)
 	args = append(args, seq(driver.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
 	if a.ID == "" {
@@ -139,7 +140,7 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) *red
 		args = append(args, field(a.ID), a.Number, a.Digest, s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
-	return appendScript.once(ctx, s.client, keys, append(args, entry...)...)
+	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 
 // add appends by XADD alone. It has not if the log is not there, or has refused the place: because a
@@ -147,12 +148,14 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) *red
 func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", driver.Place{Fence: w.Fence, N: w.N}.String())
-	call := redislock.NewCall(ctx, len(args), append(args, entry...)...)
+	call := redisconn.NewCall(ctx, len(args), append(args, entry...)...)
 	cmds := []redis.Cmder{call}
 	if s.keep.IdleTTL > 0 {
 		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.keep.IdleTTL.Milliseconds()))
 	}
-	inOrder(ctx, s.client, log, cmds...)
+	if err := s.redis.InOrder(ctx, log, cmds...); err != nil {
+		return false, err
+	}
 	switch err := call.Failure(); {
 	case err == nil:
 		return true, nil
@@ -165,12 +168,12 @@ func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bo
 
 // isSmaller reports whether Redis has refused a place because it does not rise.
 func isSmaller(err error) bool {
-	return isReply(err) && strings.Contains(err.Error(), "equal or smaller")
+	return redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller")
 }
 
 func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
 	keys, args := s.access(w.Access)
-	cmd := clearScript.run(ctx, s.client, keys, append(args, seq(driver.Place{N: w.N}), w.Op)...)
+	cmd, _ := clearScript.Run(ctx, s.redis, keys, append(args, seq(driver.Place{N: w.N}), w.Op)...)
 	v, err := parseVerdict(cmd)
 	return v, s.explain(err)
 }
@@ -224,17 +227,12 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 // errReply has no kind: Redis has executed the command, but the reply does not show its result.
 var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
 
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // explain adds to an error of Redis what to do about it. No text names a key.
 func (s *service) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}
-	explained := redislock.Explain(s.client, "redisstore", err)
+	explained := redisconn.Explain(s.client, "redisstore", err)
 	if redis.HasErrorPrefix(err, "WRITTEN") {
 		return &writtenError{explained}
 	}

@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,8 +15,7 @@ import (
 
 // Call is a command of which go-redis writes one copy. go-redis writes another copy only if a
 // server has rejected the first, as a Cluster does to redirect it. So the error of the call is that
-// of a single copy. Like Beside, Call is for stores that keep their data on the Redis of their
-// locks.
+// of a single copy.
 type Call struct {
 	*redis.Cmd
 	word *noted
@@ -40,18 +38,6 @@ func (c *Call) Failure() error {
 		return notSent(err)
 	}
 	return c.Err()
-}
-
-// Pipelined makes all commands in one exchange. Each has its own error.
-func Pipelined(ctx context.Context, client redis.UniversalClient, cmds ...redis.Cmder) {
-	pipe := client.Pipeline()
-	_ = pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
-	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-		for _, cmd := range cmds { // ⚑ the error is a hook's, or a reply to the set-up of the connection
-			cmd.SetErr(err)
-		}
-	}
 }
 
 // noted is a word of a command. go-redis asks for its bytes each time that it writes the command to
@@ -80,14 +66,14 @@ const firstPause = 16 * time.Millisecond
 // lost, as often as the options of the client say. It does not repeat a call that was not sent, because
 // go-redis has done so. The result replayed reports whether a copy before the last may have taken
 // effect. An error then wraps driver.ErrReplayed.
-func Repeat(ctx context.Context, client redis.UniversalClient, send func() error) (replayed bool, err error) {
+func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
-		if err == nil || errors.Is(err, driver.ErrNotDone) || try == repetitions(client) {
+		if err == nil || errors.Is(err, driver.ErrNotDone) || try == t.repetitions() {
 			break
 		}
 		lost := isLost(err)
-		if _, kind := kindOf(err, topologyOf(client)); !lost && kind != driver.ErrTemporary {
+		if _, kind := kindOf(err, topologyOf(t.client)); !lost && kind != driver.ErrTemporary {
 			break
 		}
 		wait := rand.N(firstPause << try)
@@ -96,16 +82,16 @@ func Repeat(ctx context.Context, client redis.UniversalClient, send func() error
 			<-ctx.Done()
 			break
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if Pause(ctx, wait); ctx.Err() != nil {
 			break
 		}
 		replayed = replayed || lost
 	}
-	return replayed, after(replayed, err)
+	return replayed, After(replayed, err)
 }
 
-// after is the error of the last copy of a request, if an earlier one may have taken effect.
-func after(replayed bool, err error) error {
+// After is the error of the last copy of a request, if an earlier one may have taken effect.
+func After(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
@@ -115,11 +101,19 @@ func after(replayed bool, err error) error {
 	return &kindError{driver.ErrReplayed, err}
 }
 
-// repetitions is how often the options of a client have go-redis send a command again.
-func repetitions(client redis.UniversalClient) int {
-	switch c := client.(type) {
-	case *sharing:
-		return repetitions(c.UniversalClient)
+// Pause waits for d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// repetitions is how often the options of the client have go-redis send a command again.
+func (t *Transport) repetitions() int {
+	switch c := t.client.(type) {
 	case *redis.Client:
 		return c.Options().MaxRetries
 	case *redis.ClusterClient:

@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -204,9 +204,9 @@ func TestExchange_survivesHooks(t *testing.T) {
 func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 	cluster := testservers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
-	s, _ := watched(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true}, 20)
+	s := open(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true, PoolSize: 20})
 	hangs, other := nameOf(0), nameOf(1)
-	node := func(of driver.Name) *testservers.Redis { return cluster.MasterOf(keysOf(of).lock()) }
+	node := func(of driver.Name) *testservers.Redis { return cluster.MasterOf(keyOf(of)) }
 	for i := 2; node(other) == node(hangs); i++ {
 		other = nameOf(i)
 	}
@@ -216,7 +216,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 		}
 	}
 	for _, name := range []driver.Name{hangs, other} {
-		s.shared.exchange(t.Context(), keysOf(name).lock()).patience = time.Hour
+		s.shared.exchange(keyOf(name)).patience = time.Hour
 	}
 	network.Only(node(hangs).Addr()).Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -229,7 +229,7 @@ func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
 			}
 		})
 	}
-	s.shared.exchange(t.Context(), keysOf(hangs).lock()).awaitPending(t, 10-maxInFlight)
+	s.shared.exchange(keyOf(hangs)).awaitPending(t, 10-maxInFlight)
 	for range 10 {
 		stop, start := leakcheck.Stalls(), time.Now()
 		_, err := s.Inspect(t.Context(), other)
@@ -250,8 +250,8 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.client.AddHook(w)
-	x := s.shared.exchange(t.Context(), keysOf(name).lock())
-	if x != s.shared.exchange(t.Context(), keysOf(name).fence()) {
+	x := s.shared.exchange(keyOf(name))
+	if x != s.shared.exchange(keyOf(name)+"fence") {
 		t.Error("one node has two exchanges")
 	}
 	x.patience = time.Hour
@@ -324,7 +324,7 @@ func TestRepeat_L_deadlineLeavesNoTime(t *testing.T) {
 			deadline := time.Now().Add(10 * time.Microsecond)
 			ctx, cancel := context.WithDeadline(t.Context(), deadline)
 			sent := 0
-			_, err := Repeat(ctx, nil, func() error {
+			_, err := New(nil).Repeat(ctx, func() error {
 				sent++
 				return io.EOF
 			})

@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -87,42 +86,13 @@ func (w *traffic) reset() (commands int, pipelines []int) {
 	return commands, pipelines
 }
 
-// onNode are the options of a client of the shared Redis.
-func onNode(t *testing.T) redis.UniversalOptions {
-	t.Helper()
-	db := testservers.SharedRedis(t)
-	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: true}
-}
-
-// proxied is onNode behind a proxy.
-func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
-	t.Helper()
-	options := onNode(t)
-	proxy := faultnet.New(t, options.Addrs[0])
-	options.Addrs[0] = proxy.Addr()
-	return options, proxy
-}
-
-// open makes a service, and what closes it and its client.
-func open(t *testing.T, options redis.UniversalOptions) *service {
-	t.Helper()
-	client := redis.NewUniversalClient(&options)
-	t.Cleanup(func() { _ = client.Close() })
-	d, err := NewDriver(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d.(*service)
-}
-
 // patiently is a service over one node whose calls wait for exchanges to end, however long that takes.
-func patiently(t *testing.T, options redis.UniversalOptions) (*service, *exchange, *traffic) {
+func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange, *traffic) {
 	t.Helper()
 	s := open(t, options)
-	x := s.shared.one
+	x := s.shared.any
 	x.patience = time.Hour
-	for _, script := range []*script{acquireScript, releaseScript, inspectScript} {
+	for _, script := range []*Script{acquireScript, releaseScript, inspectScript} {
 		if err := script.Load(t.Context(), s.client).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +115,7 @@ func (x *exchange) awaitPending(t *testing.T, n int) {
 
 // occupy has as many exchanges under way as there can be before others wait. The function that it returns ends one, and when
 // that has taken all that are pending along, the others.
-func (x *exchange) occupy(t *testing.T, s *service, w *traffic) (end func()) {
+func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	w.mu.Lock()
@@ -186,7 +156,7 @@ func acquireOf(i int) driver.AcquireRequest {
 
 // acquire acquires keys 0 to n-1 at the same time, in one exchange that begins when go is called. The results are there when
 // wait returns.
-func (x *exchange) acquire(t *testing.T, s *service, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
+func (x *exchange) acquire(t *testing.T, s *locks, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	replies, errs = make([]driver.AcquireReply, n), make([]error, n)

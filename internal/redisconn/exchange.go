@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -26,40 +26,6 @@ const (
 	leaderGrace = 20 * time.Millisecond
 )
 
-// sharing is a client whose script calls share round trips. All else it does as the client does.
-type sharing struct {
-	redis.UniversalClient
-	one     *exchange      // if there is one node
-	nodes   sync.Map       // of a Cluster: *exchange by the address of the node
-	leading sync.WaitGroup // the leaders of all exchanges
-}
-
-func newSharing(client redis.UniversalClient) *sharing {
-	s := &sharing{UniversalClient: client}
-	if _, ok := client.(*redis.Client); ok {
-		s.one = newExchange(client, &s.leading)
-	}
-	return s
-}
-
-// exchange returns where calls for the node of key meet, or nil if that is not known.
-func (s *sharing) exchange(ctx context.Context, key string) *exchange {
-	cluster, ok := s.UniversalClient.(*redis.ClusterClient)
-	if !ok {
-		return s.one
-	}
-	node, err := cluster.MasterForKey(ctx, key)
-	if err != nil {
-		return nil
-	}
-	addr := node.Options().Addr
-	x, ok := s.nodes.Load(addr)
-	if !ok { // its pipelines go over the Cluster's client, which follows keys that have moved
-		x, _ = s.nodes.LoadOrStore(addr, newExchange(cluster, &s.leading))
-	}
-	return x.(*exchange)
-}
-
 // exchange sends the calls for one node. A goroutine of the exchange, a leader, sends all pending calls
 // as one pipeline, or a single call as a plain command, until no call is pending. With maxInFlight
 // leaders, a call waits until a leader is free, or patience ends.
@@ -86,29 +52,26 @@ func newExchange(client redis.UniversalClient, leading *sync.WaitGroup) *exchang
 	return x
 }
 
-// call is a command that waits for an exchange, or in one.
+// call is what one caller sends: it waits for an exchange, or is in one.
 type call struct {
 	ctx  context.Context
-	cmd  *Call
+	cmds []redis.Cmder
 	left bool // guarded by the exchange's mu
-	// answered gets the panic of a hook, or nil, when the leader is done with the command.
+	// answered gets the panic of a hook, or nil, when the leader is done with the commands.
 	answered chan any
 }
 
-func (c *call) result(panicked any) error {
-	if panicked != nil {
-		panic(panicked)
-	}
-	return c.cmd.Failure()
+func newCall(ctx context.Context, cmds ...redis.Cmder) *call {
+	return &call{ctx: ctx, cmds: cmds, answered: make(chan any, 1)}
 }
 
-// process makes a call and returns its error, as soon as ctx ends. After an error a leader may have the
-// command still.
-func (x *exchange) process(ctx context.Context, cmd *Call) error {
+// process sends a command, which has its own error then. If process fails, ctx has ended before the
+// answer, and a leader may still write to the command.
+func (x *exchange) process(ctx context.Context, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
-	c := &call{ctx: ctx, cmd: cmd, answered: make(chan any, 1)}
+	c := newCall(ctx, cmd)
 	x.mu.Lock()
 	x.pending = append(x.pending, c)
 	switch {
@@ -118,12 +81,33 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 		x.timer.Reset(time.Until(x.latest.Add(x.patience)))
 	}
 	x.mu.Unlock()
+	return x.await(c)
+}
+
+// alone is process for commands that do send, in an exchange of their own.
+func (x *exchange) alone(ctx context.Context, cmds []redis.Cmder, send func(context.Context)) error {
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
+	c := newCall(ctx, cmds...)
+	x.leading.Go(func() { x.answer([]*call{c}, send) })
+	return x.await(c)
+}
+
+func (x *exchange) await(c *call) error {
 	select {
 	case panicked := <-c.answered:
-		return c.result(panicked)
-	case <-ctx.Done():
+		return answered(panicked)
+	case <-c.ctx.Done():
 		return x.leave(c)
 	}
+}
+
+func answered(panicked any) error {
+	if panicked != nil {
+		panic(panicked)
+	}
+	return nil
 }
 
 // leave ends the wait for a call whose ctx has ended. An answer that came in the same moment counts.
@@ -136,7 +120,7 @@ func (x *exchange) leave(c *call) error {
 	}
 	select {
 	case panicked := <-c.answered:
-		return c.result(panicked)
+		return answered(panicked)
 	default:
 		c.left = true
 		return c.ctx.Err()
@@ -187,9 +171,23 @@ func (x *exchange) lead(calls []*call) {
 	}
 }
 
-// send makes an exchange of the calls. The panic of a hook reaches each caller. If all have left, it
-// ends the process.
+// send makes an exchange of the calls.
 func (x *exchange) send(calls []*call) {
+	cmds := make([]redis.Cmder, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.cmds[0]
+	}
+	x.answer(calls, func(ctx context.Context) {
+		if len(cmds) == 1 {
+			_ = x.client.Process(ctx, cmds[0])
+		} else {
+			pipelined(ctx, x.client, cmds)
+		}
+	})
+}
+
+// answer sends the calls. The panic of a hook reaches each caller. If all have left, it ends the process.
+func (x *exchange) answer(calls []*call, send func(context.Context)) {
 	ctx, cancel := context.WithoutCancel(calls[0].ctx), func() {}
 	if until, ok := lastDeadline(calls); ok {
 		ctx, cancel = context.WithDeadline(ctx, until.Add(leaderGrace))
@@ -206,7 +204,9 @@ func (x *exchange) send(calls []*call) {
 		left := true
 		for _, c := range calls {
 			if broken {
-				c.cmd.SetErr(errBroken)
+				for _, cmd := range c.cmds {
+					cmd.SetErr(errBroken)
+				}
 			}
 			left = left && c.left
 			c.answered <- panicked
@@ -215,15 +215,7 @@ func (x *exchange) send(calls []*call) {
 			panic(panicked)
 		}
 	}()
-	if len(calls) == 1 {
-		_ = x.client.Process(ctx, calls[0].cmd)
-	} else {
-		cmds := make([]redis.Cmder, len(calls))
-		for i, c := range calls {
-			cmds[i] = c.cmd
-		}
-		Pipelined(ctx, x.client, cmds...)
-	}
+	send(ctx)
 	broken = false
 }
 
@@ -241,4 +233,4 @@ func lastDeadline(calls []*call) (last time.Time, ok bool) {
 	return last, true
 }
 
-var errBroken = errors.New("redislock: a hook of the Redis client panicked, or ended its goroutine: correct the hook")
+var errBroken = errors.New("a hook of the Redis client panicked, or ended its goroutine: correct the hook")

@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
@@ -240,50 +237,12 @@ func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
 	x := newExchange(nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	cmd := newCall(ctx, inspectScript.byHash([]string{"k"}))
-	cmd.word.written = true
-	c := &call{ctx: ctx, cmd: cmd, answered: make(chan any, 1)}
+	c := newCall(ctx, inspectScript.Call(ctx, false, []string{"k"}))
 	if err := x.leave(c); err != context.Canceled || !c.left {
 		t.Errorf("without an answer: %v", err)
 	}
 	c.answered <- nil
 	if err := x.leave(c); err != nil {
 		t.Errorf("with an answer: %v", err)
-	}
-}
-
-// A caller that leaves between two copies of its request sees the end of its ctx, and no outage.
-func TestLocker_C_leavesBetweenCopies(t *testing.T) {
-	for how, leaver := range leavers {
-		t.Run(how, func(t *testing.T) {
-			options, proxy := proxied(t)
-			options.MaxRetries = 100
-			client := redis.NewUniversalClient(&options)
-			defer func() { _ = client.Close() }()
-			l, err := New(client, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = l.Close(context.Background()) }()
-			lease, err := l.Acquire(t.Context(), t.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			dropped := proxy.DropReplies(faultnet.Containing(t.Name()))
-			defer dropped.Stop()
-			for operation, call := range map[string]func(context.Context) error{
-				"Inspect": func(ctx context.Context) error {
-					_, err := l.Inspect(ctx, t.Name())
-					return err
-				},
-				"Release": lease.Release,
-			} {
-				ctx, cancel, want := leaver()
-				if err := call(ctx); !errors.Is(err, want) || errors.Is(err, distlock.ErrUnavailable) {
-					t.Errorf("%s: %v, want %v", operation, err, want)
-				}
-				cancel()
-			}
-		})
 	}
 }

@@ -1,0 +1,97 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Each method of the driver returns when its ctx ends, although no server answers, and although go-redis
+// has never connected before.
+func TestDriver_L_returnsWithItsContext(t *testing.T) {
+	db := testservers.SharedRedis(t)
+	node := redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}
+	anotherType := func(options *redis.UniversalOptions) redis.UniversalClient {
+		return struct{ redis.UniversalClient }{redis.NewUniversalClient(options)}
+	}
+	for topology, c := range map[string]struct {
+		options redis.UniversalOptions
+		connect func(*redis.UniversalOptions) redis.UniversalClient
+	}{
+		"node":         {node, redis.NewUniversalClient},
+		"another type": {node, anotherType},
+		"sentinel":     {on("sentinel"), redis.NewUniversalClient},
+		"cluster":      {on("cluster"), redis.NewUniversalClient},
+	} {
+		for _, connected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, connected %t", topology, connected), func(t *testing.T) {
+				network := faultnet.NewNet(t)
+				c.options.Dialer, c.options.ReadTimeout, c.options.MaxRetries = network.Dial, time.Second, -1
+				client := c.connect(&c.options)
+				t.Cleanup(func() { _ = client.Close() })
+				d := driverOver(t, client)
+				if connected {
+					if reply, err := d.Acquire(t.Context(), leaving(t.Name())); err != nil || reply.Outcome != driver.Granted {
+						t.Fatalf("Acquire: %+v, %v", reply, err)
+					}
+				}
+				network.Cut()
+				defer network.Heal()
+				for method, call := range methodsOf(d, leaving(t.Name())) {
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(20*time.Millisecond, cancel)
+					stop, start := leakcheck.Stalls(), time.Now()
+					err := call(ctx)
+					late := time.Since(start) - 20*time.Millisecond - stop()
+					if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrTemporary) || late > 50*time.Millisecond {
+						t.Fatalf("%s: %v, %s late", method, err, late)
+					}
+				}
+			})
+		}
+	}
+}
+
+func leaving(key string) driver.AcquireRequest {
+	return driver.AcquireRequest{
+		Name: driver.Name{Namespace: "n", Key: key}, Owner: strings.Repeat("0", 32), TTL: time.Minute, Holder: "test",
+	}
+}
+
+func methodsOf(d driver.Driver, req driver.AcquireRequest) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			_, err := d.Acquire(ctx, req)
+			return err
+		},
+		"Raise": func(ctx context.Context) error {
+			_, err := d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: 1})
+			return err
+		},
+		"Extend": func(ctx context.Context) error {
+			return d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})[0].Err
+		},
+		"Release": func(ctx context.Context) error {
+			_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			return err
+		},
+		"Release with a tombstone": func(ctx context.Context) error {
+			_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute})
+			return err
+		},
+		"Inspect": func(ctx context.Context) error {
+			_, err := d.Inspect(ctx, req.Name)
+			return err
+		},
+	}
+}

@@ -1,0 +1,186 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Explain adds to an error of the client what to do about it, and of what kind it is, see
+// driver.ErrTemporary. Its text begins with name, of the package that called Redis. No text names a key.
+//
+// A Cluster whose nodes change their parts is looked at anew: go-redis does that by itself only when a
+// node answers that a slot has moved, and otherwise after seconds.
+func Explain(client redis.UniversalClient, name string, err error) error {
+	LookAnew(client, err)
+	return explain(err, topologyOf(client), name)
+}
+
+// LookAnew makes a client of a Cluster load the nodes again if that may help against err.
+func LookAnew(client redis.UniversalClient, err error) {
+	c, ok := client.(*redis.ClusterClient)
+	if ok && (!IsReply(err) || IsTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
+		c.ReloadState(context.Background())
+	}
+}
+
+// topology is what a client is made for.
+type topology int
+
+const (
+	oneNode topology = iota
+	sentinels
+	cluster
+)
+
+// SentinelAddr is what go-redis puts in the place of an address into the options of a client that
+// follows Sentinels. The Dialer of these options asks the Sentinels, whatever address it is given.
+const SentinelAddr = "FailoverClient"
+
+func topologyOf(client redis.UniversalClient) topology {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return cluster
+	case *redis.Client:
+		if c.Options().Addr == SentinelAddr {
+			return sentinels
+		}
+	}
+	return oneNode
+}
+
+// FollowsSentinels reports whether Sentinels tell the client which node is the master.
+func FollowsSentinels(client redis.UniversalClient) bool { return topologyOf(client) == sentinels }
+
+// IsReply reports whether err is what the server answered.
+func IsReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// IsTemporary reports whether the server turns requests away for now.
+func IsTemporary(err error) bool {
+	for _, code := range []string{
+		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "ERR max number of clients",
+	} {
+		if says(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+func explain(err error, on topology, name string) error {
+	err = discreet(err)
+	advice, kind := kindOf(err, on)
+	if advice == missingRight {
+		advice += name
+	}
+	if advice != "" {
+		err = fmt.Errorf("%w (%s)", err, advice)
+	}
+	return &kindError{kind, fmt.Errorf("%s: %w", name, err)}
+}
+
+// missingRight precedes the name of a package.
+const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
+
+// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind is
+// an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil kind,
+// because a proxy that lost the answer of Redis sends a reply of its own.
+func kindOf(err error, on topology) (advice string, kind error) {
+	said := func(codes ...string) bool {
+		return slices.ContainsFunc(codes, func(code string) bool { return says(err, code) })
+	}
+	switch {
+	case said("WRONGTYPE", "FOREIGN"):
+		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
+	case said("FENCE"):
+		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
+	case said("FLOOR"):
+		return "", driver.ErrFloor
+	case said("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
+		return "check the user and password of the client", driver.ErrRights
+	case said("NOPERM", "The user executing the script can't"):
+		return missingRight, driver.ErrRights
+	case said("OOM"):
+		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", driver.ErrRefused
+	case said("MISCONF"):
+		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
+	case said("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
+		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
+	case said("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
+		return "", driver.ErrRefused
+	case on != cluster && said("MOVED", "ASK"):
+		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
+	case said("READONLY"):
+		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
+	case IsTemporary(err):
+		return "", driver.ErrTemporary
+	case isDial(err) && on != oneNode: // another node may be about to take over
+		return "start Redis, or correct the addresses of the client", driver.ErrTemporary
+	case isDial(err):
+		return "start Redis, or correct the address of the client", nil
+	}
+	return "", nil
+}
+
+// discreet leaves out of an error's text what it quotes. Redis repeats the first arguments of a command that it does not know, as
+// where commands were renamed or a proxy comes between, and go-redis what it cannot read: keys, messages and turn IDs.
+func discreet(err error) error {
+	text := err.Error()
+	for _, quotes := range []struct {
+		after string
+		keep  bool
+	}{{", with args beginning with", false}, {"redis: can't parse", true}, {"redis: invalid reply", true}} {
+		i := strings.Index(text, quotes.after)
+		if i < 0 {
+			continue
+		}
+		if quotes.keep {
+			i += len(quotes.after)
+		}
+		return &discreetError{err, text[:i]}
+	}
+	return err
+}
+
+type discreetError struct {
+	error
+	text string
+}
+
+func (e *discreetError) Error() string { return e.text }
+func (e *discreetError) Unwrap() error { return e.error }
+
+// kindError is an error of a known kind, which is not part of its text.
+type kindError struct {
+	kind error // of package driver, or nil
+	error
+}
+
+func (e *kindError) Unwrap() error        { return e.error }
+func (e *kindError) Is(target error) bool { return errors.Is(e.kind, target) }
+
+// says reports whether err is an error reply with the given code, also when the reply quotes an error that a
+// command in a script met, as Redis before 7.0 does.
+func says(err error, code string) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := reply.Error()
+	return text == code || strings.HasPrefix(text, code+" ") || strings.Contains(text, " "+code+" ") || strings.Contains(text, "-"+code+" ")
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

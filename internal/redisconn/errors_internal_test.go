@@ -1,0 +1,104 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// reply is an error that a server has answered with.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+// What a Locker does after an error follows from its kind. Before Redis 7.0 errors in scripts are quoted.
+func TestExplain_kinds(t *testing.T) {
+	const quoting = "ERR Error running script (call to f_0f): @user_script:12: "
+	for _, c := range []struct {
+		kind   error
+		advice string // "": none
+		errs   []error
+	}{
+		{driver.ErrForeign, "choose another Namespace", []error{
+			reply("WRONGTYPE Operation against a key holding the wrong kind of value"),
+			reply(quoting + "WRONGTYPE Operation against a key holding the wrong kind of value"),
+			reply("FOREIGN the lock has another type"),
+		}},
+		{driver.ErrRefused, "clock", []error{reply("FENCE the fencing token would pass 2^53")}},
+		{driver.ErrFloor, "a year ahead", []error{reply("FLOOR the floor of the fencing token is more than a year ahead of this server's clock")}},
+		{driver.ErrRights, "user and password", []error{
+			reply("NOAUTH Authentication required."), reply("WRONGPASS invalid username-password pair or user is disabled."),
+		}},
+		{driver.ErrRights, "ACL", []error{
+			reply("NOPERM User app has no permissions to run the 'evalsha' command"),
+			reply(quoting + "The user executing the script can't run this command or subcommand"),
+		}},
+		{driver.ErrRefused, "maxmemory", []error{
+			reply("OOM command not allowed when used memory > 'maxmemory'."),
+			reply(quoting + "-OOM command not allowed when used memory > 'maxmemory'."),
+		}},
+		{driver.ErrRefused, "NewClusterClient", []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")}},
+		{driver.ErrTemporary, "master", []error{
+			reply("READONLY You can't write against a read only replica."),
+			reply(quoting + "-READONLY You can't write against a read only replica."),
+		}},
+		{driver.ErrTemporary, "", []error{
+			reply("LOADING Redis is loading the dataset in memory"),
+			reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."),
+			reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+			reply("NOREPLICAS Not enough good replicas to write."),
+			reply("TRYAGAIN Multiple keys request during rehashing of slot"),
+			reply("CLUSTERDOWN The cluster is down"),
+			reply("ERR max number of clients reached"),
+		}},
+		{driver.ErrRefused, "disk", []error{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}},
+		{driver.ErrRefused, "rename-command", []error{
+			reply("ERR unknown command 'EVALSHA'"), reply("ERR unsupported command 'evalsha'"),
+			reply("ERR Unknown Redis command called from script script: 0f, on @user_script:12."),
+		}},
+		{driver.ErrRefused, "", []error{
+			reply("ERR Protocol error: invalid bulk length"), reply("NOPROTO unsupported protocol version"),
+			reply("CROSSSLOT Keys in request don't hash to the same slot"), reply("DENIED Redis is running in protected mode"),
+		}},
+		{nil, "start Redis", []error{&net.OpError{Op: "dial", Err: io.EOF}}},
+		{nil, "", []error{
+			&net.OpError{Op: "read", Err: io.EOF}, context.DeadlineExceeded, errors.New("OOM of another program"),
+			reply("ERR Connection timed out"), reply("upstream failure"), redis.Nil, // of proxies
+		}},
+	} {
+		for _, err := range c.errs {
+			got := explain(err, oneNode, "redislock")
+			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
+				t.Errorf("%v: %v, want %q", err, got, c.advice)
+			}
+			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrRights, driver.ErrFloor, driver.ErrTemporary} {
+				if errors.Is(got, kind) != errors.Is(c.kind, kind) {
+					t.Errorf("%v: is it %v? %t", err, kind, errors.Is(got, kind))
+				}
+			}
+		}
+	}
+	for _, err := range []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")} {
+		if got := explain(err, cluster, "redislock"); !errors.Is(got, driver.ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
+			t.Errorf("in a Cluster: %v", got)
+		}
+	}
+}
+
+// A node that refuses connections is a lock service that is away; one of several is a fail-over.
+func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
+	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
+		if err := explain(refused, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
+			t.Errorf("%d: %v", on, err)
+		}
+	}
+}

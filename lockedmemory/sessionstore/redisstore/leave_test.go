@@ -1,0 +1,83 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// Each method of the driver returns when its ctx ends, although no server answers, and although go-redis
+// has never connected before.
+func TestDriver_L_returnsWithItsContext(t *testing.T) {
+	cluster := testservers.SharedTopology("cluster").Addrs()
+	for topology, options := range map[string]redis.UniversalOptions{
+		"node":    {Addrs: []string{testservers.SharedServer().Addr()}},
+		"cluster": {Addrs: cluster},
+	} {
+		for _, connected := range []bool{true, false} {
+			network := faultnet.NewNet(t)
+			options.Dialer, options.ReadTimeout, options.MaxRetries = network.Dial, time.Second, -1
+			client := redis.NewUniversalClient(&options)
+			d, err := redisstore.NewDriver(client, &driver.Retention{Namespace: "session", IdleTTL: time.Hour})
+			must(t, err)
+			locker, err := memlock.New(nil)
+			must(t, err)
+			lease, err := locker.Acquire(t.Context(), "s")
+			must(t, err)
+			access := driver.Access{Session: t.Name(), Lease: lease, Fence: 1, First: true}
+			if connected {
+				_, err := d.Read(t.Context(), driver.Read{Session: t.Name(), Access: &access, Limit: 1})
+				must(t, err)
+			}
+			network.Cut()
+			write := driver.Write{Access: access, N: 1, Op: strings.Repeat("0", 32)}
+			inTurn := write
+			inTurn.First = false
+			content := driver.Content{Messages: [][]byte{[]byte("m")}}
+			for method, call := range map[string]func(context.Context) error{
+				"Append, first": func(ctx context.Context) error {
+					_, err := d.Append(ctx, driver.Append{Write: write, Content: content})
+					return err
+				},
+				"Append, in a turn": func(ctx context.Context) error {
+					_, err := d.Append(ctx, driver.Append{Write: inTurn, Content: content})
+					return err
+				},
+				"Clear": func(ctx context.Context) error {
+					_, err := d.Clear(ctx, write)
+					return err
+				},
+				"Read, first": func(ctx context.Context) error {
+					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Access: &access, Limit: 1})
+					return err
+				},
+				"Read": func(ctx context.Context) error {
+					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Limit: 1})
+					return err
+				},
+			} {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(20*time.Millisecond, cancel)
+				stop, start := leakcheck.Stalls(), time.Now()
+				err := call(ctx)
+				late := time.Since(start) - 20*time.Millisecond - stop()
+				if !errors.Is(err, context.Canceled) || late > 50*time.Millisecond {
+					t.Errorf("%s, connected %t: %s: %v, %s late", topology, connected, method, err, late)
+				}
+			}
+			network.Heal()
+			must(t, errors.Join(locker.Close(t.Context()), client.Close()))
+		}
+	}
+}
