@@ -3,7 +3,6 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +32,8 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 		"sentinel":     {on("sentinel"), redis.NewUniversalClient},
 		"cluster":      {on("cluster"), redis.NewUniversalClient},
 	} {
-		for _, connected := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, connected %t", topology, connected), func(t *testing.T) {
+		for state, connected := range map[string]bool{"connected": true, "not connected": false} {
+			t.Run(topology+"/"+state, func(t *testing.T) {
 				network := faultnet.NewNet(t)
 				c.options.Dialer, c.options.ReadTimeout, c.options.MaxRetries = network.Dial, time.Second, -1
 				client := c.connect(&c.options)
