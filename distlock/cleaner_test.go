@@ -153,7 +153,6 @@ func TestCleanUp_grantAfterItsCallerLeft(t *testing.T) {
 		lost  error
 	}{
 		"with an answer that is lost":       {time.Second, errSilence},
-		"when the mark is there no more":    {3 * time.Minute, nil},
 		"in time, with the answer too late": {time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,8 +164,6 @@ func TestCleanUp_grantAfterItsCallerLeft(t *testing.T) {
 					switch {
 					case call.Op != drivertest.Acquire:
 						return drivertest.Fault{}
-					case c.after > ttl:
-						return drivertest.Fault{HoldBefore: hold}
 					default:
 						return drivertest.Fault{HoldAfter: hold, After: c.lost}
 					}

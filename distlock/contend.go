@@ -12,7 +12,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
@@ -181,7 +180,7 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Leas
 // to a lost connection. After a TTL of silence there is no lease left to wait for.
 func (a *acquisition) outlives(err error, answeredAt time.Time) bool {
 	switch {
-	case errors.Is(err, errCancelled), definite(err), calls.Unsettled(err):
+	case errors.Is(err, errCancelled), definite(err):
 		return false
 	case a.last.busy == nil && !errors.Is(err, driver.ErrTemporary):
 		return false
@@ -203,15 +202,11 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
 	sent := trust.Now()
 	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
-	req, before := a.req, a.outcomeUnknown
+	before := a.outcomeUnknown
 	a.outcomeUnknown = true // until the answer comes; the driver may panic instead
-	reply, err := call(ctx, l, limit,
-		func(ctx context.Context) (driver.AcquireReply, error) { return l.driver.Acquire(ctx, req) },
-		func(reply driver.AcquireReply, err error) {
-			if reply.Outcome == driver.Granted { // late: in spite of the tombstone, or before it
-				l.cleaner.Cancel(req, 0)
-			}
-		})
+	reply, err := call(ctx, limit, func(ctx context.Context) (driver.AcquireReply, error) {
+		return l.driver.Acquire(ctx, a.req)
+	})
 	if err != nil {
 		// A script that lacks a right may have written before it stopped.
 		a.outcomeUnknown = before || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
@@ -261,7 +256,7 @@ type usedUp struct {
 	silent bool // the first answer is overdue
 }
 
-func (u usedUp) Error() string { return calls.NoAnswer(u.limit) }
+func (u usedUp) Error() string { return noAnswer(u.limit) }
 
 // failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the
 // backend less time than other waiters do, so its failure is its own.

@@ -179,18 +179,19 @@ func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 	})
 }
 
-// A driver that never answers keeps the turn of its Extend. Renewal keeps the lease.
+// An Extend waits for another one that hangs, for its own TTL at most. Renewal keeps the lease.
 func TestExtend_L_behindOneThatHangs(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		answer := make(chan struct{})
 		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: answer}))
-		_ = lease.Extend(t.Context(), ttl)
+		go func() { _ = lease.Extend(t.Context(), ttl) }()
+		synctest.Wait()
 		start := time.Now()
 		time.AfterFunc(time.Hour, func() { close(answer) })
-		err := lease.Extend(t.Context(), time.Minute)
-		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took > ttl {
-			t.Errorf("Extend behind another: %v after %s, want ErrUnavailable within a TTL", err, took)
+		err := lease.Extend(t.Context(), ttl/2)
+		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took != ttl/2 {
+			t.Errorf("Extend behind another: %v after %s, want ErrUnavailable after %s", err, took, ttl/2)
 		}
 		if err := lease.Err(); err != nil {
 			t.Errorf("the lease: %v", err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // Extend sets the time left once to ttl, at least [MinTTL]. Renewals never shorten it.
@@ -52,10 +51,10 @@ type extension struct {
 	shortens bool
 }
 
-func (e *extension) run(ctx context.Context, op *Operation) error {
-	// One Extend at a time: two whose order in the backend is unknown would leave unknown which TTL holds
-	// there. Only an Extend that shortens is exact, so any other may arrive late without harm. The token
-	// comes back with the answer, not when the caller leaves.
+// run sends the request and applies the answer. One Extend of a lease is under way at a time: two whose
+// order in the backend is unknown would leave unknown which TTL holds there. Only an Extend that
+// shortens is exact, so any other may arrive late without harm.
+func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	le, g := e.lease, e.lease.grant
 	if !g.locker.begin() {
 		return cmp.Or(le.gone(), ErrClosed)
@@ -67,6 +66,7 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 	defer patience.Stop()
 	select {
 	case g.extending <- struct{}{}:
+		defer func() { <-g.extending }()
 	case <-ctx.Done():
 		return cmp.Or(le.gone(), left("extend", ctx))
 	case <-le.ctx.Done():
@@ -75,33 +75,17 @@ func (e *extension) run(ctx context.Context, op *Operation) error {
 		return cmp.Or(le.gone(), unavailable("extend", errBehind))
 	}
 	if err := e.begin(ctx); err != nil {
-		<-g.extending
 		return err
 	}
 	op.Attempts++
-	settle := func(reply driver.ExtendReply) error {
-		defer func() { <-g.extending }()
-		return e.end(reply)
-	}
-	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}}
-	g.locker.begin()
-	reply, err := calls.Do(ctx, atLeastOneTick(e.limit), // Extend may outlast its ctx
-		func(ctx context.Context) (driver.ExtendReply, error) {
-			return g.locker.driver.Extend(ctx, request)[0], nil
-		},
-		func(reply driver.ExtendReply, err error) {
-			reply.Err = cmp.Or(err, reply.Err)
-			_ = settle(reply)
-		}, g.locker.end)
-	switch {
-	case err == calls.ErrLeft && e.confirms:
-		return left("check", ctx)
-	case err == calls.ErrLeft:
-		return failedWrite("extend", fmt.Errorf("%w: %w", err, ended(ctx)))
-	case err != nil: // if the lease has ended, its end is the error
-		return cmp.Or(le.gone(), e.failed(err))
-	}
-	return settle(reply)
+	reply := driver.ExtendReply{Err: errUnwound} // unless the driver returns
+	defer func() { err = e.end(ctx, reply) }()
+	reply, reply.Err = call(ctx, e.limit, func(ctx context.Context) (driver.ExtendReply, error) {
+		request := driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}
+		reply := g.locker.driver.Extend(ctx, []driver.ExtendRequest{request})[0]
+		return reply, reply.Err
+	})
+	return nil
 }
 
 func (e *extension) begin(ctx context.Context) error {
@@ -130,16 +114,21 @@ func (e *extension) begin(ctx context.Context) error {
 	return nil
 }
 
-func (e *extension) end(reply driver.ExtendReply) error {
+func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	le, g := e.lease, e.lease.grant
-	defer g.settle()
-	if reply.Err == nil && !reply.Held {
-		return le.lose(errNotMine)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settleLocked(reply.Err)
+	switch { // an end of the lease is the error
+	case le.isOver():
+		return le.ended
+	case g.trust.Over(trust.Now()):
+		return le.lossLocked(errDeadline)
+	}
 	next := e.start.Add(min(g.period(), e.ttl/3))
 	switch {
+	case reply.Err == nil && !reply.Held:
+		return le.lossLocked(errNotMine)
 	case reply.Err == nil:
 		g.extendedLocked(e.start, e.ttl, e.epoch)
 		g.locker.outage.note(g, false)
@@ -150,20 +139,20 @@ func (e *extension) end(reply driver.ExtendReply) error {
 	default:
 		next = g.trust.Retry(trust.Now(), g.period())
 	}
-	if !g.trust.Frozen() && !le.isOver() {
+	if !g.trust.Frozen() {
 		g.renewAtLocked(next)
 	}
-	if reply.Err == nil {
+	switch {
+	case reply.Err == nil:
 		return nil
+	case ctx.Err() != nil && e.confirms:
+		return left("check", ctx)
+	case ctx.Err() != nil:
+		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ended(ctx)))
+	case e.confirms: // a question
+		return failedRead("check", reply.Err)
 	}
-	return e.failed(calls.OwnDeadline(reply.Err, e.limit, trust.Now().Sub(e.start)))
-}
-
-func (e *extension) failed(err error) error {
-	if e.confirms { // a question
-		return failedRead("check", err)
-	}
-	return failedWrite("extend", err)
+	return failedWrite("extend", reply.Err)
 }
 
 var (

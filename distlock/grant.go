@@ -117,11 +117,18 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) 
 	}
 }
 
-// settle notes that an Extend or a raise of the token has its answer.
-func (g *grant) settle() {
+// settle notes how an Extend or a raise of the token has ended. One that may have an effect later stays
+// unsettled.
+func (g *grant) settle(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unsettled--
+	g.settleLocked(err)
+}
+
+func (g *grant) settleLocked(err error) {
+	if !driver.MayHaveEffect(err) {
+		g.unsettled--
+	}
 }
 
 // handoff is what decides whether the next waiter of the process may go on with a grant.

@@ -274,18 +274,16 @@ func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 }
 
 func TestRemoval_outcomes(t *testing.T) {
-	known := errors.New("known")
 	for name, c := range map[string]struct {
 		removal
 		want error
 	}{
-		"released":                    {removal{released: true, answered: true, late: true, repeated: true}, nil},
-		"answered before":             {removal{answered: true, late: true, repeated: true}, known},
+		"released":                    {removal{released: true, late: true, repeated: true}, nil},
 		"sent late":                   {removal{late: true, repeated: true}, errLate},
 		"sent again":                  {removal{repeated: true}, errReplayed},
 		"found no lock of this owner": {removal{}, errNotMine},
 	} {
-		if err := c.err(known); !errors.Is(err, c.want) || err == nil != (c.want == nil) {
+		if err := c.err(); !errors.Is(err, c.want) || err == nil != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

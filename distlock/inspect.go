@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // maxPage is the most locks on one page of List.
@@ -90,9 +89,9 @@ func read[T any](ctx context.Context, l *Locker, operation string, limit time.Du
 	if ctx.Err() != nil {
 		return none, left(operation, ctx)
 	}
-	reply, err := call(ctx, l, limit, f, func(T, error) {})
+	reply, err := call(ctx, limit, f)
 	switch {
-	case err == calls.ErrLeft:
+	case err != nil && ctx.Err() != nil:
 		return none, left(operation, ctx)
 	case err != nil:
 		return none, failedRead(operation, err)

@@ -9,14 +9,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/renewal"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
@@ -29,7 +27,6 @@ type Locker struct {
 	queue        bool            // the backend keeps waiters in order
 	listener     driver.Listener // nil if the backend does not notify
 	maxBatch     int             // the most renewals of one call
-	direct       bool            // see driver.Capabilities.EndsWithContext
 	queues       *queues
 	renewals     renewal.Sender[*request]
 	outage       outage
@@ -74,7 +71,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.queue = d.Capabilities().Queues
-	l.direct = d.Capabilities().EndsWithContext
 	l.maxBatch = cmp.Or(d.Capabilities().MaxBatch, 1000)
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.queue)
@@ -231,17 +227,4 @@ func (l *Locker) background(f func()) {
 		defer l.end()
 		f()
 	}()
-}
-
-// call makes a call of the driver that its caller can leave, see calls.Do and calls.Direct. The
-// operation that makes it is counted, see begin, so the driver is open. Close waits for the call.
-func call[T any](
-	ctx context.Context, l *Locker, limit time.Duration, f func(context.Context) (T, error), late func(T, error),
-) (T, error) {
-	l.begin()
-	if l.direct {
-		defer l.end()
-		return calls.Direct(ctx, atLeastOneTick(limit), f, late)
-	}
-	return calls.Do(ctx, atLeastOneTick(limit), f, late, l.end)
 }

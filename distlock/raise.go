@@ -8,7 +8,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 // raiseToken is fencing.RaiseToken.
@@ -40,8 +39,6 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	if ctx.Err() != nil {
 		return left("raise token", ctx)
 	}
-	op.Attempts++
-	request := driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1}
 	g.mu.Lock()
 	if err := le.goneLocked(); err != nil { // released since, perhaps with a local handoff
 		g.mu.Unlock()
@@ -50,36 +47,24 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	g.unsettled++
 	limit := min(g.ttl, g.trust.Left(trust.Now()))
 	g.mu.Unlock()
-	settle := func(reply driver.RaiseReply, err error) error {
-		defer g.settle()
-		switch {
-		case errors.Is(err, driver.ErrFloor):
-			return badFloor(above)
-		case err != nil:
-			return failedRead("raise token", err) // a higher token in the backend alone does no harm
-		case !reply.Held:
-			return le.lose(errNotMine)
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !le.isOver() && le.Fence() < reply.Fence {
-			le.fence.Store(reply.Fence)
-			g.first, g.last = reply.Fence, reply.FenceEnd
-		}
-		return nil
-	}
-	reply, err := call(ctx, l, limit,
-		func(ctx context.Context) (driver.RaiseReply, error) { return l.driver.Raise(ctx, request) },
-		func(reply driver.RaiseReply, err error) { _ = settle(reply, err) })
-	switch {
-	case err == calls.ErrLeft:
+	err := errUnwound // unless the driver returns
+	defer func() { g.settle(err) }()
+	op.Attempts++
+	var reply driver.RaiseReply
+	reply, err = call(ctx, limit, func(ctx context.Context) (driver.RaiseReply, error) {
+		return l.driver.Raise(ctx, driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1})
+	})
+	switch { // a higher token in the backend alone does no harm
+	case errors.Is(err, driver.ErrFloor):
+		return badFloor(above)
+	case err != nil && ctx.Err() != nil:
 		return left("raise token", ctx)
-	case calls.Unsettled(err): // if the lease has ended, its end is the error
+	case err != nil:
 		return cmp.Or(le.gone(), failedRead("raise token", err))
+	case !reply.Held:
+		return le.lose(errNotMine)
 	}
-	if err := settle(reply, err); err != nil {
-		return err
-	}
+	le.raised(reply)
 	if err := le.Err(); err != nil {
 		return err
 	}
@@ -88,6 +73,17 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 			"the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
+}
+
+// raised keeps the tokens of a raise.
+func (le *Lease) raised(reply driver.RaiseReply) {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !le.isOver() && le.Fence() < reply.Fence {
+		le.fence.Store(reply.Fence)
+		g.first, g.last = reply.Fence, reply.FenceEnd
+	}
 }
 
 func badFloor(above int64) error {

@@ -117,8 +117,8 @@ func TestRaiseToken_refusals(t *testing.T) {
 		first := lease.Fence()
 		close(hold)
 		synctest.Wait()
-		if lease.Fence() <= first {
-			t.Errorf("fence %d after a late answer, before it %d", lease.Fence(), first)
+		if err := fencing.RaiseToken(t.Context(), lease, first); err != nil || lease.Fence() <= first {
+			t.Errorf("after an answer that came late: %v, fence %d, before it %d", err, lease.Fence(), first)
 		}
 		mustRelease(t, lease)
 		if err := fencing.RaiseToken(t.Context(), lease, 1<<52); !errors.Is(err, distlock.ErrNotHeld) {

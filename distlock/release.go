@@ -10,7 +10,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
 var (
@@ -190,8 +189,8 @@ func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err erro
 	return false, nil
 }
 
-// remove releases the lock in the backend.
-func (le *Lease) remove(ctx context.Context) error {
+// remove releases the lock in the backend. If that fails, the clean-up goes on.
+func (le *Lease) remove(ctx context.Context) (err error) {
 	g, l := le.grant, le.grant.locker
 	lingers, cancel := lingering(ctx, releaseGrace)
 	defer cancel()
@@ -199,64 +198,50 @@ func (le *Lease) remove(ctx context.Context) error {
 	le.asked++
 	left := g.trust.Left(trust.Now())
 	g.mu.Unlock()
-	limit := min(releaseLimit, max(left, leastRelease))
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
 	if g.resent {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
-	settle := func(reply driver.ReleaseReply, err error) error {
+	var reply driver.ReleaseReply
+	err = errUnwound // unless the driver returns
+	defer func() {
 		defer g.hold.End(false)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.stopLocked()
-		if err != nil {
-			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
-			err = failedWrite("release", err)
-			if lingers.Err() != nil { // the caller has left, so the backend may be well
-				return err
-			}
-			l.log(slog.LevelWarn, "distlock: a lock could not be released; "+
-				"its clean-up goes on in the background, and the lock ends with its TTL",
-				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
-			return err
+		if err == nil {
+			err = le.removedLocked(removal{reply.Released, left <= 0, reply.Replayed || le.asked > 1})
+			return
 		}
-		return le.removedLocked(removal{
-			released: reply.Released,
-			answered: le.removed,
-			late:     left <= 0,
-			repeated: reply.Replayed || le.asked > 1,
-		})
-	}
-	reply, err := call(lingers, l, limit,
-		func(ctx context.Context) (driver.ReleaseReply, error) {
-			return l.driver.Release(ctx, request)
-		},
-		func(reply driver.ReleaseReply, err error) { _ = settle(reply, err) })
-	switch {
-	case err == calls.ErrLeft:
-		return failedWrite("release", fmt.Errorf("%w, it goes on in the background: %w", err, ended(ctx)))
-	case calls.Unsettled(err):
-		return failedWrite("release", err)
-	}
-	return settle(reply, err)
+		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
+		if lingers.Err() != nil { // the caller has left, so the backend may be well
+			err = failedWrite("release",
+				fmt.Errorf("no answer yet, it goes on in the background: %w", ended(ctx)))
+			return
+		}
+		err = failedWrite("release", err)
+		l.log(slog.LevelWarn, "distlock: a lock could not be released; "+
+			"its clean-up goes on in the background, and the lock ends with its TTL",
+			g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
+	}()
+	reply, err = call(lingers, min(releaseLimit, max(left, leastRelease)),
+		func(ctx context.Context) (driver.ReleaseReply, error) { return l.driver.Release(ctx, request) })
+	return err
 }
 
 // removal is the backend's answer to a request that releases a lock.
 type removal struct {
 	released bool // the backend has released the lock
-	answered bool // another request of the lease was answered before
 	late     bool // the request was sent after the deadline
 	repeated bool // it was sent more than once
 }
 
 // err is the error of the release. It is errNotMine if the lease was lost before.
-func (r removal) err(before error) error {
+func (r removal) err() error {
 	switch {
 	case r.released:
 		return nil
-	case r.answered:
-		return before
 	case r.late: // ⚑ no loss: the lease was ended in time, and has run out since
 		return failedWrite("release", errLate)
 	case r.repeated: // ⚑ the backend may have lost the lock in a failover, before any copy came
@@ -268,7 +253,7 @@ func (r removal) err(before error) error {
 
 // removedLocked ends a release that was answered.
 func (le *Lease) removedLocked(r removal) error {
-	err := r.err(le.unknown)
+	err := r.err()
 	if err == errNotMine {
 		le.state = lost
 		le.ended = fmt.Errorf("%w: %w", ErrLost, err)

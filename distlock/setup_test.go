@@ -52,13 +52,6 @@ func (s *spy) Listen(ctx context.Context, name driver.Name, owner string) (<-cha
 
 func (s *spy) Unwrap() driver.Driver { return s.Driver }
 
-// Capabilities are those of the wrapped driver, but a test may block the calls.
-func (s *spy) Capabilities() driver.Capabilities {
-	c := s.Driver.Capabilities()
-	c.EndsWithContext = false
-	return c
-}
-
 func newService() *service {
 	s := &spy{Driver: memlock.NewDriver()}
 	return &service{Faults: drivertest.NewFaults(s), spy: s}

@@ -63,10 +63,6 @@ type Capabilities struct {
 	// Exact says that an Acquire may state its tokens, as a quorum needs. The backend grants them
 	// only if they are above all tokens that were reserved before.
 	Exact bool
-	// EndsWithContext says that Acquire, Raise, Release and Inspect return as soon as their ctx ends. The
-	// Locker then calls them in the goroutine of its caller. A wrapper whose calls may block sets it to
-	// false.
-	EndsWithContext bool
 	// MaxBatch is the most requests of one Extend; 0 means 1,000.
 	MaxBatch int
 }
@@ -225,9 +221,9 @@ type State struct {
 // Driver keeps locks. It is safe for concurrent use. It may also implement the optional interfaces,
 // see [As].
 //
-// Each method but Capabilities and Close may block on the network until ctx ends. A driver whose
-// client does not notice the end of ctx may return late. Goroutines of a driver may live until
-// Close. The kind of an error says what became of the request, see MayHaveEffect.
+// Each method but Capabilities and Close may block on the network until ctx ends, and no longer: a
+// driver whose client reads on makes the call in a goroutine of its own. Goroutines of a driver may
+// live until Close. The kind of an error says what became of the request, see MayHaveEffect.
 type Driver interface {
 	// Capabilities is constant over the life of the driver.
 	Capabilities() Capabilities

@@ -40,8 +40,8 @@ type Fault struct {
 	// After is returned after the backend has carried out the call, as if the answer was lost. Use
 	// an error without a kind, or one that wraps driver.ErrReplayed.
 	After error
-	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. The
-	// end of the call's context does not shorten the delay, as with clients that wait in a read.
+	// HoldBefore and HoldAfter, if not nil, delay the call or its answer until they are closed. When
+	// the call's context ends, its caller leaves, and the call goes on as a late packet does.
 	HoldBefore, HoldAfter <-chan struct{}
 }
 
@@ -52,6 +52,7 @@ type Faults struct {
 	mu     sync.Mutex
 	inject func(Call) Fault
 	calls  map[Op]int
+	held   sync.WaitGroup // calls with a delay
 }
 
 // NewFaults wraps d. Without an Inject it is transparent.
@@ -82,9 +83,7 @@ func (f *Faults) begin(op Op) Fault {
 	if inject == nil {
 		return Fault{}
 	}
-	fault := inject(call)
-	wait(fault.HoldBefore)
-	return fault
+	return inject(call)
 }
 
 func wait(until <-chan struct{}) {
@@ -93,37 +92,31 @@ func wait(until <-chan struct{}) {
 	}
 }
 
-// Capabilities are those of the wrapped driver, but a call that is held does not end with its ctx.
-func (f *Faults) Capabilities() driver.Capabilities {
-	c := f.Driver.Capabilities()
-	c.EndsWithContext = false
-	return c
-}
-
 // Acquire implements driver.Driver.
 func (f *Faults) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return faulty(f.begin(Acquire), func() (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })
+	return faulty(ctx, f, Acquire, func(ctx context.Context) (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })
 }
 
 // Raise implements driver.Driver.
 func (f *Faults) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	return faulty(f.begin(Raise), func() (driver.RaiseReply, error) { return f.Driver.Raise(ctx, req) })
+	return faulty(ctx, f, Raise, func(ctx context.Context) (driver.RaiseReply, error) { return f.Driver.Raise(ctx, req) })
 }
 
 // Release implements driver.Driver.
 func (f *Faults) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return faulty(f.begin(Release), func() (driver.ReleaseReply, error) { return f.Driver.Release(ctx, req) })
+	return faulty(ctx, f, Release, func(ctx context.Context) (driver.ReleaseReply, error) { return f.Driver.Release(ctx, req) })
 }
 
 // Inspect implements driver.Driver.
 func (f *Faults) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	return faulty(f.begin(Inspect), func() (driver.State, error) { return f.Driver.Inspect(ctx, name) })
+	return faulty(ctx, f, Inspect, func(ctx context.Context) (driver.State, error) { return f.Driver.Inspect(ctx, name) })
 }
 
 // Extend implements driver.Driver. A fault concerns all of its requests.
 func (f *Faults) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	extend := func() ([]driver.ExtendReply, error) { return f.Driver.Extend(ctx, reqs), nil }
-	replies, err := faulty(f.begin(Extend), extend)
+	replies, err := faulty(ctx, f, Extend, func(ctx context.Context) ([]driver.ExtendReply, error) {
+		return f.Driver.Extend(ctx, reqs), nil
+	})
 	if err != nil {
 		replies = make([]driver.ExtendReply, len(reqs))
 		for i := range replies {
@@ -143,6 +136,7 @@ func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-
 		return nil, nil, errors.ErrUnsupported
 	}
 	fault := f.begin(Listen)
+	wait(fault.HoldBefore)
 	if err := cmp.Or(fault.Before, fault.After); err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +149,7 @@ func (f *Faults) List(ctx context.Context, req driver.ListRequest) (driver.ListR
 	if !ok {
 		return driver.ListReply{}, errors.ErrUnsupported
 	}
-	return faulty(f.begin(List), func() (driver.ListReply, error) { return lister.List(ctx, req) })
+	return faulty(ctx, f, List, func(ctx context.Context) (driver.ListReply, error) { return lister.List(ctx, req) })
 }
 
 // Break implements driver.Breaker, if the wrapped driver does.
@@ -164,7 +158,7 @@ func (f *Faults) Break(ctx context.Context, name driver.Name, fence int64) (bool
 	if !ok {
 		return false, errors.ErrUnsupported
 	}
-	return faulty(f.begin(Break), func() (bool, error) { return breaker.Break(ctx, name, fence) })
+	return faulty(ctx, f, Break, func(ctx context.Context) (bool, error) { return breaker.Break(ctx, name, fence) })
 }
 
 // AskToEnd implements driver.Interrupter, if the wrapped driver does.
@@ -173,18 +167,47 @@ func (f *Faults) AskToEnd(ctx context.Context, name driver.Name, fence int64, wi
 	if !ok {
 		return false, errors.ErrUnsupported
 	}
-	return faulty(f.begin(Ask), func() (bool, error) { return interrupter.AskToEnd(ctx, name, fence, within) })
+	return faulty(ctx, f, Ask, func(ctx context.Context) (bool, error) { return interrupter.AskToEnd(ctx, name, fence, within) })
 }
 
-func faulty[T any](fault Fault, call func() (T, error)) (reply T, err error) {
-	if fault.Before != nil {
-		return reply, fault.Before
+func faulty[T any](ctx context.Context, f *Faults, op Op, call func(context.Context) (T, error)) (T, error) {
+	fault := f.begin(op)
+	if fault.HoldBefore == nil && fault.HoldAfter == nil {
+		return fail(ctx, fault, call)
 	}
-	reply, err = call()
-	wait(fault.HoldAfter)
-	if err == nil && fault.After != nil {
+	type answer struct {
+		reply T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	f.held.Go(func() {
+		wait(fault.HoldBefore)
+		reply, err := fail(context.WithoutCancel(ctx), fault, call)
+		wait(fault.HoldAfter)
+		answers <- answer{reply, err}
+	})
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	case <-ctx.Done():
 		var none T
+		return none, ctx.Err()
+	}
+}
+
+func fail[T any](ctx context.Context, fault Fault, call func(context.Context) (T, error)) (none T, err error) {
+	if fault.Before != nil {
+		return none, fault.Before
+	}
+	reply, err := call(ctx)
+	if err == nil && fault.After != nil {
 		return none, fault.After
 	}
 	return reply, err
+}
+
+// Close waits for the calls with a delay.
+func (f *Faults) Close() error {
+	f.held.Wait()
+	return f.Driver.Close()
 }

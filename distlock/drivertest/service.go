@@ -158,9 +158,6 @@ func testCutKinds(t *testing.T, service Service) {
 // A backend that hangs keeps no caller whose context ends.
 func testHang(t *testing.T, service Service) {
 	s := newSubject(t, service.New(t))
-	if !s.Capabilities().EndsWithContext {
-		return
-	}
 	holder := s.request()
 	s.granted(holder)
 	resume := sync.OnceFunc(service.Hang())

@@ -65,8 +65,7 @@ type lock struct {
 }
 
 func (t *table) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock, Exact: true,
-		EndsWithContext: true}
+	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock, Exact: true}
 }
 
 // call runs f alone, at one moment of the table's clock. A call whose context has ended has no

@@ -71,8 +71,7 @@ type service struct {
 }
 
 func (s *service) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock,
-		EndsWithContext: true}
+	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock}
 }
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {

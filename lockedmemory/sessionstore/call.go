@@ -8,19 +8,15 @@ import (
 	"time"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/calls"
 )
 
-// call makes a call of the driver. It returns when the call or ctx has ended. A call that goes on
-// ends within the timeouts of the driver's client. If ctx has ended before, nothing is sent.
-//
-// The error is the driver's or calls.ErrLeft. See driver.MayHaveEffect of distlock.
+// call makes a call of the driver, unless ctx has ended before. See driver.MayHaveEffect of distlock.
 func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
-	if err := ctx.Err(); err != nil { // an answer that comes at once might win against ctx.Done
+	if err := ctx.Err(); err != nil {
 		var none T
 		return none, fmt.Errorf("%w: %w", lockdriver.ErrNotDone, err)
 	}
-	return calls.Do(ctx, 0, f, func(T, error) {}, func() {})
+	return f(ctx)
 }
 
 // retry makes a call again, for some time or until ctx ends, while the service turns the call away

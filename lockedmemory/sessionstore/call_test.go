@@ -171,10 +171,17 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 			d = &broken{Driver: inner}
 			return d
 		})
+		errEnded := errors.New("the call ended its goroutine")
 		load := func() (panicked any, err error) {
-			defer func() { panicked = recover() }()
-			_, err = memory.Load(t.Context(), "")
-			return nil, err
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				defer func() { panicked = recover() }()
+				err = errEnded
+				_, err = memory.Load(t.Context(), "")
+			}()
+			<-over
+			return panicked, err
 		}
 		d.next = end
 		panicked, err := load()
@@ -184,7 +191,7 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 		}
 		want := errPanic
 		if name == "Goexit" {
-			want = distlock.ErrUnavailable
+			want = errEnded
 		}
 		if !errors.Is(err, want) {
 			t.Errorf("%s: the caller has %v and panic %v", name, err, panicked)

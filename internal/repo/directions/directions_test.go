@@ -22,18 +22,17 @@ var allowed = map[string][]string{
 	"distlock/internal/trust":              {},
 	"distlock/internal/seam":               {},
 	"distlock/fencing":                     {"distlock", "distlock/driver", "distlock/internal/seam"},
-	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/calls"},
+	"distlock":                             {"distlock/driver", "distlock/internal/..."},
 	"distlock/internal/queue":              {},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"distlock/lockurl":                     {"distlock/..."},
-	"internal/calls":                       {},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
 	"lockedmemory/sessionstore/driver":     {"distlock"},
-	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "internal/calls", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
@@ -55,7 +54,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/calls", module + "internal/redisconn", module + "internal/integrity"}
+var product = []string{module + "internal/redisconn", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

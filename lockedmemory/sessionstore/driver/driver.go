@@ -140,9 +140,9 @@ type Page struct {
 	Stored int
 }
 
-// Driver keeps sessions. It is safe for concurrent use. Methods block until the service has
-// answered; they need not notice that ctx ends. The kind of an error, see MayHaveEffect in package
-// driver of distlock, names the outcome of the call. An error of no kind is an unknown outcome.
+// Driver keeps sessions. It is safe for concurrent use. Methods block until the service has answered
+// or ctx ends, and no longer. The kind of an error, see MayHaveEffect in package driver of distlock,
+// names the outcome of the call. An error of no kind is an unknown outcome.
 type Driver interface {
 	// Append writes an entry if no higher token was shown, no other write has its place or a higher
 	// one, its number is not known under its ID, and the history is not gone.

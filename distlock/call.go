@@ -1,0 +1,56 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// call makes a call of the driver within a limit. The error of the limit names it, see deadlineError.
+func call[T any](ctx context.Context, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	start := time.Now()
+	limited, cancel := context.WithTimeout(ctx, atLeastOneTick(limit))
+	defer cancel()
+	reply, err := f(limited)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = ownDeadline(err, limit, time.Since(start))
+	}
+	return reply, err
+}
+
+const advice = "check the lock service and the network to it"
+
+// noAnswer is the text about a call that had no answer within its limit.
+func noAnswer(limit time.Duration) string {
+	return fmt.Sprintf("no answer within %s; %s", limit, advice)
+}
+
+// ownDeadline gives the error of a deadline, which is the limit's or the client's own, a text that
+// names the limit.
+func ownDeadline(err error, limit, took time.Duration) error {
+	text := noAnswer(limit)
+	if took < limit {
+		text = "no answer within the timeouts of the client; " + advice
+	}
+	if detail := err.Error(); !strings.Contains(detail, context.DeadlineExceeded.Error()) {
+		text += ": " + detail
+	}
+	return &deadlineError{err, text}
+}
+
+// deadlineError gives the error of a deadline another text. It matches all errors that the error
+// matches, except the errors of contexts: the caller's ctx may have no deadline.
+type deadlineError struct {
+	err  error
+	text string
+}
+
+func (e *deadlineError) Error() string { return e.text }
+
+func (e *deadlineError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target)
+}
+
+func (e *deadlineError) As(target any) bool { return errors.As(e.err, target) }
