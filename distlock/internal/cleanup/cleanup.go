@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -34,10 +33,8 @@ const (
 	minTombstone = 2 * time.Minute
 )
 
-var errNoReturn = errors.New("the driver's call did not return")
-
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
-// and no request can still arrive, see [Tombstone]. A waiting job costs a timer and no goroutine.
+// and no request can still arrive, see [Tombstone]. Each job has a goroutine, which End ends.
 type Cleaner struct {
 	// Release sends a request.
 	Release func(context.Context, driver.ReleaseRequest) error
@@ -47,29 +44,18 @@ type Cleaner struct {
 	// GaveUp reports a job that ends without an answer, and the error of its last try.
 	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
-	ctx  context.Context // of the tries; ends CloseGrace after Close
-	stop context.CancelFunc
-
-	mu      sync.Mutex
-	closed  time.Time // zero while open
-	waiting map[*job]*time.Timer
-	due     []*job
-	tries   int // under way
-}
-
-// job is one grant to end.
-type job struct {
-	req   driver.ReleaseRequest
-	ends  time.Time // the lock has ended by then with its TTL
-	until time.Time // no tries from then on
-	tries int
-	err   error // of the last try
+	ctx     context.Context // of the tries; ends CloseGrace after Close
+	stop    context.CancelFunc
+	closing context.Context // ends at Close
+	close   context.CancelFunc
+	trying  chan struct{} // holds a token for each try under way
 }
 
 // New returns a Cleaner whose functions are to be set before its use.
 func New() *Cleaner {
-	c := &Cleaner{waiting: make(map[*job]*time.Timer)}
+	c := &Cleaner{trying: make(chan struct{}, most)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.closing, c.close = context.WithCancel(context.Background())
 	return c
 }
 
@@ -88,125 +74,63 @@ func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
 // Add sends req after a pause, and again until it succeeds, or until ttl and the life of its
 // tombstone have passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	if !c.Begin() {
-		return
+	if c.Begin() {
+		go c.run(req, ttl, pause)
 	}
-	due := time.Now().Add(pause)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waitLocked(&job{req: req, ends: due.Add(ttl), until: due.Add(max(ttl, req.Tombstone))}, pause)
 }
 
-// waitLocked makes a job due after a pause.
-func (c *Cleaner) waitLocked(j *job, pause time.Duration) {
-	if pause <= 0 {
-		c.dueLocked(j)
-		return
+// run is one job. Close ends a pause between two tries. It does not end the pause before the first:
+// the work under a lost lease keeps its margin.
+func (c *Cleaner) run(req driver.ReleaseRequest, ttl, pause time.Duration) {
+	defer c.End()
+	if pause > 0 {
+		time.Sleep(pause)
 	}
-	c.waiting[j] = time.AfterFunc(max(pause, 1), func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.waiting[j] != nil { // else Close has ended the pause
-			c.dueLocked(j)
+	start, hurry := time.Now(), c.closing.Done()
+	until := start.Add(max(ttl, req.Tombstone))
+	for tries := 0; ; {
+		err := c.try(req, tries, until)
+		if err == nil {
+			return
 		}
-	})
-}
-
-func (c *Cleaner) dueLocked(j *job) {
-	delete(c.waiting, j)
-	c.due = append(c.due, j)
-	if c.tries < most {
-		c.tries++
-		go c.work()
-	}
-}
-
-// work tries the jobs that are due, and ends when none is left. Each job keeps the owner of the
-// Cleaner open, see Begin.
-func (c *Cleaner) work() {
-	var j *job
-	defer func() {
-		if j != nil { // the driver has ended the goroutine
-			j.err = errNoReturn
-			c.settle(j, false)
-			go c.work()
+		longest := maxPause
+		if time.Since(start) > ttl {
+			longest = latePause
 		}
-	}()
-	for j = c.next(); j != nil; j = c.next() {
-		c.settle(j, c.try(j))
+		pause := min(MinPause<<min(tries, 16), longest)
+		pause = pause/2 + rand.N(pause)
+		tries++
+		if time.Now().Add(pause).After(until) || c.ctx.Err() != nil {
+			c.GaveUp(req, tries, err)
+			return
+		}
+		timer := time.NewTimer(max(pause, 1))
+		select {
+		case <-timer.C:
+		case <-hurry:
+			hurry = nil
+		case <-c.ctx.Done():
+		}
+		timer.Stop()
 	}
 }
 
-// next takes out the first job that is due. It returns nil if none is left, and the goroutine has to end.
-func (c *Cleaner) next() *job {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.due) == 0 {
-		c.tries--
-		return nil
-	}
-	j := c.due[0]
-	c.due = c.due[1:]
-	return j
-}
+var errOver = errors.New("the time for a clean-up was over before its next try")
 
-// settle lets a job wait for another try, unless it has ended or no time is left for it.
-func (c *Cleaner) settle(j *job, ended bool) {
-	if !ended && c.retry(j) {
-		return
+// try sends the request of a job. Each job has one try, also late or after Close.
+func (c *Cleaner) try(req driver.ReleaseRequest, tries int, until time.Time) error {
+	c.trying <- struct{}{}
+	defer func() { <-c.trying }()
+	if tries > 0 && time.Now().After(until) {
+		return errOver
 	}
-	if j.err != nil {
-		c.GaveUp(j.req, j.tries, j.err)
-	}
-	c.End()
-}
-
-// try sends the request of a job, and reports whether the job has ended. Each job has one try.
-func (c *Cleaner) try(j *job) bool {
-	if j.tries > 0 && !time.Now().Before(j.until) {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
+	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(tries, 16), lastTry))
 	defer cancel()
-	j.err = c.Release(ctx, j.req)
-	return j.err == nil
+	return c.Release(ctx, req)
 }
 
-// retry lets a job that failed wait for another try, unless no time is left for it.
-func (c *Cleaner) retry(j *job) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	longest := maxPause
-	if now.After(j.ends) {
-		longest = latePause
-	}
-	pause := min(MinPause<<min(j.tries, 16), longest)
-	pause = pause/2 + rand.N(pause)
-	j.tries++
-	due := now.Add(pause)
-	if !due.Before(j.until) || !c.closed.IsZero() && !due.Before(c.closed.Add(CloseGrace)) {
-		return false
-	}
-	c.waitLocked(j, pause)
-	return true
-}
-
-// Close starts the next try of each job that has had one, and ends all jobs after [CloseGrace]. A job
-// without a try keeps its pause: the work under a lost lease keeps its margin. A second Close does
-// nothing.
+// Close starts the next try of each job that has had one, and ends all jobs after [CloseGrace].
 func (c *Cleaner) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed.IsZero() {
-		return
-	}
-	c.closed = time.Now()
+	c.close()
 	time.AfterFunc(CloseGrace, c.stop)
-	for j, timer := range c.waiting {
-		if j.tries > 0 {
-			timer.Stop()
-			c.dueLocked(j)
-		}
-	}
 }

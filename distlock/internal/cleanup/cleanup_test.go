@@ -3,7 +3,6 @@ package cleanup
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -179,26 +178,6 @@ func TestCleaner_closedAgain_endsWithTheFirst(t *testing.T) {
 		synctest.Wait()
 		if b.begun != 0 {
 			t.Errorf("%d jobs left", b.begun)
-		}
-	})
-}
-
-// A driver ends the goroutine of its call, as t.FailNow of a fake driver does.
-func TestCleaner_goexit_jobGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBackend(time.Millisecond, never)
-		exits := 3
-		c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
-			if exits--; exits >= 0 {
-				runtime.Goexit()
-			}
-			return b.release(ctx, req)
-		}
-		c.Cancel(request("a"), 0)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if len(b.tries["a"]) != 1 || b.begun != 0 || b.gaveUp != 0 || c.tries != 0 {
-			t.Errorf("%d tries, %d jobs left, %d given up, %d under way", len(b.tries["a"]), b.begun, b.gaveUp, c.tries)
 		}
 	})
 }
