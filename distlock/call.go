@@ -24,7 +24,7 @@ const advice = "check the lock service and the network to it"
 
 // noAnswer is the text about a call that had no answer within its limit.
 func noAnswer(limit time.Duration) string {
-	return fmt.Sprintf("no answer within %s; %s", limit, advice)
+	return fmt.Sprintf("no answer within %s; %s", limit.Round(time.Millisecond), advice)
 }
 
 // ownDeadline gives the error of a deadline, which is the limit's or the client's own, a text that

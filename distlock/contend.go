@@ -59,19 +59,20 @@ func (a *acquisition) contend() (out outcome) {
 			}
 		}()
 	}
-	ctx, giveUp := context.WithCancelCause(a.ctx)
-	defer giveUp(nil)
-	defer context.AfterFunc(l.closing, func() { giveUp(ErrClosed) })()
+	ctx, cancel := a.ctx, func() {}
 	if a.wait >= 0 {
-		over := func() { giveUp(usedUp{limit: a.wait}) }
-		defer time.AfterFunc(atLeastOneTick(time.Until(a.start.Add(a.wait))), over).Stop()
+		ctx, cancel = context.WithDeadlineCause(a.ctx, a.start.Add(a.wait), usedUp(a.wait))
+	} else {
+		ctx, cancel = context.WithCancel(a.ctx)
 	}
-	return a.compete(ctx, giveUp)
+	defer cancel()
+	defer context.AfterFunc(l.closing, cancel)()
+	return a.compete(ctx)
 }
 
-// compete asks the backend until it grants the lock, or ctx ends. A missing first answer ends ctx
-// by giveUp.
-func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFunc) (out outcome) {
+// compete asks the backend until it grants the lock, or ctx ends, or the backend is silent for too
+// long: for the time of a first answer, and after it for a TTL.
+func (a *acquisition) compete(ctx context.Context) (out outcome) {
 	l := a.locker
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
@@ -86,14 +87,15 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 			a.undo()
 		}
 	}()
-	first := min(firstAnswer, a.op.TTL)
-	silence := time.AfterFunc(atLeastOneTick(first), func() { giveUp(usedUp{limit: first, silent: true}) })
-	defer silence.Stop()
-	limit, answeredAt := first, time.Now()             // of a request; of the backend
-	if a.waiter != nil && a.waiter.Waited && l.queue { // it would have to wait there, too
+	patience, since := min(firstAnswer, a.op.TTL), time.Now() // with the silence, which began at since
+	if a.waiter != nil && a.waiter.Waited && l.queue {        // it would have to wait there, too
 		a.joinQueue(ctx)
 	}
 	for ctx.Err() == nil {
+		limit := patience - time.Since(since)
+		if limit <= 0 {
+			return a.failed(a.last.failure)
+		}
 		lease, busy, err := a.attempt(ctx, limit)
 		switch {
 		case lease != nil:
@@ -103,12 +105,11 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
 			a.reenter(ctx)
 			continue
-		case err != nil && !a.outlives(err, answeredAt):
+		case err != nil && !a.outlives(err):
 			return a.failed(err)
 		}
 		if a.last.failure = err; err == nil {
-			silence.Stop() // the wait is the limit from here on
-			limit, answeredAt = a.op.TTL, time.Now()
+			patience, since = a.op.TTL, time.Now()
 			a.note(busy)
 		}
 		if a.op.Attempts == a.attempts {
@@ -124,8 +125,11 @@ func (a *acquisition) compete(ctx context.Context, giveUp context.CancelCauseFun
 				continue
 			}
 		}
-		if lease := a.pause(ctx, busy); lease != nil {
+		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
 			return outcome{lease: lease}
+		}
+		if err == nil { // it was asked nothing
+			since = time.Now()
 		}
 	}
 	return a.gaveUp(context.Cause(ctx))
@@ -145,12 +149,15 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 	a.op.Blocker = s.Metadata
 }
 
-// pause waits until it is time to ask again. It returns a lease if the backend has handed the lock
-// off.
-func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Lease {
+// pause waits until it is time to ask again. After a failure it lasts no longer than the patience. It
+// returns a lease if the backend has handed the lock off.
+func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
 	d := a.place.check
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = a.delay(a.op.Attempts)
+	}
+	if a.last.failure != nil {
+		d = min(d, patience)
 	}
 	var wakeContender <-chan outcome
 	if a.waiter != nil {
@@ -175,17 +182,12 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply) *Leas
 	return nil
 }
 
-// outlives reports whether to go on after err. A backend that cannot answer now, as during a
-// failover, gets time. So does a backend that has answered before: a waiter does not lose its place
-// to a lost connection. After a TTL of silence there is no lease left to wait for.
-func (a *acquisition) outlives(err error, answeredAt time.Time) bool {
-	switch {
-	case errors.Is(err, errCancelled), definite(err):
-		return false
-	case a.last.busy == nil && !errors.Is(err, driver.ErrTemporary):
-		return false
-	}
-	return time.Since(answeredAt) < a.op.TTL
+// outlives reports whether to go on after err, while patience lasts. A backend that cannot answer now,
+// as during a failover, gets time. So does a backend that has answered before: a waiter does not lose
+// its place to a lost connection. After a TTL of silence there is no lease left to wait for.
+func (a *acquisition) outlives(err error) bool {
+	return !errors.Is(err, errCancelled) && !definite(err) &&
+		(a.last.busy != nil || errors.Is(err, driver.ErrTemporary))
 }
 
 // definite reports whether every other request would fail with err of the backend, too.
@@ -250,13 +252,10 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 
 var errCancelled = errors.New("the lock service has cancelled this acquisition: try again")
 
-// usedUp ends the context of an acquisition whose wait has passed or whose first answer is overdue.
-type usedUp struct {
-	limit  time.Duration
-	silent bool // the first answer is overdue
-}
+// usedUp ends the context of an acquisition whose wait has passed.
+type usedUp time.Duration
 
-func (u usedUp) Error() string { return noAnswer(u.limit) }
+func (u usedUp) Error() string { return noAnswer(time.Duration(u)) }
 
 // failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the
 // backend less time than other waiters do, so its failure is its own.
@@ -282,8 +281,6 @@ func (a *acquisition) gaveUp(cause error) outcome {
 	switch {
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
 		err = ErrClosed
-	case limit.silent:
-		return a.failed(cmp.Or(a.last.failure, unavailable("acquire", limit)))
 	case over && err == nil:
 		err = unavailable("acquire", limit)
 	case err == nil:

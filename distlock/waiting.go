@@ -78,7 +78,7 @@ func (a *acquisition) await() outcome {
 				busy.Waiters += others
 				a.last.busy = &busy
 			}
-			return a.gaveUp(usedUp{limit: a.wait}) // unless the caller's ctx has ended
+			return a.gaveUp(usedUp(a.wait)) // unless the caller's ctx has ended
 		}
 	}
 	if a.last = out.last; out.lease != nil {
