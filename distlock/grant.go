@@ -12,7 +12,7 @@ import (
 // one after the other. One timer serves its deadline and the patience of the renewal under way.
 //
 // Lock order: mu comes before the mutexes of the queue, the renewals, the clean-up, the Locker and the
-// reports. None of these is held while a grant is used, or another of them is taken.
+// reports. None of these is held while a grant is used. Only that of the reports is taken under another.
 type grant struct {
 	locker *Locker
 	name   driver.Name

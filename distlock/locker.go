@@ -26,7 +26,6 @@ type Locker struct {
 
 	queue        bool            // the backend keeps waiters in order
 	listener     driver.Listener // nil if the backend does not notify
-	maxBatch     int             // the most renewals of one call
 	queues       *queues
 	renewals     renewal.Sender[*request]
 	outage       outage
@@ -71,10 +70,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.queue = d.Capabilities().Queues
-	l.maxBatch = cmp.Or(d.Capabilities().MaxBatch, 1000)
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.queue)
-	l.renewals.Limit, l.renewals.Send = l.maxBatch, l.renew
+	l.renewals.Limit, l.renewals.Send = cmp.Or(d.Capabilities().MaxBatch, 1000), l.renew
 	l.outage.locker, l.alarm.ring = l, l.renewDue
 	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))

@@ -287,6 +287,7 @@ type outage struct {
 	locker  *Locker
 	mu      sync.Mutex
 	failing int
+	most    int       // failing at a time, in this outage
 	since   time.Time // when the first of them failed; zero if there are none
 }
 
@@ -297,13 +298,15 @@ func (o *outage) note(g *grant, failed bool) {
 	switch {
 	case failed && !g.failing:
 		o.failing++
+		o.most = max(o.most, o.failing)
 	case !failed && g.failing:
 		o.failing--
 	}
 	g.failing = failed
 }
 
-// log logs one line when an outage has begun, and another when it has ended. The first names err.
+// log logs one line when an outage has begun, and another when it has ended. The first names err. The
+// last counts the leases: renewals without an answer fail one after the other.
 func (o *outage) log(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -312,11 +315,11 @@ func (o *outage) log(err error) {
 		o.since = time.Now()
 		o.locker.log(slog.LevelWarn,
 			"distlock: renewals failed; they are retried until the deadlines of the leases", "",
-			"leases", o.failing, "error", err)
+			"error", err)
 	case o.failing == 0 && !o.since.IsZero():
 		o.locker.log(slog.LevelInfo,
 			"distlock: the outage of renewals is over: each lease was renewed or has ended", "",
-			"outage", time.Since(o.since))
-		o.since = time.Time{}
+			"outage", time.Since(o.since), "leases", o.most)
+		o.since, o.most = time.Time{}, 0
 	}
 }
