@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -110,15 +109,4 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	a.op.Handoff = HandoffRemote
 	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
 	return lease
-}
-
-// undo withdraws all requests of the acquisition from the backend.
-func (a *acquisition) undo() {
-	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
-	if a.outcomeUnknown {
-		req.Tombstone = cleanup.Tombstone(a.req.TTL)
-	}
-	if a.outcomeUnknown || req.Leave {
-		a.locker.cleaner.Add(req, a.req.TTL, 0)
-	}
 }

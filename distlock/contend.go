@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
@@ -133,6 +134,18 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		}
 	}
 	return a.gaveUp(context.Cause(ctx))
+}
+
+// undo withdraws all requests of the acquisition from the backend. A grant that arrives after its caller
+// has left is thus released. A request that arrives later yet finds the tombstone of its owner.
+func (a *acquisition) undo() {
+	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
+	if a.outcomeUnknown {
+		req.Tombstone = cleanup.Tombstone(a.req.TTL)
+	}
+	if a.outcomeUnknown || req.Leave {
+		a.locker.cleaner.Add(req, a.req.TTL, 0)
+	}
 }
 
 // note keeps a busy answer of the backend.
