@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,91 +12,66 @@ import (
 // List implements driver.Lister. Pages are in the order of the keys.
 func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
 	return call(ctx, t, func(now time.Time) (reply driver.ListReply, err error) {
-		var keys []string
-		for name, l := range t.locks {
-			if name.Namespace == req.Namespace && name.Key > req.After && (l.heldAt(now) || l.first(now) != nil) {
-				keys = append(keys, name.Key)
+		for name, r := range t.records {
+			if r.expire(now); !r.held && len(r.queue) == 0 {
+				continue
+			}
+			if name.Namespace == req.Namespace && name.Key > req.After {
+				reply.Names = append(reply.Names, r.listed(name, req.Waiters, now))
 			}
 		}
-		slices.Sort(keys)
-		if len(keys) > req.Limit {
-			keys = keys[:req.Limit]
-			reply.Next = keys[req.Limit-1]
-		}
-		for _, key := range keys {
-			name := driver.Name{Namespace: req.Namespace, Key: key}
-			reply.Names = append(reply.Names, t.locks[name].listed(name, req.Waiters, now))
+		slices.SortFunc(reply.Names, func(a, b driver.Listed) int { return cmp.Compare(a.Name.Key, b.Name.Key) })
+		if len(reply.Names) > req.Limit {
+			reply.Names = reply.Names[:req.Limit]
+			reply.Next = reply.Names[req.Limit-1].Name.Key
 		}
 		return reply, nil
 	})
 }
 
-func (l *lock) listed(name driver.Name, waiters int, now time.Time) driver.Listed {
-	listed := driver.Listed{Name: name, State: l.state(now)}
-	listed.State.Waiters = len(l.queue)
-	for _, w := range l.queue {
-		if alive := w.alive.Sub(now); alive > 0 && len(listed.Queue) < waiters {
-			listed.Queue = append(listed.Queue, driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: alive})
-		}
+func (r *record) listed(name driver.Name, waiters int, now time.Time) driver.Listed {
+	listed := driver.Listed{Name: name, State: r.state(now)}
+	listed.State.Waiters = len(r.queue)
+	for _, w := range r.queue[:min(waiters, len(r.queue))] {
+		waiter := driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: w.alive.Sub(now)}
+		listed.Queue = append(listed.Queue, waiter)
 	}
 	return listed
-}
-
-// heldUnder returns the lock if the token is one of its present grant, or nil.
-func (t *table) heldUnder(name driver.Name, fence int64, now time.Time) *lock {
-	l := t.locks[name]
-	if !l.heldAt(now) || fence < l.fence || fence > l.last {
-		return nil
-	}
-	return l
 }
 
 // Break implements driver.Breaker.
 func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
 	return call(ctx, t, func(now time.Time) (bool, error) {
-		l := t.heldUnder(name, fence, now)
-		if l == nil {
+		r := t.record(name, now)
+		if !r.heldUnder(fence) {
 			return false, nil
 		}
 		for lost := range t.lost {
-			(*lost)(name, l.owner)
+			(*lost)(name, r.req.Owner)
 		}
-		l.release()
-		t.handOff(l, now)
+		r.release()
+		t.handOff(r, now)
 		return true, nil
 	})
 }
 
 // NotifyLosses implements driver.LossNotifier: a broken grant is lost.
 func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lost[&lost] = true
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.lost, &lost)
-	}
+	t.locked(func() { t.lost[&lost] = true })
+	return func() { t.locked(func() { delete(t.lost, &lost) }) }
 }
 
 // AskToEnd implements driver.Interrupter.
 func (t *table) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
 	return call(ctx, t, func(now time.Time) (bool, error) {
-		l := t.heldUnder(name, fence, now)
-		if l == nil {
+		r := t.record(name, now)
+		if !r.heldUnder(fence) {
 			return false, nil
 		}
-		if end := now.Add(within); l.end.IsZero() || end.Before(l.end) {
-			l.end = end
-			t.wake(l.owner, driver.Wake{End: l.endRequest(now)})
+		if end := now.Add(within); r.end.IsZero() || end.Before(r.end) {
+			r.end = end
+			t.wake(r.req.Owner, driver.Wake{End: r.endRequest(now)})
 		}
 		return true, nil
 	})
-}
-
-func (l *lock) endRequest(now time.Time) driver.EndRequest {
-	if l.end.IsZero() {
-		return driver.EndRequest{}
-	}
-	return driver.EndRequest{Asked: true, Left: l.end.Sub(now)}
 }

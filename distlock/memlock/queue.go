@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,9 +17,9 @@ type waiter struct {
 }
 
 // enter puts the request's owner into the queue, or keeps it there.
-func (l *lock) enter(req driver.AcquireRequest, now time.Time) (ticket int64, outcome driver.Outcome) {
+func (r *record) enter(req driver.AcquireRequest, now time.Time) (ticket int64, outcome driver.Outcome) {
 	alive := now.Add(req.Alive)
-	for _, w := range l.queue {
+	for _, w := range r.queue {
 		if w.req.Owner == req.Owner {
 			if alive.After(w.alive) {
 				w.alive = alive
@@ -27,65 +28,36 @@ func (l *lock) enter(req driver.AcquireRequest, now time.Time) (ticket int64, ou
 			return w.ticket, driver.Busy
 		}
 	}
-	if len(l.queue) >= driver.MaxQueue {
-		l.queue = slices.DeleteFunc(l.queue, func(w *waiter) bool { return !now.Before(w.alive) })
-	}
-	if len(l.queue) >= driver.MaxQueue {
+	if len(r.queue) >= driver.MaxQueue {
 		return 0, driver.Full
 	}
 	if ticket = req.Ticket; ticket == 0 {
-		l.tickets++
-		ticket = l.tickets
+		r.tickets++
+		ticket = r.tickets
 	}
-	at, _ := slices.BinarySearchFunc(l.queue, ticket, func(w *waiter, t int64) int { return int(w.ticket - t) })
-	l.queue = slices.Insert(l.queue, at, &waiter{ticket: ticket, alive: alive, req: req})
+	r.queue = append(r.queue, &waiter{ticket: ticket, alive: alive, req: req})
+	slices.SortFunc(r.queue, func(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) })
 	return ticket, driver.Busy
 }
 
-func (l *lock) leave(owner string) {
-	l.queue = slices.DeleteFunc(l.queue, func(w *waiter) bool { return w.req.Owner == owner })
-}
-
-// first is the first waiter whose promise has not ended. The waiters before it are dropped.
-func (l *lock) first(now time.Time) *waiter {
-	for len(l.queue) > 0 && !now.Before(l.queue[0].alive) {
-		l.queue = l.queue[1:]
-	}
-	if len(l.queue) == 0 {
-		return nil
-	}
-	return l.queue[0]
+func (r *record) leave(owner string) {
+	r.queue = slices.DeleteFunc(r.queue, func(w *waiter) bool { return w.req.Owner == owner })
 }
 
 // waitsBefore reports whether the first waiter comes before the request.
-func (l *lock) waitsBefore(req driver.AcquireRequest, now time.Time) bool {
-	w := l.first(now)
-	return w != nil && w.req.Owner != req.Owner && (req.Ticket == 0 || w.ticket < req.Ticket)
-}
-
-// handOff gives a free lock to the first waiter, and notifies it.
-func (t *table) handOff(l *lock, now time.Time) {
-	w := l.first(now)
-	if w == nil {
-		return
+func (r *record) waitsBefore(req driver.AcquireRequest) bool {
+	if len(r.queue) == 0 {
+		return false
 	}
-	req := w.req
-	req.TTL = max(w.alive.Sub(now), driver.MinHandoff)
-	l.mint(t.clock(now), 0)
-	t.wake(req.Owner, driver.Wake{Grant: t.hold(l, req, now), Seq: req.Seq, TTL: req.TTL})
+	first := r.queue[0]
+	return first.req.Owner != req.Owner && (req.Ticket == 0 || first.ticket < req.Ticket)
 }
 
 // Listen implements driver.Listener.
 func (t *table) Listen(_ context.Context, _ driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	wakes := make(chan driver.Wake, 1)
-	t.wakes[owner] = wakes
-	return wakes, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.wakes, owner)
-	}, nil
+	t.locked(func() { t.wakes[owner] = wakes })
+	return wakes, func() { t.locked(func() { delete(t.wakes, owner) }) }, nil
 }
 
 // wake notifies the owner if it listens. It replaces a wake that was not received.

@@ -23,8 +23,8 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 			}
 			return reply.Outcome
 		}
-		release := func(req driver.AcquireRequest, void time.Duration) {
-			over := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: void}
+		release := func(req driver.AcquireRequest, tombstone time.Duration) {
+			over := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: tombstone}
 			if _, err := d.Release(t.Context(), over); err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 		}
-		if n := len(d.locks); n > names/2 {
+		if n := len(d.records); n > names/2 {
 			t.Errorf("%d names are remembered", n)
 		}
 		other := request("held")
@@ -74,7 +74,7 @@ func TestTable_tombstonesEnd(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := len(d.locks[name].tombstones); n > 2 {
+		if n := len(d.records[name].tombstones); n > 2 {
 			t.Errorf("%d tombstones are kept", n)
 		}
 	})
@@ -95,9 +95,9 @@ func TestTable_S2_exactGrantIsAboveASweptToken(t *testing.T) {
 			return reply
 		}
 		acquire("forgotten", "first", old+1)
-		for d.locks[driver.Name{Namespace: "n", Key: "forgotten"}] != nil {
+		for d.records[driver.Name{Namespace: "n", Key: "forgotten"}] != nil {
 			time.Sleep(time.Millisecond)
-			acquire(fmt.Sprint(len(d.locks)), "filler", time.Now().UnixMicro())
+			acquire(fmt.Sprint(len(d.records)), "filler", time.Now().UnixMicro())
 		}
 		if reply := acquire("forgotten", "second", old); reply.Outcome != driver.TooLow {
 			t.Errorf("a token below one that was granted before is answered %+v", reply)
