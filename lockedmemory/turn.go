@@ -37,37 +37,10 @@ const (
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
-		named, err := m.named(ctx, op)
-		if err != nil {
-			return err
-		}
-		run := func(ctx context.Context) error {
-			ctx = m.within(ctx, op.Key, named)
+		return m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
+			ctx = m.within(ctx, op.Key, turn)
 			return running.Do(session{m.locker, op.Key}, func() error { return fn(ctx) })
-		}
-		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
-			op.Unlocked = true
-			return turn.join(ctx, run)
-		}
-		if err := m.outside(ctx, op); err != nil {
-			return err
-		}
-		began := false
-		do := m.locker.Do
-		if m.opts.Busy == Refuse {
-			do = m.locker.TryDo
-		}
-		err = do(ctx, op.Key, func(ctx context.Context) error {
-			began = true
-			return run(ctx)
-		}, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
-		if !began && m.failsOpen(ctx, op, err) {
-			return m.runUnlocked(ctx, op, run)
-		}
-		if !began && m.opts.Busy == Refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout {
-			op.Outcome = distlock.OutcomeBusy
-		}
-		return err
+		}, opts...)
 	})
 }
 
@@ -82,47 +55,67 @@ func TurnValue[T, M, D any](ctx context.Context, m *LockedMemory[M, D], fn func(
 	return value, err
 }
 
-// step runs one write of the inner memory under the session's lock.
+// step runs one write of the inner memory under the session's lock, as one step of its turn.
 func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
-		var named *NamedTurn
-		if name == OpSave {
-			var err error
-			if named, err = m.named(ctx, op); err != nil {
-				return err
+		var (
+			lease *distlock.Lease // nil without the lock
+			began bool
+			wrote error
+		)
+		err := m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
+			guard := m.unlockedTurn(ctx, op.Key).guard
+			if held, ok := m.locker.FromContext(ctx, op.Key); ok {
+				lease, guard = held, held.Guard
 			}
-		}
-		unlocked := func(ctx context.Context) error { return write(inner(ctx, nil, named)) }
-		if turn := m.unlockedTurn(ctx, op.Key); turn != nil {
-			op.Unlocked = true
-			return turn.step(ctx, unlocked)
-		}
-		began := false
-		var wrote, over error
-		err := m.outside(ctx, op)
-		if err != nil {
-			return err
-		}
-		err = m.locker.Do(ctx, op.Key, func(ctx context.Context) error { // joins the lease of a turn
-			lease, _ := m.locker.FromContext(ctx, op.Key)
-			defer func() { over = lease.Err() }()
-			return lease.Guard(ctx, func(ctx context.Context) error {
-				began = true
-				wrote = write(inner(ctx, lease, named))
+			return guard(ctx, func(ctx context.Context) error {
+				began, wrote = true, write(inner(ctx, lease, turn))
 				return wrote
 			})
-		}, distlock.WithWait(m.opts.Wait))
+		})
+		lost := lease != nil && interrupted(lease.Err())
 		switch {
-		case !began && m.failsOpen(ctx, op, err):
-			return m.runUnlocked(ctx, op, unlocked)
 		case began && wrote == nil && m.fenced: // stored, even if the lease was lost since
 			return nil
-		case !began || !interrupted(err) || over == nil && interrupted(wrote): // the memory's own error
-		case !m.namesOutcome(wrote):
-			return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
+		case !began, !interrupted(err), interrupted(wrote) && !lost, m.namesOutcome(wrote):
+			return err
 		}
-		return err
+		return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
 	})
+}
+
+// locked runs work of a Turn, Save or Clear under the session's lock, or without it as FailOpen allows.
+func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
+	work func(ctx context.Context, turn *NamedTurn) error, opts ...distlock.CallOption) error {
+	turn, err := m.named(ctx, op)
+	if err != nil {
+		return err
+	}
+	began := false
+	run := func(ctx context.Context) error {
+		began = true
+		return work(ctx, turn)
+	}
+	if unlocked := m.unlockedTurn(ctx, op.Key); unlocked != nil {
+		op.Unlocked = true
+		return unlocked.join(ctx, run)
+	}
+	if err := m.outside(ctx, op); err != nil {
+		return err
+	}
+	do, refuse := m.locker.Do, op.Name == OpTurn && m.opts.Busy == Refuse
+	if refuse {
+		do = m.locker.TryDo
+	}
+	// Do joins the lease of a turn.
+	err = do(ctx, op.Key, run, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
+	switch {
+	case !began && m.failsOpen(ctx, op, err):
+		return runUnlocked(ctx, session{m.locker, op.Key}, run)
+	case !began && refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout:
+		op.Outcome = distlock.OutcomeBusy
+	}
+	return err
 }
 
 func interrupted(err error) bool {
@@ -161,17 +154,13 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string,
 
 // read returns the context of a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
-	var lease *distlock.Lease
-	// The inner memory decides whether a read needs a session.
-	key, err := m.key(ctx)
-	if err == nil {
-		lease, _ = m.locker.FromContext(ctx, key)
-	}
-	if lease != nil {
+	key, _ := m.key(ctx) // the inner memory decides whether a read needs a session
+	lease, leased := m.locker.FromContext(ctx, key)
+	if leased {
 		if err := fencing.Check(ctx, lease); err != nil {
 			return ctx, err
 		}
-	} else if turn := m.unlockedTurn(ctx, key); turn != nil && turn.over.Load() {
+	} else if unlocked := m.unlockedTurn(ctx, key); unlocked != nil && unlocked.over.Load() {
 		return ctx, errTurnOver
 	}
 	turn, _ := ctx.Value(turnKey{m.locker, key}).(*NamedTurn)

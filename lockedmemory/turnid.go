@@ -85,11 +85,13 @@ func TurnID(ctx context.Context) (*NamedTurn, bool) {
 // turnKey finds the turn of a session that a context belongs to; nil: the turn has no ID.
 type turnKey session
 
-// named returns the named turn that a Save or Turn belongs to, or nil.
+// named returns the named turn that an operation belongs to, or nil.
 func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) (*NamedTurn, error) {
 	around, _ := ctx.Value(turnKey{m.locker, op.Key}).(*NamedTurn)
 	id, given := ctx.Value(turnIDKey{}).(string)
 	switch {
+	case op.Name == OpClear: // it stores no exchange
+		return nil, nil
 	case !given:
 		return around, nil
 	case id == "":

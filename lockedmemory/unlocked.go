@@ -12,6 +12,7 @@ import (
 
 // unlockedTurn takes the place of a lease in the context of a turn, or of one write, without the lock.
 type unlockedTurn struct {
+	session session
 	writing chan struct{} // holds a token while an inner write runs
 	over    atomic.Bool
 }
@@ -20,11 +21,13 @@ type unlockedKey session
 
 var errTurnOver = fmt.Errorf("%w: the turn, which ran without the lock, is over", distlock.ErrNotHeld)
 
+// unlockedTurn returns the turn without the lock that ctx belongs to, or nil. Another memory of the
+// session may have begun the turn, so a memory without FailOpen has no part in it.
 func (m *LockedMemory[M, D]) unlockedTurn(ctx context.Context, key string) *unlockedTurn {
-	if !m.opts.FailOpen { // such a turn is of another memory of the session
+	turn, _ := ctx.Value(unlockedKey{m.locker, key}).(*unlockedTurn)
+	if _, leased := m.locker.FromContext(ctx, key); leased || !m.opts.FailOpen {
 		return nil
 	}
-	turn, _ := ctx.Value(unlockedKey{m.locker, key}).(*unlockedTurn)
 	return turn
 }
 
@@ -47,11 +50,10 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 	return true
 }
 
-func (m *LockedMemory[M, D]) runUnlocked(ctx context.Context, op *distlock.Operation,
-	fn func(context.Context) error) error {
-	turn := &unlockedTurn{writing: make(chan struct{}, 1)}
+func runUnlocked(ctx context.Context, s session, fn func(context.Context) error) error {
+	turn := &unlockedTurn{session: s, writing: make(chan struct{}, 1)}
 	defer turn.over.Store(true)
-	return fn(context.WithValue(ctx, unlockedKey{m.locker, op.Key}, turn))
+	return fn(context.WithValue(ctx, unlockedKey(s), turn))
 }
 
 func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error) error {
@@ -61,18 +63,14 @@ func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error)
 	return fn(ctx)
 }
 
-// step runs one write at a time, as under a lease. A write inside a write runs at once.
-func (t *unlockedTurn) step(ctx context.Context, write func(context.Context) error) error {
-	if within, _ := ctx.Value(writingKey{t}).(bool); within && ctx.Err() == nil {
-		return t.join(ctx, write)
-	}
+// guard runs one write at a time, as under a lease. A write inside the write has a turn of its own, so
+// it does not wait for the write around it.
+func (t *unlockedTurn) guard(ctx context.Context, write func(context.Context) error) error {
 	select {
 	case t.writing <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("lockedmemory: waiting for another write of the turn: %w", ctx.Err())
 	}
 	defer func() { <-t.writing }()
-	return t.join(context.WithValue(ctx, writingKey{t}, true), write)
+	return t.join(ctx, func(ctx context.Context) error { return runUnlocked(ctx, t.session, write) })
 }
-
-type writingKey struct{ turn *unlockedTurn }

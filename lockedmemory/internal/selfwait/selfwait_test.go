@@ -72,7 +72,8 @@ func TestSet_insideOnlyItsOwn(t *testing.T) {
 		defer func() { _ = recover() }()
 		_ = s.Do("one", func() error { panic("boom") })
 	}()
-	if len(s.runs) != 0 {
-		t.Errorf("left are %v", s.runs)
-	}
+	s.runs.Range(func(left, _ any) bool {
+		t.Errorf("left is %v", left)
+		return true
+	})
 }
