@@ -45,10 +45,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -147,7 +146,10 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	switch op.Outcome {
 	case distlock.OutcomeUnavailable, distlock.OutcomeRefused, distlock.OutcomeUnknown,
 		distlock.OutcomeLost, distlock.OutcomeFailed:
-		text := t.redacted(op)
+		text := "the call panicked or ended its goroutine"
+		if op.Err != nil {
+			text = redacted(op.Err.Error(), op.Key, cmp.Or(t.keys.Show(op.Key), "(key)"))
+		}
 		span.SetStatus(codes.Error, text)
 		// RecordError takes message and type from one error, so it would show the key.
 		recorded := []attribute.KeyValue{attribute.String("exception.message", text)}
@@ -161,87 +163,34 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 
 // known returns the attributes of an operation before its request.
 func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{attribute.String("distlock.backend", op.Backend)}
-	if t.keys != distlock.KeyNone {
-		attrs = append(attrs, attribute.String("lock_key", t.keys.Show(op.Key)))
-	}
-	if op.TTL > 0 {
-		attrs = append(attrs, attribute.Int64("distlock.ttl_ms", op.TTL.Milliseconds()))
-	}
-	if op.Name == distlock.OpExtend {
-		attrs = append(attrs, attribute.Bool("distlock.scheduled", op.Scheduled))
-	}
-	return attrs
+	return slices.Concat(
+		some(true, attribute.String("distlock.backend", op.Backend)),
+		some(t.keys != distlock.KeyNone, attribute.String("lock_key", t.keys.Show(op.Key))),
+		some(op.TTL > 0, attribute.Int64("distlock.ttl_ms", op.TTL.Milliseconds())),
+		some(op.Name == distlock.OpExtend, attribute.Bool("distlock.scheduled", op.Scheduled)),
+	)
 }
 
 // learnt returns the attributes of an operation after its answer.
 func learnt(op *distlock.Operation) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{attribute.String("distlock.outcome", string(op.Outcome))}
-	if op.Attempts > 0 {
-		attrs = append(attrs, attribute.Int("distlock.attempts", op.Attempts))
-	}
-	if op.Fence > 0 {
-		attrs = append(attrs, attribute.Int64("distlock.fence", op.Fence))
-	}
-	if op.Name == distlock.OpAcquire {
-		attrs = append(attrs,
+	return slices.Concat(
+		some(true, attribute.String("distlock.outcome", string(op.Outcome))),
+		some(op.Attempts > 0, attribute.Int("distlock.attempts", op.Attempts)),
+		some(op.Fence > 0, attribute.Int64("distlock.fence", op.Fence)),
+		some(op.Name == distlock.OpAcquire,
 			attribute.Bool("acquired", op.Outcome == distlock.OutcomeAcquired),
-			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000))
-	}
-	if op.Handoff != "" {
-		attrs = append(attrs, attribute.String("distlock.handoff", string(op.Handoff)))
-	}
-	if op.Unlocked {
-		attrs = append(attrs, attribute.Bool("distlock.unlocked", true))
+			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000)),
+		some(op.Handoff != "", attribute.String("distlock.handoff", string(op.Handoff))),
+		some(op.Unlocked, attribute.Bool("distlock.unlocked", true)),
+	)
+}
+
+// some returns the attributes if the operation has them.
+func some(has bool, attrs ...attribute.KeyValue) []attribute.KeyValue {
+	if !has {
+		return nil
 	}
 	return attrs
-}
-
-// A key of up to shortWord bytes can be part of another word by accident, a number of up to
-// shortNumber bytes part of another number.
-const shortWord, shortNumber = 3, 7
-
-// redacted returns the text of op.Err without the key. Errors of this module never name the key,
-// but an error of an inner memory may. A short key is replaced only as a whole word or number: the
-// key "1" leaves "15ms" and "127.0.0.1" readable. Every number that may be the key is replaced.
-func (t *Tracing) redacted(op *distlock.Operation) string {
-	if op.Err == nil {
-		return "the call panicked or ended its goroutine"
-	}
-	text, shown := op.Err.Error(), cmp.Or(t.keys.Show(op.Key), "(key)")
-	switch {
-	case op.Key == "": // a call without a session
-		return text
-	case len(op.Key) > shortNumber, len(op.Key) > shortWord && strings.Trim(op.Key, "0123456789") != "":
-		return strings.ReplaceAll(text, op.Key, shown)
-	}
-	var b strings.Builder
-	for at := 0; at < len(text); at++ {
-		end := at + len(op.Key)
-		if !strings.HasPrefix(text[at:], op.Key) || joined(text[:at], text[at:]) || joined(text[:end], text[end:]) {
-			b.WriteByte(text[at])
-			continue
-		}
-		b.WriteString(shown)
-		at = end - 1
-	}
-	return b.String()
-}
-
-// joined reports whether a word or a number continues from left to right. In "chat1" the number is
-// separate from the word.
-func joined(left, right string) bool {
-	l, n := utf8.DecodeLastRuneInString(left)
-	r, m := utf8.DecodeRuneInString(right)
-	switch {
-	case l == '.':
-		l, _ = utf8.DecodeLastRuneInString(left[:len(left)-n])
-		return unicode.IsDigit(l) && unicode.IsDigit(r)
-	case r == '.':
-		r, _ = utf8.DecodeRuneInString(right[m:])
-		return unicode.IsDigit(l) && unicode.IsDigit(r)
-	}
-	return unicode.IsLetter(r) && (unicode.IsLetter(l) || unicode.IsDigit(l)) || unicode.IsDigit(r) && unicode.IsDigit(l)
 }
 
 // propagator writes the W3C trace context into the metadata of the lock.
