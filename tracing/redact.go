@@ -14,7 +14,7 @@ const shortWord, shortNumber = 3, 7
 // "127.0.0.1" and "1.5ms". In "chat1" the number is separate from the word.
 var words = regexp.MustCompile(`\p{Nd}+(\.\p{Nd}+)*\pL*|\pL+|(?s:.)`)
 
-// redacted returns the text of an error with shown in place of the key. Errors of this module never
+// redacted returns the text of an error, and replaces the key by shown. Errors of this module never
 // name the key, but an error of an inner memory may. A short key is replaced only where its words and
 // numbers are whole ones of the text: the key "1" leaves "15ms" and "127.0.0.1" readable.
 func redacted(text, key, shown string) string {

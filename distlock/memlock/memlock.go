@@ -58,26 +58,26 @@ func (t *table) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock, Exact: true}
 }
 
-// call runs f alone, at one moment of the table's clock. A call whose context has ended has no
-// effect.
+// call runs f alone, at one moment: the time since the Unix epoch. A call whose context has ended has
+// no effect.
 //
-// The clock is the wall clock of the first moment, and never steps back: a token in µs of this clock
-// is above all tokens of a removed record.
-func call[R any](ctx context.Context, t *table, f func(now time.Time) (R, error)) (reply R, err error) {
+// The clock begins as the wall clock, and never steps back. So a token that follows this clock is above
+// all tokens of a removed record.
+func call[R any](ctx context.Context, t *table, f func(now time.Duration) (R, error)) (reply R, err error) {
 	if err := ctx.Err(); err != nil {
 		return reply, fmt.Errorf("memlock: %w: %w", driver.ErrNotDone, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return f(t.began.Add(time.Since(t.began)))
+	return f(time.Duration(t.began.UnixNano()) + time.Since(t.began))
 }
 
 // record returns the record of a name, without its expired parts.
-func (t *table) record(name driver.Name, now time.Time) *record {
+func (t *table) record(name driver.Name, now time.Duration) *record {
 	r := t.records[name]
 	if r == nil {
 		t.sweep(now)
-		r = &record{tombstones: make(map[string]time.Time)}
+		r = &record{tombstones: make(map[string]time.Duration)}
 		t.records[name] = r
 	}
 	r.expire(now)
@@ -86,7 +86,7 @@ func (t *table) record(name driver.Name, now time.Time) *record {
 
 // sweep removes the records without meaning, each time their number has doubled: memory stays
 // proportional to the names in use.
-func (t *table) sweep(now time.Time) {
+func (t *table) sweep(now time.Duration) {
 	if len(t.records) < max(t.sweepAt, 1024) {
 		return
 	}
@@ -100,7 +100,7 @@ func (t *table) sweep(now time.Time) {
 // Acquire implements driver.Driver. docs/design/driver.md lists its cases, also those of an exact
 // request.
 func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return call(ctx, t, func(now time.Time) (reply driver.AcquireReply, err error) {
+	return call(ctx, t, func(now time.Duration) (reply driver.AcquireReply, err error) {
 		if err := checkFloor(max(req.FenceFloor, req.Fence), now); err != nil {
 			return reply, err
 		}
@@ -116,18 +116,18 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		case exact && !again && req.Fence <= max(r.last, sweptToken(now)):
 			reply.Outcome = driver.TooLow
 		case r.held && (again || !exact):
-			r.prolong(req.TTL, false, now)
+			r.expires = max(r.expires, now+req.TTL) // a copy shortens nothing
 			reply = r.granted()
 		default:
 			reply = r.hold(req, now)
 		}
-		reply.Last, reply.Clock = r.last, now.UnixMicro()
+		reply.Last, reply.Clock = r.last, now.Microseconds()
 		return reply, nil
 	})
 }
 
 func (t *table) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	return call(ctx, t, func(now time.Time) (reply driver.RaiseReply, err error) {
+	return call(ctx, t, func(now time.Duration) (reply driver.RaiseReply, err error) {
 		r := t.record(req.Name, now)
 		if err := checkFloor(req.Floor, now); err != nil || !r.heldBy(req.Owner) {
 			return reply, err
@@ -142,12 +142,14 @@ func (t *table) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rais
 func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
 	for i, req := range reqs {
-		replies[i], replies[i].Err = call(ctx, t, func(now time.Time) (reply driver.ExtendReply, err error) {
+		replies[i], replies[i].Err = call(ctx, t, func(now time.Duration) (reply driver.ExtendReply, err error) {
 			r := t.record(req.Name, now)
 			if !r.heldBy(req.Owner) {
 				return reply, nil
 			}
-			r.prolong(req.TTL, req.Exact, now)
+			if r.expires = max(r.expires, now+req.TTL); req.Exact {
+				r.expires = now + req.TTL
+			}
 			return driver.ExtendReply{Held: true, End: r.endRequest(now)}, nil
 		})
 	}
@@ -155,10 +157,10 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 }
 
 func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return call(ctx, t, func(now time.Time) (driver.ReleaseReply, error) {
+	return call(ctx, t, func(now time.Duration) (driver.ReleaseReply, error) {
 		r := t.record(req.Name, now)
 		if req.Tombstone > 0 {
-			r.tombstones[req.Owner] = now.Add(req.Tombstone)
+			r.tombstones[req.Owner] = now + req.Tombstone
 		}
 		if req.Leave {
 			r.leave(req.Owner)
@@ -172,18 +174,18 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 }
 
 // handOff gives a free name to its first waiter, and notifies the waiter.
-func (t *table) handOff(r *record, now time.Time) {
+func (t *table) handOff(r *record, now time.Duration) {
 	if r.held || len(r.queue) == 0 {
 		return
 	}
 	first := r.queue[0]
 	req := first.req
-	req.TTL = max(first.alive.Sub(now), driver.MinHandoff)
+	req.TTL = max(first.alive-now, driver.MinHandoff)
 	t.wake(req.Owner, driver.Wake{Grant: r.hold(req, now), Seq: req.Seq, TTL: req.TTL})
 }
 
 func (t *table) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	return call(ctx, t, func(now time.Time) (driver.State, error) {
+	return call(ctx, t, func(now time.Duration) (driver.State, error) {
 		return t.record(name, now).state(now), nil
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // List implements driver.Lister. Pages are in the order of the keys.
 func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
-	return call(ctx, t, func(now time.Time) (reply driver.ListReply, err error) {
+	return call(ctx, t, func(now time.Duration) (reply driver.ListReply, err error) {
 		for name, r := range t.records {
 			if r.expire(now); !r.held && len(r.queue) == 0 {
 				continue
@@ -29,11 +29,11 @@ func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListRe
 	})
 }
 
-func (r *record) listed(name driver.Name, waiters int, now time.Time) driver.Listed {
+func (r *record) listed(name driver.Name, waiters int, now time.Duration) driver.Listed {
 	listed := driver.Listed{Name: name, State: r.state(now)}
 	listed.State.Waiters = len(r.queue)
 	for _, w := range r.queue[:min(waiters, len(r.queue))] {
-		waiter := driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: w.alive.Sub(now)}
+		waiter := driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: w.alive - now}
 		listed.Queue = append(listed.Queue, waiter)
 	}
 	return listed
@@ -41,7 +41,7 @@ func (r *record) listed(name driver.Name, waiters int, now time.Time) driver.Lis
 
 // Break implements driver.Breaker.
 func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	return call(ctx, t, func(now time.Time) (bool, error) {
+	return call(ctx, t, func(now time.Duration) (bool, error) {
 		r := t.record(name, now)
 		if !r.heldUnder(fence) {
 			return false, nil
@@ -63,12 +63,12 @@ func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
 
 // AskToEnd implements driver.Interrupter.
 func (t *table) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
-	return call(ctx, t, func(now time.Time) (bool, error) {
+	return call(ctx, t, func(now time.Duration) (bool, error) {
 		r := t.record(name, now)
 		if !r.heldUnder(fence) {
 			return false, nil
 		}
-		if end := now.Add(within); r.end.IsZero() || end.Before(r.end) {
+		if end := now + within; r.end == 0 || end < r.end {
 			r.end = end
 			t.wake(r.req.Owner, driver.Wake{End: r.endRequest(now)})
 		}

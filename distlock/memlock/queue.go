@@ -12,19 +12,15 @@ import (
 // waiter is an owner in the queue.
 type waiter struct {
 	ticket int64
-	alive  time.Time // the end of its promise
+	alive  time.Duration // the end of its promise
 	req    driver.AcquireRequest
 }
 
 // enter puts the request's owner into the queue, or keeps it there.
-func (r *record) enter(req driver.AcquireRequest, now time.Time) (ticket int64, outcome driver.Outcome) {
-	alive := now.Add(req.Alive)
+func (r *record) enter(req driver.AcquireRequest, now time.Duration) (ticket int64, outcome driver.Outcome) {
 	for _, w := range r.queue {
 		if w.req.Owner == req.Owner {
-			if alive.After(w.alive) {
-				w.alive = alive
-			}
-			w.req = req
+			w.alive, w.req = max(w.alive, now+req.Alive), req
 			return w.ticket, driver.Busy
 		}
 	}
@@ -35,7 +31,7 @@ func (r *record) enter(req driver.AcquireRequest, now time.Time) (ticket int64, 
 		r.tickets++
 		ticket = r.tickets
 	}
-	r.queue = append(r.queue, &waiter{ticket: ticket, alive: alive, req: req})
+	r.queue = append(r.queue, &waiter{ticket: ticket, alive: now + req.Alive, req: req})
 	slices.SortFunc(r.queue, func(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) })
 	return ticket, driver.Busy
 }
