@@ -82,7 +82,7 @@ func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
 }
 
 // A goroutine that a step has left behind is in no step any more, whatever its context says.
-func TestGuard_aStepThatIsOverLetsNobodyIn(t *testing.T) {
+func TestGuard_aStepThatIsOver_admitsNoStep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		l := newService().locker(t, distlock.Options{})
 		check := func(ctx context.Context, lease *distlock.Lease) {

@@ -65,7 +65,7 @@ func TestRelease_doesNotWaitForAStuckStepForEver(t *testing.T) {
 	})
 }
 
-func TestRelease_withACancelledContextTellsTheStepToEnd(t *testing.T) {
+func TestRelease_cancelledContext_endsTheStep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
 		begun, step := make(chan struct{}), make(chan error)
