@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Of two Saves under one lease, the first arrives after the second was stored. The driver refuses it.
+func lateSaveOfTheSameLease(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		append := func(n int64, name string) driver.Verdict {
+			v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, n), Content: content(name)})
+			if err != nil {
+				h.Fatal(err)
+			}
+			return v
+		}
+		if v := append(2, "second"); v.Outcome != driver.Done {
+			h.Errorf("the second: %+v", v)
+		}
+		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (driver.Place{Fence: lease.Fence(), N: 2}) {
+			h.Errorf("the first, late: %+v", v)
+		}
+		a.has("second")
+		if v, err := a.driver.Clear(ctx, a.write(lease, 3)); err != nil || v.Outcome != driver.Done {
+			h.Errorf("Clear: %+v, %v", v, err)
+		}
+		if v := append(2, "second"); v.Outcome != driver.Taken {
+			h.Errorf("one from before the Clear, late: %+v", v)
+		}
+	})
+	a.has()
+}
+
+// write is one of its own under a lease, as the first access.
+func (i *instance) write(lease *distlock.Lease, n int64) driver.Write {
+	return driver.Write{Access: driver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true},
+		N: n, Op: newOp()}
+}
+
+func content(name string) driver.Content {
+	input, _ := codec.Encode(question(name))
+	output, _ := codec.Encode(answer(name))
+	return driver.Content{Messages: [][]byte{input, output}}
+}
+
+// Late copies of calls under a lease do not restore a cleared history, and do not hide that the session
+// is gone.
+func lateCopies(h *harness) {
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		write := func(n int64, need driver.Place) driver.Write {
+			w := a.write(lease, n)
+			w.First, w.Need = n == 1, need
+			return w
+		}
+		at := func(n int64) driver.Place { return driver.Place{Fence: lease.Fence(), N: n} }
+		check := func(what string, v driver.Verdict, err error, want ...driver.Outcome) {
+			h.Helper()
+			if err != nil || !slices.Contains(want, v.Outcome) {
+				h.Errorf("%s: %+v, %v; want outcome %v", what, v, err, want)
+			}
+		}
+		show := func(need driver.Place) {
+			h.Helper()
+			access := write(1, need).Access
+			page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
+			check("a late Load", page.Verdict, err, driver.Done)
+		}
+		first := driver.Append{Write: write(1, driver.Place{}), Content: content("first")}
+		v, err := a.driver.Append(ctx, first)
+		check("Save", v, err, driver.Done)
+		clear := write(2, at(1))
+		v, err = a.driver.Clear(ctx, clear)
+		check("Clear", v, err, driver.Done)
+		show(driver.Place{})
+		v, err = a.driver.Append(ctx, first)
+		check("a late Save, after Clear", v, err, driver.Taken)
+		v, err = a.driver.Clear(ctx, clear)
+		check("a late Clear", v, err, driver.Done)
+		v, err = a.driver.Append(ctx, driver.Append{Write: write(3, at(1)), Content: content("third")})
+		check("Save after Clear", v, err, driver.Done)
+		a.has("third")
+		a.awaitEmpty()
+		v, err = a.driver.Clear(ctx, clear)
+		check("a late Clear, after a Save that has expired", v, err, driver.Done, driver.Taken)
+		show(at(3))
+		v, err = a.driver.Append(ctx, driver.Append{Write: write(4, at(3)), Content: content("fourth")})
+		check("Save after expiry", v, err, driver.Gone)
+		a.has()
+	})
+}
+
+// Two stores write under one lease. Late Saves of one do not stand above the Clear of the other.
+func lateSavesOfTheOtherStore(h *harness) {
+	d := &delayed{}
+	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+		d.Driver = inner
+		return d
+	})
+	b := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		for n := range 3 {
+			if err := a.save(ctx, n); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+				h.Errorf("Save %d: %v", n, err)
+			}
+		}
+		if err := b.store.Clear(ctx); err != nil {
+			h.Error(err)
+		}
+		for _, each := range d.appends {
+			if v, err := b.driver.Append(ctx, each); err != nil || v.Outcome != driver.Taken {
+				h.Errorf("a late Save: %+v, %v", v, err)
+			}
+		}
+		if err := b.store.Save(ctx, question(4), answer(4)); err != nil {
+			h.Error(err)
+		}
+	})
+	a.has(4)
+}
+
+// delayed is a driver whose Appends are under way for long.
+type delayed struct {
+	driver.Driver
+	appends []driver.Append
+}
+
+func (d *delayed) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
+	d.appends = append(d.appends, a)
+	return driver.Verdict{}, errors.New("no answer")
+}

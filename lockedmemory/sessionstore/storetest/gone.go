@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// The highest token outlives an expired session.
+func refusesAfterExpiry(h *harness) {
+	opts := &options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}
+	a, b := h.instance(opts, nil), h.instance(opts, nil)
+	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 1) })
+	unused, fence2 := a.stale(nil)
+	b.turn(func(ctx context.Context) { b.mustSave(ctx, 2) })
+	a.awaitEmpty()
+	a.refused("Save", a.store.Save(used, question("stale"), answer("stale")), fence, 0)
+	a.refused("first Save", a.store.Save(unused, question("stale"), answer("stale")), fence2, 0)
+	a.refused("Clear", a.store.Clear(used), fence, 0)
+	a.has()
+	b.turn(func(ctx context.Context) {
+		a.refused("Save while another has the lock", a.store.Save(used, question("stale"), answer("stale")), fence, 0)
+		b.mustSave(ctx, 3)
+	})
+	a.has(3)
+}
+
+// The store also refuses a holder whose lock was handed off within the process, under tokens of one
+// grant.
+func refusesAfterExpiryWithinATurn(h *harness) {
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
+	var (
+		first, second context.Context
+		fence         int64
+		all           sync.WaitGroup
+		begun         = make(chan bool)
+	)
+	all.Go(func() {
+		a.turn(func(ctx context.Context) {
+			lease, _ := lockedmemory.Lease(ctx)
+			first, fence = context.WithoutCancel(ctx), lease.Fence()
+			close(begun)
+			time.Sleep(3 * time.Millisecond) // so that the next one waits here, and is handed the lock
+		})
+	})
+	<-begun
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		second = ctx
+		a.mustSave(ctx, 1)
+		a.awaitEmpty()
+		a.refused("Save of the turn before", a.store.Save(first, question("stale"), answer("stale")), fence, lease.Fence())
+		a.isGone("Save", a.save(second, 2))
+	})
+	all.Wait()
+	a.has()
+}
+
+// isGone checks that a Save was refused because the loaded history has disappeared.
+func (i *instance) isGone(what string, err error) {
+	i.Helper()
+	if !errors.Is(err, sessionstore.ErrGone) || errors.Is(err, distlock.ErrLost) {
+		i.Errorf("%s: %v; want ErrGone", what, err)
+	}
+}
+
+// The session expires under a turn that has read or stored an exchange. A later Save would leave the
+// end of a turn without its beginning, so the store refuses it, until a Clear.
+func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
+	return func(h *harness) {
+		opts := &options{Retention: sessionstore.Retention{IdleTTL: time.Second}}
+		a, b := h.instance(opts, nil), h.instance(opts, nil)
+		a.mustSave(h.Context(), 0)
+		a.turn(func(ctx context.Context) {
+			begin(ctx, a, b)
+			a.awaitEmpty()
+			a.isGone("Save", a.save(ctx, 2))
+			a.isGone("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "id"), 2))
+			a.has()
+			if err := a.memory.Clear(ctx); err != nil {
+				h.Errorf("Clear: %v", err)
+			}
+			a.mustSave(ctx, 3, 4)
+			a.has(3, 4)
+		})
+		a.awaitEmpty()
+		a.turn(func(ctx context.Context) {
+			a.mustLoad(ctx) // an empty history
+			a.mustSave(ctx, 5)
+		})
+		a.has(5)
+	}
+}
+
+// raise gives the lease of a turn a higher token, and shows it after the session has expired.
+func (i *instance) raise(ctx context.Context) {
+	i.Helper()
+	i.awaitEmpty()
+	lease, _ := lockedmemory.Lease(ctx)
+	if err := fencing.RaiseToken(ctx, lease, lease.Fence()+10); err != nil {
+		i.Error(err)
+	}
+	i.mustLoad(ctx)
+}
+
+func (i *instance) mustLoad(ctx context.Context) {
+	i.Helper()
+	if _, err := i.memory.Load(ctx, ""); err != nil {
+		i.Fatalf("Load: %v", err)
+	}
+}
+
+var (
+	goneAfterSave      = goneAfter(func(ctx context.Context, a, _ *instance) { a.mustSave(ctx, 1) })
+	goneAfterLoad      = goneAfter(func(ctx context.Context, a, _ *instance) { a.mustLoad(ctx) })
+	goneAfterEmptyLoad = goneAfter(func(ctx context.Context, a, b *instance) {
+		a.mustSave(ctx, 1)
+		a.awaitEmpty()
+		a.mustLoad(ctx)
+		if _, err := b.store.Load(ctx, ""); err != nil {
+			a.Error(err)
+		}
+	})
+	goneAfterSaveAndRaise = goneAfter(func(ctx context.Context, a, _ *instance) {
+		if err := a.memory.Clear(ctx); err != nil { // so that only the Save counts
+			a.Error(err)
+		}
+		a.mustSave(ctx, 1)
+		a.raise(ctx)
+	})
+	goneAfterLoadAndRaise = goneAfter(func(ctx context.Context, a, _ *instance) {
+		a.mustLoad(ctx)
+		a.raise(ctx)
+	})
+	goneAfterOtherStore = goneAfter(func(ctx context.Context, a, b *instance) {
+		if err := b.store.Save(ctx, question(1), answer(1)); err != nil {
+			a.Error(err)
+		}
+	})
+)
+
+// awaitEmpty waits until the session has expired.
+func (i *instance) awaitEmpty() {
+	i.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		messages, err := i.store.Load(i.Context(), "")
+		if err != nil || time.Now().After(deadline) {
+			i.Fatalf("the session does not expire: %d messages, %v", len(messages), err)
+		}
+		if len(messages) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
