@@ -71,7 +71,8 @@ func (s *subject) release(req driver.AcquireRequest, want bool) {
 
 func (s *subject) releaseWithTombstone(req driver.AcquireRequest, tombstone time.Duration, want bool) {
 	s.tb.Helper()
-	reply, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: tombstone})
+	reply, err := s.Release(context.Background(),
+		driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: tombstone})
 	if err != nil {
 		s.tb.Fatalf("Release: %v", err)
 	}
