@@ -338,3 +338,25 @@ func TestFailOpen_C_notForAnInvalidCall(t *testing.T) {
 		}
 	})
 }
+
+// Inside a turn without the lock, another memory may have taken the lock. A write under that lease is part
+// of it.
+func TestFailOpen_leaseInsideTheTurn_isJoined(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		observer := &ops{}
+		s := newSetup(t, distlock.Options{Observer: observer}, &lockedmemory.Options{FailOpen: true})
+		strict := s.of(t, session, nil)
+		down(s.faults)
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
+			s.faults.Inject(nil)
+			return strict.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
+		})
+		must(t, err)
+		if lease, ok := lockedmemory.Lease(s.inner.seen[0]); !ok || lease.Key() != session {
+			t.Error("the write had no lease")
+		}
+		if save := observer.seen[0]; save.Name != lockedmemory.OpSave || save.Unlocked {
+			t.Errorf("the Observer saw %+v", save)
+		}
+	})
+}
