@@ -24,19 +24,21 @@ func TestTrust_N_whatMovesTheDeadline(t *testing.T) {
 		earlier      int  // epochs that have passed since the sending
 		moves, knows bool // the deadline to the end of the TTL; its reading of the wall clock
 	}{
-		"prolonged":                             {ttl: 30 * time.Second, moves: true, knows: true},
-		"less than is left":                     {ttl: 10 * time.Second},
-		"frozen":                                {ttl: 30 * time.Second, frozen: true},
-		"sent before a shortening":              {ttl: 30 * time.Second, earlier: 1},
-		"suspect":                               {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect, less than is left":            {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect and frozen":                    {ttl: 30 * time.Second, ahead: suspect, frozen: true, knows: true},
-		"suspect and frozen, less left":         {ttl: 10 * time.Second, ahead: suspect, frozen: true, moves: true, knows: true},
+		"prolonged":                  {ttl: 30 * time.Second, moves: true, knows: true},
+		"less than is left":          {ttl: 10 * time.Second},
+		"frozen":                     {ttl: 30 * time.Second, frozen: true},
+		"sent before a shortening":   {ttl: 30 * time.Second, earlier: 1},
+		"suspect":                    {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect, less than is left": {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
+		"suspect and frozen":         {ttl: 30 * time.Second, ahead: suspect, frozen: true, knows: true},
+		"suspect and frozen, less left": {ttl: 10 * time.Second, ahead: suspect, frozen: true,
+			moves: true, knows: true},
 		"suspect, but sent before a shortening": {ttl: 30 * time.Second, ahead: suspect, earlier: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := Moment{at: time.Hour, ahead: c.ahead}
-			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second, epoch: c.earlier, frozen: c.frozen}
+			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second,
+				epoch: c.earlier, frozen: c.frozen}
 			want := trust.deadline
 			trust.Extended(sent, c.ttl, 0)
 			if c.moves {
@@ -68,7 +70,9 @@ func TestTrust_shorten(t *testing.T) {
 
 func TestTrust_suspect(t *testing.T) {
 	trust := Granted(Moment{}, 30*time.Second)
-	for ahead, want := range map[time.Duration]bool{0: false, 125 * time.Millisecond: false, 126 * time.Millisecond: true, -time.Hour: false} {
+	for ahead, want := range map[time.Duration]bool{
+		0: false, 125 * time.Millisecond: false, 126 * time.Millisecond: true, -time.Hour: false,
+	} {
 		if got := trust.Suspect(Moment{ahead: ahead}); got != want {
 			t.Errorf("%s ahead: %t, want %t", ahead, got, want)
 		}
@@ -78,7 +82,8 @@ func TestTrust_suspect(t *testing.T) {
 func TestTrust_worn(t *testing.T) {
 	trust := Granted(Moment{}, 30*time.Second)
 	quarter := trust.deadline.Add(-30 * time.Second / 4)
-	if trust.Worn(quarter) || !trust.Worn(quarter.Add(1)) || trust.Over(trust.deadline.Add(-1)) || !trust.Over(trust.deadline) {
+	if trust.Worn(quarter) || !trust.Worn(quarter.Add(1)) ||
+		trust.Over(trust.deadline.Add(-1)) || !trust.Over(trust.deadline) {
 		t.Errorf("a quarter of the term, or the end, comes at another moment")
 	}
 }
@@ -112,14 +117,15 @@ func TestTrust_schedule(t *testing.T) {
 	rest := Granted(Moment{}, 3*time.Second)
 	near := whole.deadline.Add(-400 * time.Millisecond)
 	for name, c := range map[string]struct{ got, want time.Duration }{
-		"first renewal of a whole TTL":   {whole.FirstRenewal(Moment{at: time.Second}, ttl, period).at, period},
-		"first renewal of the rest":      {rest.FirstRenewal(Moment{}, ttl, period).at, Full(3*time.Second) / 3},
-		"retry":                          {whole.Retry(Moment{}, period).at, period / 4},
-		"retry near the deadline":        {whole.Retry(near, period).Sub(near), 100 * time.Millisecond},
-		"retry at the deadline":          {whole.Retry(whole.deadline, period).Sub(whole.deadline), time.Millisecond},
-		"patience":                       {whole.Patience(Moment{}, period), period / 2},
-		"patience near the deadline":     {whole.Patience(near, period), 200 * time.Millisecond},
-		"patience close to the deadline": {whole.Patience(whole.deadline.Add(-time.Millisecond), period), 25 * time.Millisecond},
+		"first renewal of a whole TTL": {whole.FirstRenewal(Moment{at: time.Second}, ttl, period).at, period},
+		"first renewal of the rest":    {rest.FirstRenewal(Moment{}, ttl, period).at, Full(3*time.Second) / 3},
+		"retry":                        {whole.Retry(Moment{}, period).at, period / 4},
+		"retry near the deadline":      {whole.Retry(near, period).Sub(near), 100 * time.Millisecond},
+		"retry at the deadline":        {whole.Retry(whole.deadline, period).Sub(whole.deadline), time.Millisecond},
+		"patience":                     {whole.Patience(Moment{}, period), period / 2},
+		"patience near the deadline":   {whole.Patience(near, period), 200 * time.Millisecond},
+		"patience close to the deadline": {
+			whole.Patience(whole.deadline.Add(-time.Millisecond), period), 25 * time.Millisecond},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", name, c.got, c.want)
