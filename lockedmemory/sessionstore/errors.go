@@ -73,31 +73,32 @@ var (
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return k.error }
 
-// failed is the error of a call that ended with err.
-func failed(ctx context.Context, op operation, err error) error {
+// failed is the error of a request whose call of the driver ended with err.
+func (r *request) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	// A connection may fail by the deadline of ctx before ctx ends.
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-		<-ctx.Done()
+	if at, ok := r.ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-r.ctx.Done()
 	}
-	what, over := unavailable, ctx.Err() != nil
-	switch {
-	case op.writes() && lockdriver.MayHaveEffect(err):
-		what = outcomeUnknown
-	case errors.Is(err, lockdriver.ErrRefused), errors.Is(err, lockdriver.ErrForeign):
-		what, over = refused, false
-	case over:
-		return fmt.Errorf("sessionstore: %s: %w", op, ended(ctx, err))
+	unknown, over := r.op.writes() && lockdriver.MayHaveEffect(err), r.ctx.Err() != nil
+	if !unknown && (errors.Is(err, lockdriver.ErrRefused) || errors.Is(err, lockdriver.ErrForeign)) {
+		return fmt.Errorf("%w: %s: %w", refused, r.op, err)
 	}
 	switch {
 	case over:
-		err = ended(ctx, err)
+		err = ended(r.ctx, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // of the client
 		err = fmt.Errorf("no answer within the timeouts of the client: %v", err)
 	}
-	return fmt.Errorf("%w: %s: %w", what, op, err)
+	switch {
+	case unknown:
+		return fmt.Errorf("%w: %s: %w", outcomeUnknown, r.op, err)
+	case over:
+		return fmt.Errorf("sessionstore: %s: %w", r.op, err)
+	}
+	return fmt.Errorf("%w: %s: %w", unavailable, r.op, err)
 }
 
 // ended is the error of an ended context. Its cause is text alone, because the cause may be the loss of

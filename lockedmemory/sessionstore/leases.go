@@ -18,11 +18,9 @@ type leaseState struct {
 	// with a count each, a late Save of one store would stand above a Clear of another.
 	places *atomic.Int64
 
-	mu       sync.Mutex
-	fence    int64
-	shown    bool         // the service has accepted this token
-	accepted bool         // the service has accepted this token or an earlier one
-	need     driver.Place // see driver.Access
+	mu    sync.Mutex
+	shown int64        // the highest token of the lease that the service has accepted; 0: none
+	need  driver.Place // see driver.Access
 }
 
 var placesByLease sync.Map // of *atomic.Int64, by *distlock.Lease
@@ -46,28 +44,25 @@ func (ls *leases) of(lease *distlock.Lease) *leaseState {
 
 // skip notes that places up to n are taken.
 func (s *leaseState) skip(n int64) {
-	for last := s.places.Load(); last < n && !s.places.CompareAndSwap(last, n); {
-		last = s.places.Load()
+	if s.places.Load() < n {
+		s.places.Add(n)
 	}
 }
 
-// access returns the access of a call under a lease. accepted reports whether the service has
-// accepted a token of the lease before.
+// access returns the access of a call under a lease, whose token may have risen. accepted reports
+// whether the service has accepted a token of the lease before.
 func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fence := lease.Fence()
-	if s.fence < fence { // the token of the lease may have risen
-		s.fence, s.shown = fence, false
-	}
-	return driver.Access{Lease: lease, Fence: fence, First: !s.shown, Need: s.need}, s.accepted
+	return driver.Access{Lease: lease, Fence: fence, First: s.shown < fence, Need: s.need}, s.shown > 0
 }
 
 // accept notes that the service has accepted a token.
 func (s *leaseState) accept(fence int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shown, s.accepted = s.shown || s.fence == fence, true
+	s.shown = max(s.shown, fence)
 }
 
 // has notes that the lease has read or stored an exchange at a place.

@@ -34,7 +34,7 @@ func TestLeases_S2_endedLease_nothingShown(t *testing.T) {
 			t.Error("the state of an ended lease is kept")
 		}
 		ls.byLease.Store(lease, before) // as long as it is not removed yet
-		if after := ls.of(lease); after == before || after.shown {
+		if after := ls.of(lease); after == before || after.shown != 0 {
 			t.Error("the lease has ended, and its token counts as shown")
 		}
 	})

@@ -1,21 +1,11 @@
 package sessionstore
 
 import (
-	"context"
 	"iter"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
-
-// reader reads pages of one session.
-type reader struct {
-	*request
-	driver driver.Driver
-	most   int          // Retention.MaxExchanges
-	size   int          // of an exchange, as estimated; see page
-	oldest driver.Place // see driver.Page, of the last page
-}
 
 const (
 	maxReply  = 16 << 20 // of a page, in bytes, if exchanges are of the estimated size
@@ -23,36 +13,96 @@ const (
 	firstSize = 1 << 20
 )
 
-func (s *Store[M, D]) reader(ctx context.Context, op operation) (*reader, error) {
-	r, err := s.request(ctx, op)
-	return &reader{request: r, driver: s.driver, most: s.driver.Retention().MaxExchanges, size: firstSize}, err
-}
+// all is the limit of a read without a limit.
+const all = 1 << 40
 
-// page reads as many entries as maxReply allows, but at most ask, if that is not 0. Small exchanges
-// double the size of each page.
-func (r *reader) page(req driver.Read, ask int) (driver.Page, error) {
-	req.Limit = max(maxReply/r.size, 1)
-	if ask > 0 {
-		req.Limit = min(req.Limit, ask)
-	}
-	page, err := r.read(req)
-	r.size = max(r.size/2, maxReply/maxPage)
-	for _, entry := range page.Entries {
-		size := len(entry.ID) + entry.Size
-		for _, text := range entry.Messages {
-			size += len(text)
+// pages yields the entries of a session, a page at a time. Each page has as many entries as maxReply
+// allows. Small exchanges double the size of each page. ask bounds the entries of the first page. An
+// error ends the sequence.
+func (r *request) pages(req driver.Read, ask int) iter.Seq2[[]driver.Entry, error] {
+	return func(yield func([]driver.Entry, error) bool) {
+		for ; ; ask = all {
+			req.Limit = min(ask, max(maxReply/r.size, 1))
+			page, err := r.read(req)
+			r.size = max(r.size/2, maxReply/maxPage)
+			for _, entry := range page.Entries {
+				size := len(entry.ID) + entry.Size
+				for _, text := range entry.Messages {
+					size += len(text)
+				}
+				r.size = max(r.size, size)
+			}
+			r.oldest = page.Oldest
+			if !yield(page.Entries, err) || err != nil || page.Last == (driver.Place{}) {
+				return
+			}
+			if req.Backward {
+				req.Before = page.Last
+			} else {
+				req.After = page.Last
+			}
 		}
-		r.size = max(r.size, size)
 	}
-	r.oldest = page.Oldest
-	return page, err
 }
 
-func (r *reader) read(req driver.Read) (driver.Page, error) {
+// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. The caller
+// needs limit exchanges with all words. An error ends the sequence.
+func (r *request) turns(limit int, words []string) iter.Seq2[[]driver.Entry, error] {
+	return func(yield func([]driver.Entry, error) bool) {
+		ask := r.most + 1 // one more shows whether the oldest turn is whole
+		if len(words) == 0 {
+			ask = min(ask, limit+1)
+		}
+		var turn []driver.Entry // that is being read
+		seen, newest := 0, true
+		for page, err := range r.pages(driver.Read{Backward: true}, ask) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, entry := range page {
+				if turn != nil && entry.Place.Fence != turn[0].Place.Fence {
+					if !yield(turn, nil) {
+						return
+					}
+					turn, newest = nil, false
+				}
+				if seen++; seen > r.most && !newest {
+					return
+				}
+				turn = append(turn, entry)
+			}
+		}
+		if turn != nil {
+			yield(turn, nil)
+		}
+	}
+}
+
+// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
+func (r *request) beginning() (before driver.Place, err error) {
+	if r.most == all {
+		return before, nil
+	}
+	for turn, err := range r.turns(all, nil) {
+		if err != nil {
+			return before, err
+		}
+		before = driver.Place{Fence: turn[0].Place.Fence}
+	}
+	return before, nil
+}
+
+// read reads a page. Under a lease, it shows the token of the lease, and brings the highest number of
+// the turn.
+func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {
-		page, err := call(r.ctx, func(ctx context.Context) (driver.Page, error) { return r.driver.Read(ctx, req) })
-		return page, failed(r.ctx, r.op, err)
+		err = retry(r.ctx, 0, func() (err error) {
+			page, err = r.driver.Read(r.ctx, req)
+			return err
+		})
+		return page, r.failed(err)
 	}
 	turn, _ := lockedmemory.TurnID(r.ctx)
 	if turn != nil {
@@ -60,10 +110,9 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 			req.ID = turn.ID
 		}
 	}
-	page, err := under(r.request, func(ctx context.Context, w driver.Write) (driver.Page, error) {
-		req := req // a call may outlive the wait for its answer
+	page, err = r.under(func(w driver.Write) (driver.Page, error) {
 		req.Access = &w.Access
-		page, err := r.driver.Read(ctx, req)
+		page, err := r.driver.Read(r.ctx, req)
 		for _, entry := range page.Entries {
 			r.state.has(entry.Place)
 		}
@@ -73,53 +122,4 @@ func (r *reader) read(req driver.Read) (driver.Page, error) {
 		turn.Resume(page.Stored)
 	}
 	return page, err
-}
-
-// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. first, if
-// not 0, bounds the entries of the first page. An error ends the sequence.
-func (r *reader) turns(first int) iter.Seq2[[]driver.Entry, error] {
-	return func(yield func([]driver.Entry, error) bool) {
-		var turn []driver.Entry // that is being read
-		seen, newest := 0, true
-		for req := (driver.Read{Backward: true}); ; first = 0 {
-			ask := first
-			if left := r.most + 1 - seen; r.most > 0 && left > 0 && (ask == 0 || left < ask) {
-				ask = left // decides which turns are kept
-			}
-			page, err := r.page(req, ask)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, entry := range page.Entries {
-				if turn != nil && entry.Place.Fence != turn[0].Place.Fence {
-					if !yield(turn, nil) {
-						return
-					}
-					turn, newest = nil, false
-				}
-				if seen++; r.most > 0 && seen > r.most && !newest {
-					return
-				}
-				turn = append(turn, entry)
-			}
-			if req.Before = page.Last; req.Before == (driver.Place{}) {
-				if turn != nil {
-					yield(turn, nil)
-				}
-				return
-			}
-		}
-	}
-}
-
-// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
-func (r *reader) beginning() (before driver.Place, err error) {
-	for turn, err := range r.turns(0) {
-		if err != nil {
-			return before, err
-		}
-		before = driver.Place{Fence: turn[0].Place.Fence}
-	}
-	return before, nil
 }

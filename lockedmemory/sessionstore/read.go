@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -25,25 +26,34 @@ import (
 // messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
 // distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	r, err := s.reader(ctx, opLoad)
+	r, err := s.request(ctx, opLoad)
 	if err != nil {
 		return nil, err
 	}
-	words := wordsOf(query)
+	words, window := wordsOf(query), cmp.Or(s.opts.Window, all)
+	backward := window < all || r.most < all
+	groups := r.pages(driver.Read{}, all)
+	if backward {
+		groups = r.turns(window, words)
+	}
 	var found []Exchange[M]
-	if s.opts.Window == 0 && r.most == 0 {
-		for e, err := range s.forward(r, driver.Place{}, words) {
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, e)
+	for group, err := range groups {
+		if err != nil {
+			return nil, err
 		}
-	} else {
-		found, err = s.backward(r, words, s.opts.Window, true)
-		slices.Reverse(found)
+		exchanges, err := s.decode(r, group, words)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 && len(found)+len(exchanges) > window {
+			break
+		}
+		if found = append(found, exchanges...); len(found) >= window {
+			break
+		}
 	}
-	if err != nil {
-		return nil, err
+	if backward {
+		slices.Reverse(found)
 	}
 	messages := make([]M, 0, 2*len(found))
 	for _, e := range present(r, found) {
@@ -59,14 +69,23 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
-	r, err := s.reader(ctx, opSearch)
+	r, err := s.request(ctx, opSearch)
 	if err != nil || k == 0 {
 		return nil, err
 	}
 	words := wordsOf(query)
-	exchanges, err := s.backward(r, words, k, false)
-	if err != nil {
-		return nil, err
+	var exchanges []Exchange[M]
+	for turn, err := range r.turns(k, words) {
+		if err != nil {
+			return nil, err
+		}
+		more, err := s.decode(r, turn, words)
+		if err != nil {
+			return nil, err
+		}
+		if exchanges = append(exchanges, more...); len(exchanges) >= k {
+			break
+		}
 	}
 	found := make([]D, 0, min(k, 2*len(exchanges)))
 	for _, e := range present(r, exchanges) {
@@ -88,9 +107,9 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // effect that [Store.Load] states.
 func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
-		r, err := s.reader(ctx, opExchanges)
+		r, err := s.request(ctx, opExchanges)
 		var after driver.Place
-		if err == nil && r.most > 0 {
+		if err == nil {
 			after, err = r.beginning()
 		}
 		if err != nil {
@@ -98,102 +117,61 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 			return
 		}
 		var last driver.Place // of those yielded
-		for e, err := range s.forward(r, after, nil) {
-			e.First = err == nil && (last == driver.Place{} || last.Compare(r.oldest) < 0)
-			if last = e.Place; !yield(e, err) {
-				return
+		for page, err := range r.pages(driver.Read{After: after}, all) {
+			var exchanges []Exchange[M]
+			if err == nil {
+				exchanges, err = s.decode(r, page, nil)
 			}
-		}
-	}
-}
-
-// forward yields the exchanges after a place that match. An error ends the sequence.
-func (s *Store[M, D]) forward(r *reader, after driver.Place, words []string) iter.Seq2[Exchange[M], error] {
-	return func(yield func(Exchange[M], error) bool) {
-		for req := (driver.Read{After: after}); ; {
-			page, err := r.page(req, 0)
+			for _, e := range exchanges {
+				e.First = last == driver.Place{} || last.Compare(r.oldest) < 0
+				if last = e.Place; !yield(e, nil) {
+					return
+				}
+			}
 			if err != nil {
 				yield(Exchange[M]{}, err)
 				return
 			}
-			for _, entry := range page.Entries {
-				e, ok, err := s.decode(r, entry, words)
-				if (ok || err != nil) && (!yield(e, err) || err != nil) {
-					return
-				}
-			}
-			if req.After = page.Last; req.After == (driver.Place{}) {
-				return
-			}
 		}
 	}
-}
-
-// backward reads the history from its end, newest first, up to limit exchanges that match; 0: all.
-// With whole, limit does not cut a turn: the oldest turn goes, unless it is the only one.
-func (s *Store[M, D]) backward(r *reader, words []string, limit int, whole bool) (found []Exchange[M], err error) {
-	first := 0
-	if limit > 0 && len(words) == 0 {
-		first = limit + 1
-	}
-	for turn, err := range r.turns(first) {
-		if err != nil {
-			return nil, err
-		}
-		newer := len(found)
-		for _, entry := range turn {
-			e, ok, err := s.decode(r, entry, words)
-			if err != nil {
-				return nil, err
-			}
-			if ok {
-				found = append(found, e)
-			}
-			switch {
-			case limit == 0:
-			case whole && newer > 0 && len(found) > limit:
-				return found[:newer], nil
-			case !whole && len(found) == limit:
-				return found, nil
-			}
-		}
-		if limit > 0 && len(found) >= limit {
-			break
-		}
-	}
-	return found, nil
 }
 
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
-func present[M any](r *reader, found []Exchange[M]) []Exchange[M] {
+func present[M any](r *request, found []Exchange[M]) []Exchange[M] {
 	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
-// decode returns the exchange of an entry. ok says that it is history, can be read, and matches.
-func (s *Store[M, D]) decode(r *reader, entry driver.Entry, words []string) (e Exchange[M], ok bool, err error) {
-	if entry.Place.Compare(r.oldest) < 0 {
-		return e, false, nil
-	}
-	e = Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
-	err = entry.Err
-	for i, text := range entry.Messages {
-		var m M
-		if m, err = s.codec.Decode(text); err != nil {
-			err = fmt.Errorf("decoding message %d: %w: %w", i+1, ErrCodec, err)
-			break
+// decode returns the exchanges of entries that are history, can be read, and match. With an error, it
+// returns those before the entry that cannot be read.
+func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M], err error) {
+	for _, entry := range entries {
+		if entry.Place.Compare(r.oldest) < 0 {
+			continue
 		}
-		e.Messages = append(e.Messages, m)
+		e := Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
+		err := entry.Err
+		for i, text := range entry.Messages {
+			var m M
+			if m, err = s.codec.Decode(text); err != nil {
+				err = fmt.Errorf("decoding message %d: %w: %w", i+1, ErrCodec, err)
+				break
+			}
+			e.Messages = append(e.Messages, m)
+		}
+		switch {
+		case err == nil:
+			if slices.ContainsFunc(e.Messages, func(m M) bool { return s.matches(m, words) }) {
+				found = append(found, e)
+			}
+		case s.opts.Broken == Skip:
+			s.opts.Logger.WarnContext(r.ctx, "sessionstore: an entry that cannot be read is left out",
+				"operation", r.op, "place", e.Place, "error", err)
+		default:
+			return found, &EntryError{e.Place, err}
+		}
 	}
-	switch {
-	case err == nil:
-		return e, slices.ContainsFunc(e.Messages, func(m M) bool { return s.matches(m, words) }), nil
-	case s.opts.Broken == Skip:
-		s.opts.Logger.WarnContext(r.ctx, "sessionstore: an entry that cannot be read is left out",
-			"operation", r.op, "place", e.Place, "error", err)
-		return Exchange[M]{}, false, nil
-	}
-	return Exchange[M]{}, false, &EntryError{e.Place, err}
+	return found, nil
 }
 
 // wordsOf are the words of a query, in lower case.

@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -13,13 +14,17 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// request is what a caller asks of a Store.
+// request is one call of a Store.
 type request struct {
 	ctx     context.Context
 	op      operation
+	driver  driver.Driver
 	session string
 	lease   *distlock.Lease // nil: a read without a lease
 	state   *leaseState     // of the lease
+	most    int             // Retention.MaxExchanges
+	size    int             // of an exchange, as estimated; see pages
+	oldest  driver.Place    // see driver.Page, of the last page
 }
 
 // operation names a call in errors.
@@ -53,12 +58,16 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	case leased && lease.Key() != key:
 		err = fmt.Errorf("%w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
 			distlock.ErrNotHeld)
-	case leased:
-		return &request{ctx, op, key, lease, s.leases.of(lease)}, nil
-	default:
-		return &request{ctx: ctx, op: op, session: key}, nil
 	}
-	return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
+	if err != nil {
+		return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
+	}
+	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease,
+		most: cmp.Or(s.driver.Retention().MaxExchanges, all), size: firstSize}
+	if leased {
+		r.state = s.leases.of(lease)
+	}
+	return r, nil
 }
 
 // tries bounds how often a refused call is made again: at the next place, or with a higher token.
@@ -66,11 +75,10 @@ const tries = 5
 
 // under makes a call under the lease of a request. If the store refuses its token from the first, the
 // lock may give a higher one: the store may have seen tokens from before the lock service lost its
-// data. Only the lock's owner is given one.
+// data. Only the lock's owner is given one. The answer to a write has the Verdict alone.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
-func under[T interface{ Result() driver.Verdict }](r *request,
-	do func(context.Context, driver.Write) (T, error)) (reply T, err error) {
+func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
 	var op [16]byte
 	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
 	for try := 1; ; try++ {
@@ -83,19 +91,19 @@ func under[T interface{ Result() driver.Verdict }](r *request,
 			w.N = r.state.places.Add(1)
 		}
 		err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL, func() (err error) {
-			reply, err = call(r.ctx, func(ctx context.Context) (T, error) { return do(ctx, w) })
+			page, err = do(w)
 			return err
 		})
 		if err != nil {
-			err = failed(r.ctx, r.op, err)
+			err = r.failed(err)
 			if ended := r.lease.Err(); isEnded(ended) {
 				err = fmt.Errorf("%w: %w", ended, err)
 			}
-			return reply, err
+			return page, err
 		}
-		again, err := r.settle(reply.Result(), w.Fence, accepted, try == tries)
+		again, err := r.settle(page.Verdict, w.Fence, accepted, try == tries)
 		if !again {
-			return reply, err
+			return page, err
 		}
 	}
 }
@@ -117,13 +125,13 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (ag
 	case driver.Conflict:
 		return false, ErrTurnConflict
 	case driver.Gone:
+		err := ErrGone
 		if ended := context.Cause(r.lease.Context()); ended != nil { // see leases.of
-			return false, fmt.Errorf("sessionstore: %s: %w: the session has no exchange; nothing was written: "+
-				"begin a new turn and load the history again", r.op, ended)
+			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
 		}
-		return false, fmt.Errorf("%w: it has expired or was deleted since this turn used it; nothing was written: "+
-			"begin a new turn and load the history again", ErrGone)
-	case driver.Taken: // by another Store, under the same lease
+		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
+			"nothing was written: begin a new turn and load the history again", err)
+	case driver.Taken: // by another call, under the same lease
 		r.state.accept(fence)
 		r.state.skip(v.Mark.N)
 		if last {
@@ -144,13 +152,10 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (ag
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrRefused), r.ctx.Err() != nil && !isEnded(err):
-		return false, fmt.Errorf("sessionstore: %s: the store refuses the fencing token of the lease, "+
-			"and the lock gives no higher one: %w", r.op, err)
-	case errors.Is(err, distlock.ErrInvalidOption):
-		return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d: %w",
-			r.op, v.Mark.Fence, fence, err)
+	case isEnded(err):
+		stale.Cause = err
+		return false, stale
 	}
-	stale.Cause = err
-	return false, stale
+	return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d, "+
+		"and the lock gives no higher one: %w", r.op, v.Mark.Fence, fence, err)
 }

@@ -88,12 +88,12 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 			return err
 		}
 	}
-	_, err = under(r, func(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+	_, err = r.under(func(w driver.Write) (driver.Page, error) {
 		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content})
 		if err == nil && v.Outcome == driver.Done {
 			r.state.has(driver.Place{Fence: w.Fence, N: w.N})
 		}
-		return v, err
+		return driver.Page{Verdict: v}, err
 	})
 	if named && err == nil {
 		turn.Stored(content.Number)
@@ -106,9 +106,9 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) error {
 	n, known := turn.Next()
 	if !known { // no Load has brought it
-		r, err := s.reader(ctx, opNumber)
+		r, err := s.request(ctx, opNumber)
 		if err == nil {
-			_, err = r.page(driver.Read{Backward: true}, 1)
+			_, err = r.read(driver.Read{Backward: true, Limit: 1})
 		}
 		if err != nil {
 			return err
@@ -123,9 +123,13 @@ func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, 
 // errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	r, err := s.request(ctx, opClear)
-	if err == nil {
-		_, err = under(r, s.driver.Clear)
+	if err != nil {
+		return err
 	}
+	_, err = r.under(func(w driver.Write) (driver.Page, error) {
+		v, err := s.driver.Clear(ctx, w)
+		return driver.Page{Verdict: v}, err
+	})
 	return err
 }
 

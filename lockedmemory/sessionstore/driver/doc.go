@@ -40,5 +40,5 @@
 // # Tasks of the store
 //
 // A driver returns raw errors and does not try again. It does not judge a lease by the clock of its
-// process. It need not watch ctx: the store returns when ctx ends. It does not look into messages.
+// process. It does not look into messages. The store makes no call for a ctx that has ended.
 package driver

@@ -87,9 +87,6 @@ type Verdict struct {
 	Mark Place
 }
 
-// Result returns v, the part that all answers to calls under a lease have in common.
-func (v Verdict) Result() Verdict { return v }
-
 // Outcome is that of a Verdict.
 type Outcome int
 
