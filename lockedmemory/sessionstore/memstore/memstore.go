@@ -42,7 +42,7 @@ type service struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	calls    int // until the next sweep
+	swept    time.Time
 }
 
 type session struct {
@@ -70,8 +70,6 @@ type entry struct {
 	op string
 }
 
-func byPlace(e entry, p driver.Place) int { return e.Place.Compare(p) }
-
 // turn is the record of a turn ID.
 type turn struct {
 	digests []string // by number, from 1; unknown for those whose record has expired
@@ -86,21 +84,23 @@ func (s *service) Retention() driver.Retention { return s.keep }
 // AcceptsLocker accepts all: no other process sees the sessions.
 func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 
-// at returns a session as it is now.
+// at returns a session as it is now. Once an hour, it removes the sessions of which nothing is left.
 func (s *service) at(name string, now time.Time) *session {
-	if s.calls--; s.calls < 0 {
-		s.calls = s.sweep(now) + 100
+	if now.Sub(s.swept) > time.Hour {
+		maps.DeleteFunc(s.sessions, func(_ string, each *session) bool { return s.expire(each, now) })
+		s.swept = now
 	}
 	each := s.sessions[name]
 	if each == nil {
-		each = &session{turns: make(map[string]turn), used: now}
+		each = &session{turns: make(map[string]turn)}
 		s.sessions[name] = each
 	}
 	s.expire(each, now)
 	return each
 }
 
-func (s *service) expire(each *session, now time.Time) {
+// expire removes what has expired, and reports whether nothing is left.
+func (s *service) expire(each *session, now time.Time) bool {
 	idle, keep := now.Sub(each.used), driver.KeepEmpty
 	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
 		each.entries = nil
@@ -111,20 +111,8 @@ func (s *service) expire(each *session, now time.Time) {
 	if each.entries == nil && idle >= keep {
 		each.mark, each.op, each.state = driver.Place{}, "", empty
 	}
-}
-
-// sweep removes expired data, and returns how many sessions and turn IDs it has looked at. The next
-// sweep comes after as many calls.
-func (s *service) sweep(now time.Time) (seen int) {
-	for name, each := range s.sessions {
-		seen += 1 + len(each.turns)
-		s.expire(each, now)
-		maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return !now.Before(t.until) })
-		if each.mark == (driver.Place{}) && len(each.turns) == 0 {
-			delete(s.sessions, name)
-		}
-	}
-	return seen
+	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return !now.Before(t.until) })
+	return each.mark == driver.Place{} && len(each.turns) == 0
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
@@ -179,13 +167,11 @@ func (each *session) gone(a driver.Access) bool {
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
 func (s *service) take(each *session, w driver.Write, now time.Time) (v driver.Verdict, had bool) {
 	at := driver.Place{Fence: w.Fence, N: w.N}
-	if each.mark == at && each.op == w.Op {
+	isCopy := func(e entry) bool { return e.Place == at && e.op == w.Op }
+	if each.mark == at && each.op == w.Op || each.mark.Compare(at) >= 0 && slices.ContainsFunc(each.entries, isCopy) {
 		return v, true
 	}
-	if i, found := slices.BinarySearchFunc(each.entries, at, byPlace); found && each.entries[i].op == w.Op {
-		return v, true
-	}
-	if v := s.show(each, w.Access, now); v.Outcome != driver.Done {
+	if v = s.show(each, w.Access, now); v.Outcome != driver.Done {
 		return v, false
 	}
 	if each.mark.N >= w.N {
@@ -200,7 +186,7 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	defer s.mu.Unlock()
 	now := time.Now()
 	each := s.at(a.Session, now)
-	digests := each.digests(a.ID, now)
+	digests := each.turns[a.ID].digests
 	if a.ID != "" && a.Number <= len(digests) {
 		if digests[a.Number-1] != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
@@ -227,14 +213,6 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	return v, nil
 }
 
-// digests are those of the exchanges that are stored under a turn ID.
-func (each *session) digests(id string, now time.Time) []string {
-	if t := each.turns[id]; now.Before(t.until) {
-		return t.digests
-	}
-	return nil
-}
-
 func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,47 +229,32 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	var page driver.Page
-	if r.Access == nil && s.sessions[r.Session] == nil { // a Read without a lease leaves nothing
-		page.Oldest = driver.Place{Fence: math.MaxInt64}
-		return page, nil
-	}
 	each := s.at(r.Session, now)
+	var page driver.Page
 	if r.Access != nil {
 		if page.Verdict = s.show(each, *r.Access, now); page.Outcome != driver.Done {
 			return page, nil
 		}
 	}
-	page.Stored = len(each.digests(r.ID, now))
-	page.Oldest = each.mark
-	page.Oldest.N++ // beyond all
+	page.Stored = len(each.turns[r.ID].digests)
+	page.Oldest = driver.Place{Fence: math.MaxInt64}
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
 	}
-	from, there := slices.BinarySearchFunc(each.entries, r.After, byPlace)
-	if there {
-		from++
+	entries := slices.All(each.entries)
+	if r.Backward {
+		entries = slices.Backward(each.entries)
 	}
-	to := len(each.entries)
-	if r.Before != (driver.Place{}) {
-		to, _ = slices.BinarySearchFunc(each.entries, r.Before, byPlace)
-	}
-	found := each.entries[min(from, to):to]
-	more := len(found) > r.Limit
-	if more && r.Backward {
-		found = found[len(found)-r.Limit:]
-	} else if more {
-		found = found[:r.Limit]
-	}
-	for _, e := range found {
+	for _, e := range entries {
+		switch {
+		case e.Place.Compare(r.After) <= 0, r.Before != driver.Place{} && e.Place.Compare(r.Before) >= 0:
+			continue
+		case len(page.Entries) == r.Limit: // and there is more
+			page.Last = page.Entries[r.Limit-1].Place
+			return page, nil
+		}
 		e.Messages = cloned(e.Messages)
 		page.Entries = append(page.Entries, e.Entry)
-	}
-	if r.Backward {
-		slices.Reverse(page.Entries)
-	}
-	if more {
-		page.Last = page.Entries[len(page.Entries)-1].Place
 	}
 	return page, nil
 }
