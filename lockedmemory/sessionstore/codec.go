@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -52,7 +51,7 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 // Decode implements [Codec]. It refuses null and invalid UTF-8. Its errors show nothing of the message.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
-		return message, &decodeError{err}
+		return message, decodeError(err)
 	}
 	return message, refusal(text)
 }
@@ -112,26 +111,14 @@ func storesNothing[M, D any](codec Codec[M, D]) bool {
 	return string(text) == "{}"
 }
 
-// decodeError is an error of encoding/json whose text quotes nothing of the message. The texts of
-// encoding/json quote numbers and times.
-type decodeError struct{ error }
-
-func (e *decodeError) Error() string {
-	var syntax *json.SyntaxError
+// decodeError returns an error of encoding/json without the parts of the message that its text quotes.
+func decodeError(err error) error {
 	var mismatch *json.UnmarshalTypeError
-	switch {
-	case errors.As(e.error, &syntax):
-		return syntax.Error()
-	case errors.As(e.error, &mismatch):
-		discreet := *mismatch
-		discreet.Value, _, _ = strings.Cut(mismatch.Value, " ") // "number 12"
-		return discreet.Error()
-	default:
-		return fmt.Sprintf("a value does not have the form that its type wants (%T)", e.error)
+	if errors.As(err, &mismatch) {
+		return fmt.Errorf("the field %q does not fit its type %s", mismatch.Field, mismatch.Type)
 	}
+	return fmt.Errorf("the text is not the JSON of a message (%T)", err)
 }
-
-func (e *decodeError) Unwrap() error { return e.error }
 
 // Text implements [Codec].
 func (c JSON[M]) Text(message M) string {

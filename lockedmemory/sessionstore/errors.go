@@ -126,10 +126,8 @@ func (e *EntryError) Error() string {
 		ErrBroken, e.Place, e.Err)
 }
 
-// Is reports whether target is [ErrBroken].
-func (e *EntryError) Is(target error) bool { return target == ErrBroken }
-
-func (e *EntryError) Unwrap() error { return e.Err }
+// Unwrap returns [ErrBroken] and Err.
+func (e *EntryError) Unwrap() []error { return []error{ErrBroken, e.Err} }
 
 func invalidOption(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))

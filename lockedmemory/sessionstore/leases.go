@@ -55,7 +55,9 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fence := lease.Fence()
-	return driver.Access{Lease: lease, Fence: fence, First: s.shown < fence, Need: s.need}, s.shown > 0
+	return driver.Access{
+		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence, Need: s.need,
+	}, s.shown > 0
 }
 
 // accept notes that the service has accepted a token.

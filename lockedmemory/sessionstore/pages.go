@@ -9,22 +9,26 @@ import (
 
 const (
 	maxReply  = 16 << 20 // of a page, in bytes, if exchanges are of the estimated size
-	maxPage   = 2048     // entries
-	firstSize = 1 << 20
+	firstSize = 1 << 20  // of an exchange, as estimated
+	leastSize = 8 << 10  // so at most 2,048 entries a page
 )
 
 // all is the limit of a read without a limit.
 const all = 1 << 40
 
-// pages yields the entries of a session, a page at a time. Each page has as many entries as maxReply
-// allows. Small exchanges double the size of each page. ask bounds the entries of the first page. An
-// error ends the sequence.
-func (r *request) pages(req driver.Read, ask int) iter.Seq2[[]driver.Entry, error] {
-	return func(yield func([]driver.Entry, error) bool) {
-		for ; ; ask = all {
+// pages yields the entries of a session, a page at a time, until one cannot be read: see request.err.
+// Each page has as many entries as maxReply allows. Small exchanges double the size of each page. ask
+// bounds the entries of the first page.
+func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
+	return func(yield func([]driver.Entry) bool) {
+		for more := r.err == nil; more; ask = all {
 			req.Limit = min(ask, max(maxReply/r.size, 1))
 			page, err := r.read(req)
-			r.size = max(r.size/2, maxReply/maxPage)
+			if err != nil {
+				r.err = err
+				return
+			}
+			r.size = max(r.size/2, leastSize)
 			for _, entry := range page.Entries {
 				size := len(entry.ID) + entry.Size
 				for _, text := range entry.Messages {
@@ -33,64 +37,55 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq2[[]driver.Entry, erro
 				r.size = max(r.size, size)
 			}
 			r.oldest = page.Oldest
-			if !yield(page.Entries, err) || err != nil || page.Last == (driver.Place{}) {
-				return
-			}
 			if req.Backward {
 				req.Before = page.Last
 			} else {
 				req.After = page.Last
 			}
+			more = yield(page.Entries) && r.err == nil && page.Last != driver.Place{}
 		}
 	}
 }
 
-// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. The caller
-// needs limit exchanges with all words. An error ends the sequence.
-func (r *request) turns(limit int, words []string) iter.Seq2[[]driver.Entry, error] {
-	return func(yield func([]driver.Entry, error) bool) {
-		ask := r.most + 1 // one more shows whether the oldest turn is whole
-		if len(words) == 0 {
-			ask = min(ask, limit+1)
-		}
+// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends as
+// pages does. The caller needs limit exchanges with all words.
+func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
+	ask := r.most + 1 // one more shows whether the oldest turn is whole
+	if len(words) == 0 {
+		ask = min(ask, limit+1)
+	}
+	return func(yield func([]driver.Entry) bool) {
 		var turn []driver.Entry // that is being read
-		seen, newest := 0, true
-		for page, err := range r.pages(driver.Read{Backward: true}, ask) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
+		newer := 0              // exchanges of newer turns
+		for page := range r.pages(driver.Read{Backward: true}, ask) {
 			for _, entry := range page {
-				if turn != nil && entry.Place.Fence != turn[0].Place.Fence {
-					if !yield(turn, nil) {
+				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
+					if !yield(turn) {
 						return
 					}
-					turn, newest = nil, false
+					newer += len(turn)
+					turn = nil
 				}
-				if seen++; seen > r.most && !newest {
+				if turn = append(turn, entry); newer > 0 && newer+len(turn) > r.most {
 					return
 				}
-				turn = append(turn, entry)
 			}
 		}
-		if turn != nil {
-			yield(turn, nil)
+		if len(turn) > 0 && r.err == nil {
+			yield(turn)
 		}
 	}
 }
 
 // beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
-func (r *request) beginning() (before driver.Place, err error) {
+func (r *request) beginning() (before driver.Place) {
 	if r.most == all {
-		return before, nil
+		return before
 	}
-	for turn, err := range r.turns(all, nil) {
-		if err != nil {
-			return before, err
-		}
+	for turn := range r.turns(all, nil) {
 		before = driver.Place{Fence: turn[0].Place.Fence}
 	}
-	return before, nil
+	return before
 }
 
 // read reads a page. Under a lease, it shows the token of the lease, and brings the highest number of
@@ -98,10 +93,7 @@ func (r *request) beginning() (before driver.Place, err error) {
 func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {
-		err = retry(r.ctx, 0, func() (err error) {
-			page, err = r.driver.Read(r.ctx, req)
-			return err
-		})
+		page, err = retry(r.ctx, 0, func() (driver.Page, error) { return r.driver.Read(r.ctx, req) })
 		return page, r.failed(err)
 	}
 	turn, _ := lockedmemory.TurnID(r.ctx)

@@ -37,20 +37,17 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 		groups = r.turns(window, words)
 	}
 	var found []Exchange[M]
-	for group, err := range groups {
-		if err != nil {
-			return nil, err
-		}
-		exchanges, err := s.decode(r, group, words)
-		if err != nil {
-			return nil, err
-		}
+	for group := range groups {
+		exchanges := s.decode(r, group, words)
 		if len(found) > 0 && len(found)+len(exchanges) > window {
 			break
 		}
 		if found = append(found, exchanges...); len(found) >= window {
 			break
 		}
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	if backward {
 		slices.Reverse(found)
@@ -75,17 +72,13 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	}
 	words := wordsOf(query)
 	var exchanges []Exchange[M]
-	for turn, err := range r.turns(k, words) {
-		if err != nil {
-			return nil, err
-		}
-		more, err := s.decode(r, turn, words)
-		if err != nil {
-			return nil, err
-		}
-		if exchanges = append(exchanges, more...); len(exchanges) >= k {
+	for turn := range r.turns(k, words) {
+		if exchanges = append(exchanges, s.decode(r, turn, words)...); len(exchanges) >= k {
 			break
 		}
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	found := make([]D, 0, min(k, 2*len(exchanges)))
 	for _, e := range present(r, exchanges) {
@@ -108,30 +101,21 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
 		r, err := s.request(ctx, opExchanges)
-		var after driver.Place
-		if err == nil {
-			after, err = r.beginning()
-		}
 		if err != nil {
 			yield(Exchange[M]{}, err)
 			return
 		}
 		var last driver.Place // of those yielded
-		for page, err := range r.pages(driver.Read{After: after}, all) {
-			var exchanges []Exchange[M]
-			if err == nil {
-				exchanges, err = s.decode(r, page, nil)
-			}
-			for _, e := range exchanges {
+		for page := range r.pages(driver.Read{After: r.beginning()}, all) {
+			for _, e := range s.decode(r, page, nil) {
 				e.First = last == driver.Place{} || last.Compare(r.oldest) < 0
 				if last = e.Place; !yield(e, nil) {
 					return
 				}
 			}
-			if err != nil {
-				yield(Exchange[M]{}, err)
-				return
-			}
+		}
+		if r.err != nil {
+			yield(Exchange[M]{}, r.err)
 		}
 	}
 }
@@ -142,9 +126,9 @@ func present[M any](r *request, found []Exchange[M]) []Exchange[M] {
 	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
-// decode returns the exchanges of entries that are history, can be read, and match. With an error, it
-// returns those before the entry that cannot be read.
-func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M], err error) {
+// decode returns the exchanges of entries that are history, can be read, and match. An entry that cannot
+// be read ends the pages, unless it is left out.
+func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M]) {
 	for _, entry := range entries {
 		if entry.Place.Compare(r.oldest) < 0 {
 			continue
@@ -168,10 +152,11 @@ func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string)
 			s.opts.Logger.WarnContext(r.ctx, "sessionstore: an entry that cannot be read is left out",
 				"operation", r.op, "place", e.Place, "error", err)
 		default:
-			return found, &EntryError{e.Place, err}
+			r.err = &EntryError{e.Place, err}
+			return found
 		}
 	}
-	return found, nil
+	return found
 }
 
 // wordsOf are the words of a query, in lower case.

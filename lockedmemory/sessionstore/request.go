@@ -25,6 +25,7 @@ type request struct {
 	most    int             // Retention.MaxExchanges
 	size    int             // of an exchange, as estimated; see pages
 	oldest  driver.Place    // see driver.Page, of the last page
+	err     error           // has ended the pages
 }
 
 // operation names a call in errors.
@@ -81,19 +82,16 @@ const tries = 5
 func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
 	var op [16]byte
 	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
-	for try := 1; ; try++ {
+	for range tries {
 		access, accepted := r.state.access(r.lease)
-		access.Session = r.session
 		w := driver.Write{Access: access, Op: hex.EncodeToString(op[:])}
 		if r.op.writes() {
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
 			// write there.
 			w.N = r.state.places.Add(1)
 		}
-		err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL, func() (err error) {
-			page, err = do(w)
-			return err
-		})
+		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
+			func() (driver.Page, error) { return do(w) })
 		if err != nil {
 			err = r.failed(err)
 			if ended := r.lease.Err(); isEnded(ended) {
@@ -101,11 +99,12 @@ func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver
 			}
 			return page, err
 		}
-		again, err := r.settle(page.Verdict, w.Fence, accepted, try == tries)
-		if !again {
+		var again bool
+		if again, err = r.settle(page.Verdict, w.Fence, accepted); !again {
 			return page, err
 		}
 	}
+	return page, err
 }
 
 // isEnded reports whether an error says that a lease has ended.
@@ -113,9 +112,9 @@ func isEnded(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld)
 }
 
-// settle turns a verdict into the end of a request, or into another try. accepted says that the
-// service has accepted a token of the lease before.
-func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (again bool, err error) {
+// settle returns what a verdict means for the caller, and whether another try may change that.
+// accepted says that the service has accepted a token of the lease before.
+func (r *request) settle(v driver.Verdict, fence int64, accepted bool) (again bool, err error) {
 	switch v.Outcome {
 	case driver.Done:
 		r.state.accept(fence)
@@ -134,24 +133,20 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted, last bool) (ag
 	case driver.Taken: // by another call, under the same lease
 		r.state.accept(fence)
 		r.state.skip(v.Mark.N)
-		if last {
-			err = fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
-				unavailable, r.op)
-		}
-		return !last, err
+		return true, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
+			unavailable, r.op)
 	}
 	stale := &StaleError{Fence: fence, Mark: v.Mark.Fence}
 	// ⚑ Only another lease can have raised the mark above a token of this lease that the service has
 	// accepted. The loaded history is outdated then, even if this lease owns the lock: after a
 	// failover, two leases may own it.
-	overtaken := v.Outcome == driver.Stale && accepted
-	if last || overtaken {
+	if v.Outcome == driver.Stale && accepted {
 		return false, stale
 	}
 	err = fencing.RaiseToken(r.ctx, r.lease, max(v.Mark.Fence, fence))
 	switch {
 	case err == nil:
-		return true, nil
+		return true, stale
 	case isEnded(err):
 		stale.Cause = err
 		return false, stale

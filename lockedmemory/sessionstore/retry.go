@@ -8,33 +8,33 @@ import (
 	"time"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // retry makes a call of the driver. While the service turns the call away for now, retry makes it again,
 // until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
 //
 // The error is the driver's. See driver.MayHaveEffect of distlock.
-func retry(ctx context.Context, limit time.Duration, call func() error) error {
+func retry(ctx context.Context, limit time.Duration, call func() (driver.Page, error)) (page driver.Page, err error) {
 	start := time.Now()
 	sent := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		var err error
-		if ctx.Err() == nil {
-			err = call()
+		if err = ctx.Err(); err != nil {
+			err = fmt.Errorf("%w: %w", lockdriver.ErrNotDone, err)
 		} else {
-			err = fmt.Errorf("%w: %w", lockdriver.ErrNotDone, ctx.Err())
+			page, err = call()
 		}
 		if sent && err != nil && !lockdriver.MayHaveEffect(err) {
 			err = fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
 		}
 		if !errors.Is(err, lockdriver.ErrTemporary) || time.Since(start)+pause > limit {
-			return err
+			return page, err
 		}
 		sent = lockdriver.MayHaveEffect(err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
-			return err
+			return page, err
 		}
 	}
 }

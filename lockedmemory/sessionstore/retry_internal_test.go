@@ -9,6 +9,7 @@ import (
 	"time"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // The outcome of a call stays unknown if a later copy of it is refused, turned away, or not sent.
@@ -29,9 +30,9 @@ func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				errs := c.errs
-				err := retry(t.Context(), time.Minute, func() (err error) {
+				_, err := retry(t.Context(), time.Minute, func() (page driver.Page, err error) {
 					err, errs = errs[0], errs[1:]
-					return err
+					return page, err
 				})
 				if len(errs) > 0 || lockdriver.MayHaveEffect(err) != c.effect || !errors.Is(err, c.errs[len(c.errs)-1]) {
 					t.Errorf("after %d calls: %v", len(c.errs)-len(errs), err)

@@ -3,7 +3,6 @@ package sessionstore
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"reflect"
@@ -155,9 +154,7 @@ func (s *Store[M, D]) encode(input, output M) (driver.Content, error) {
 func digest(messages [][]byte) string {
 	h := sha256.New()
 	for _, text := range messages {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(text)))
-		h.Write(size[:])
+		fmt.Fprintf(h, "%d:", len(text))
 		h.Write(text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
