@@ -37,11 +37,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.size = max(r.size, size)
 			}
 			r.oldest = page.Oldest
-			if req.Backward {
-				req.Before = page.Last
-			} else {
-				req.After = page.Last
-			}
+			req.From = page.Last
 			more = yield(page.Entries) && r.err == nil && page.Last != driver.Place{}
 		}
 	}

@@ -106,7 +106,7 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 			return
 		}
 		var last driver.Place // of those yielded
-		for page := range r.pages(driver.Read{After: r.beginning()}, all) {
+		for page := range r.pages(driver.Read{From: r.beginning()}, all) {
 			for _, e := range s.decode(r, page, nil) {
 				e.First = last == driver.Place{} || last.Compare(r.oldest) < 0
 				if last = e.Place; !yield(e, nil) {

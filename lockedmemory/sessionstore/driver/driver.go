@@ -112,12 +112,13 @@ const (
 
 // Read asks for entries in the order of their places, or from the last one back.
 type Read struct {
-	Session string
-	Access  *Access // nil: without a lease
-	// After and Before bound the places of the entries. Both are exclusive. Zero: no bound.
-	After, Before Place
-	Backward      bool
-	Limit         int // at least 1
+	Session  string
+	Access   *Access // nil: without a lease
+	Backward bool
+	// From is where the page before ended, see Page.Last: the first entry is the next one in the
+	// direction of the Read. Zero: the first entry of all, or with Backward the last.
+	From  Place
+	Limit int // at least 1
 	// ID asks for the highest number that is stored under a turn ID. Empty: no question.
 	ID string
 }
@@ -127,11 +128,11 @@ type Page struct {
 	Verdict
 	// Entries are at most Limit.
 	Entries []Entry
-	// Last is where to go on, for After or Before. Zero: there is no more.
+	// Last is where to go on, for Read.From. Zero: there is no more.
 	Last Place
 	// Oldest is a place with no older exchange: that of the first entry or marker of the session, or,
-	// without one, a place above all exchanges. Zero: not known. It is known for a Read with After or
-	// Before, as of the moment of the entries or later. Entries below it are no longer history.
+	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
+	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
 	// Stored is the highest number that is known under Read.ID, or 0.
 	Stored int

@@ -241,13 +241,13 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
 	}
-	entries := slices.All(each.entries)
+	entries, ahead := slices.All(each.entries), 1
 	if r.Backward {
-		entries = slices.Backward(each.entries)
+		entries, ahead = slices.Backward(each.entries), -1
 	}
 	for _, e := range entries {
 		switch {
-		case e.Place.Compare(r.After) <= 0, r.Before != driver.Place{} && e.Place.Compare(r.Before) >= 0:
+		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead:
 			continue
 		case len(page.Entries) == r.Limit: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

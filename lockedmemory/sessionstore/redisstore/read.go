@@ -20,24 +20,19 @@ func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) 
 
 func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	k := s.keys(r.Session)
-	from, to := "-", "+"
-	if r.After != (driver.Place{}) {
-		from = "(" + r.After.String()
-	}
-	if r.Before != (driver.Place{}) {
-		to = "(" + r.Before.String()
-	}
 	limit := r.Limit
-	name, first, second := "xrange", from, to
+	name, first, second := "xrange", "-", "+"
 	if r.Backward {
-		name, first, second = "xrevrange", to, from
-		if to == "+" {
-			limit++ // the last entry may be a marker
-		}
+		name, first, second = "xrevrange", "+", "-"
+	}
+	looks := r.From != (driver.Place{})
+	if looks {
+		first = "(" + r.From.String()
+	} else if r.Backward {
+		limit++ // the last entry may be a marker
 	}
 	// ⚑ The token is shown before anything is read, in the same pipeline: what a lower one writes cannot come after.
 	shows := r.Access != nil && r.Access.First
-	looks := r.After != (driver.Place{}) || r.Before != (driver.Place{})
 	var page driver.Page
 	for _, whole := range []bool{false, true} {
 		entries := redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
