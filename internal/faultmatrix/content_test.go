@@ -111,7 +111,7 @@ func (e foreignEntry) still(t *testing.T, node *testservers.Redis, key string) {
 func brokenEntries(t *testing.T, s *service) {
 	in, others := s.instance(t, distlock.Options{TTL: time.Minute}), s.instance(t, distlock.Options{TTL: time.Minute})
 	var log bytes.Buffer
-	in.store = &sessionstore.Options{Broken: sessionstore.Skip, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	in.store = &sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	others.store = in.store
 	for _, apart := range []bool{false, true} {
 		key := fmt.Sprint("brokenEntries-", apart)

@@ -233,7 +233,7 @@ func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memo
 		return newCounted(client), nil
 	}
 	return redisstore.New(client, sessionOf, codec{}, nil,
-		&sessionstore.Options{Broken: sessionstore.Skip, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
+		&sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
 }
 
 // furnish gives a room its Locker and memory.

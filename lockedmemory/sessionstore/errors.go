@@ -115,14 +115,14 @@ func ended(ctx context.Context, failure error) error {
 }
 
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec
-// refuses it. It matches [ErrBroken]. It ends a call if Options.Broken is [Fail].
+// refuses it. It matches [ErrBroken]. It ends a call without Options.SkipBroken.
 type EntryError struct {
 	Place Place
 	Err   error
 }
 
 func (e *EntryError) Error() string {
-	return fmt.Sprintf("%v: at %s: %v; to read the history without this entry, set Options.Broken to Skip",
+	return fmt.Sprintf("%v: at %s: %v; to read the history without this entry, set Options.SkipBroken",
 		ErrBroken, e.Place, e.Err)
 }
 

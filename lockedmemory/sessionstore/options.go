@@ -20,21 +20,12 @@ type Options struct {
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most
 	// 256 MiB. Default: 8 MiB.
 	MaxMessage int
-	// Broken says what Load, Search and Exchanges do with an entry that cannot be read. Default: Fail.
-	Broken Broken
-	// Logger takes a record for each entry that Skip leaves out. Default: slog.Default().
+	// SkipBroken lets Load, Search and Exchanges leave out an entry that cannot be read, and log its place
+	// and the reason. Default: the entry ends the call with an [EntryError].
+	SkipBroken bool
+	// Logger takes a record for each entry that SkipBroken leaves out. Default: slog.Default().
 	Logger *slog.Logger
 }
-
-// Broken says what a read does with an entry that cannot be read.
-type Broken int
-
-const (
-	// Fail ends the call with an [EntryError].
-	Fail Broken = iota
-	// Skip leaves the entry out, and logs its place and the reason.
-	Skip
-)
 
 const maxMaxMessage = 256 << 20
 
@@ -53,8 +44,6 @@ func (opts *Options) withDefaults() (o Options, err error) {
 		err = invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)
 	case o.MaxMessage < 1 || o.MaxMessage > maxMaxMessage:
 		err = invalidOption("MaxMessage is %d bytes, but must be from 1 to %d", o.MaxMessage, maxMaxMessage)
-	case o.Broken != Fail && o.Broken != Skip:
-		err = invalidOption("Broken is %d, but must be Fail or Skip", o.Broken)
 	}
 	return o, err
 }

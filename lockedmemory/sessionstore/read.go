@@ -22,7 +22,7 @@ import (
 // the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
 // moment of the call.
 //
-// An entry that cannot be read is treated as Options.Broken says. With an error, Load returns no
+// An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error, Load returns no
 // messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
 // distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
@@ -148,7 +148,7 @@ func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string)
 			if slices.ContainsFunc(e.Messages, func(m M) bool { return s.matches(m, words) }) {
 				found = append(found, e)
 			}
-		case s.opts.Broken == Skip:
+		case s.opts.SkipBroken:
 			s.opts.Logger.WarnContext(r.ctx, "sessionstore: an entry that cannot be read is left out",
 				"operation", r.op, "place", e.Place, "error", err)
 		default:

@@ -76,7 +76,7 @@ func calls(t *testing.T, store *sessionstore.Store[string, string]) map[string]f
 
 // A history of 20,000 exchanges is read in at most 16 round trips.
 func TestStore_longHistory_atMost16RoundTrips(t *testing.T) {
-	store, d := filled(t, 20_000, 100, &sessionstore.Options{Window: 20, Broken: sessionstore.Skip,
+	store, d := filled(t, 20_000, 100, &sessionstore.Options{Window: 20, SkipBroken: true,
 		Logger: slog.New(slog.DiscardHandler)})
 	for name, call := range calls(t, store) {
 		d.reads = 0
@@ -97,7 +97,7 @@ func TestStore_longHistory_atMost16RoundTrips(t *testing.T) {
 // Also with large exchanges, an answer has at most 16 MiB.
 func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	store, d := filled(t, 40, 1<<20, &sessionstore.Options{Broken: sessionstore.Skip, Logger: quiet})
+	store, d := filled(t, 40, 1<<20, &sessionstore.Options{SkipBroken: true, Logger: quiet})
 	for _, d.broken = range []bool{false, true} {
 		for name, call := range calls(t, store) {
 			d.largest = 0

@@ -88,8 +88,6 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 		switch field.Name {
 		case "MaxMessage":
 			text = "8 MiB" // see below
-		case "Broken":
-			text = map[any]string{sessionstore.Fail: "Fail"}[value.Interface()]
 		case "Logger":
 			text = "slog.Default()"
 		}

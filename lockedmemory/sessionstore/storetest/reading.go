@@ -356,10 +356,10 @@ func codecRefuses(h *harness) {
 	a := h.instance(nil, nil)
 	a.mustSave(h.Context(), 1, 2, 3)
 	for _, window := range []int{0, 3} {
-		for _, broken := range []sessionstore.Broken{sessionstore.Fail, sessionstore.Skip} {
+		for _, skip := range []bool{false, true} {
 			var log bytes.Buffer
 			store, err := sessionstore.New(a.driver, lockedmemory.FixedKey(h.session), refusing{decode: "a2"},
-				&sessionstore.Options{Window: window, Broken: broken, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				&sessionstore.Options{Window: window, SkipBroken: skip, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				h.Fatal(err)
 			}
@@ -380,9 +380,9 @@ func codecRefuses(h *harness) {
 			}
 			want := [][]Message{{question(1), answer(1), question(3), answer(3)},
 				{answer(3), question(3), answer(1), question(1)}}
-			if broken == sessionstore.Skip {
+			if skip {
 				if err := errors.Join(loadErr, searchErr, yieldErr); err != nil {
-					h.Errorf("Skip: %v", err)
+					h.Errorf("SkipBroken: %v", err)
 				}
 				if n := strings.Count(log.String(), place); n != 3 {
 					h.Errorf("the place is logged %d times by 3 calls: %s", n, &log)
@@ -397,7 +397,7 @@ func codecRefuses(h *harness) {
 					}
 				}
 			}
-			if !slices.Equal(seen, want[0]) || broken == sessionstore.Skip && !slices.Equal(loaded, want[0]) ||
+			if !slices.Equal(seen, want[0]) || skip && !slices.Equal(loaded, want[0]) ||
 				!slices.Equal(found, want[1]) {
 				h.Errorf("loaded %s, found %s, yielded %s; want %s", text(loaded), text(found), text(seen), want)
 			}
