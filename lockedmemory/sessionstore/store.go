@@ -77,13 +77,14 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	if err != nil {
 		return err
 	}
-	content, err := s.encode(input, output)
-	if err != nil {
+	var content driver.Content
+	if content.Messages, err = s.encode(input, output); err != nil {
 		return err
 	}
 	turn, named := lockedmemory.TurnID(ctx)
 	if named {
-		if err := s.number(ctx, turn, &content); err != nil {
+		content.ID, content.Digest = turn.ID, digest(content.Messages)
+		if content.Number, err = r.number(turn); err != nil {
 			return err
 		}
 	}
@@ -100,22 +101,16 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return err
 }
 
-// number gives the content the next number of its turn. A lease guards its Saves, see
+// number returns the number of the next exchange of a turn. A lease guards its Saves, see
 // distlock.Lease.Guard: they come one at a time, so no two take the same number.
-func (s *Store[M, D]) number(ctx context.Context, turn *lockedmemory.NamedTurn, c *driver.Content) error {
+func (r request) number(turn *lockedmemory.NamedTurn) (n int, err error) {
 	n, known := turn.Next()
 	if !known { // no Load has brought it
-		r, err := s.request(ctx, opNumber)
-		if err == nil {
-			_, err = r.read(driver.Read{Backward: true, Limit: 1})
-		}
-		if err != nil {
-			return err
-		}
+		r.op = opNumber
+		_, err = r.read(driver.Read{Backward: true, Limit: 1})
 		n, _ = turn.Next()
 	}
-	c.ID, c.Number, c.Digest = turn.ID, n, digest(c.Messages)
-	return nil
+	return n, err
 }
 
 // Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
@@ -132,22 +127,21 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	return err
 }
 
-func (s *Store[M, D]) encode(input, output M) (driver.Content, error) {
-	var c driver.Content
+func (s *Store[M, D]) encode(input, output M) (texts [][]byte, err error) {
 	for i, message := range []M{input, output} {
 		name := [...]string{"input", "output"}[i]
 		text, err := s.codec.Encode(message)
 		if err != nil {
-			return c, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, name, err)
+			return nil, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, name, err)
 		}
 		if len(text) > s.opts.MaxMessage {
-			return c, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: "+
+			return nil, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: "+
 				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge, name,
 				len(text), s.opts.MaxMessage)
 		}
-		c.Messages = append(c.Messages, text)
+		texts = append(texts, text)
 	}
-	return c, nil
+	return texts, nil
 }
 
 // digest tells contents apart.

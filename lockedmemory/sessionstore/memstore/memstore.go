@@ -140,15 +140,13 @@ func (each *session) trim(most int) {
 	if most == 0 || from <= 0 {
 		return
 	}
-	newest := each.entries[len(each.entries)-1].Place.Fence
-	for from > 0 && each.entries[from].Place.Fence == each.entries[from-1].Place.Fence {
-		if each.entries[from].Place.Fence == newest {
-			from--
-		} else {
-			from++
-		}
+	fence := func(i int) int64 { return each.entries[i].Place.Fence }
+	last := fence(len(each.entries) - 1)
+	newest := slices.IndexFunc(each.entries, func(e entry) bool { return e.Place.Fence == last })
+	for from < newest && fence(from) == fence(from-1) {
+		from++
 	}
-	each.entries = slices.Delete(each.entries, 0, from)
+	each.entries = slices.Delete(each.entries, 0, min(from, newest))
 }
 
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
