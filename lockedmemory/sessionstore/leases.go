@@ -60,18 +60,14 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 	}, s.shown > 0
 }
 
-// accept notes that the service has accepted a token.
-func (s *leaseState) accept(fence int64) {
+// accept notes that the service has accepted a token, and which entries the lease has read or stored.
+func (s *leaseState) accept(fence int64, entries []driver.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shown = max(s.shown, fence)
-}
-
-// has notes that the lease has read or stored an exchange at a place.
-func (s *leaseState) has(p driver.Place) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.Compare(s.need) > 0 {
-		s.need = p
+	for _, e := range entries {
+		if e.Place.Compare(s.need) > 0 {
+			s.need = e.Place
+		}
 	}
 }

@@ -23,7 +23,7 @@ func TestLeases_S2_endedLease_nothingShown(t *testing.T) {
 		}
 		var ls leases
 		before := ls.of(lease)
-		if before.accept(lease.Fence()); ls.of(lease) != before {
+		if before.accept(lease.Fence(), nil); ls.of(lease) != before {
 			t.Error("a lease that is held has another state each time")
 		}
 		if err := lease.Release(t.Context()); err != nil {

@@ -21,7 +21,7 @@ const all = 1 << 40
 // bounds the entries of the first page.
 func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
-		for more := r.err == nil; more; ask = all {
+		for r.err == nil {
 			req.Limit = min(ask, max(maxReply/r.size, 1))
 			page, err := r.read(req)
 			if err != nil {
@@ -37,8 +37,10 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.size = max(r.size, size)
 			}
 			r.oldest = page.Oldest
-			req.From = page.Last
-			more = yield(page.Entries) && r.err == nil && page.Last != driver.Place{}
+			if !yield(page.Entries) || page.Last == (driver.Place{}) {
+				return
+			}
+			req.From, ask = page.Last, all
 		}
 	}
 }
@@ -100,11 +102,7 @@ func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	}
 	page, err = r.under(func(w driver.Write) (driver.Page, error) {
 		req.Access = &w.Access
-		page, err := r.driver.Read(r.ctx, req)
-		for _, entry := range page.Entries {
-			r.state.has(entry.Place)
-		}
-		return page, err
+		return r.driver.Read(r.ctx, req)
 	})
 	if err == nil && req.ID != "" {
 		turn.Resume(page.Stored)

@@ -76,7 +76,8 @@ const tries = 5
 
 // under makes a call under the lease of a request. If the store refuses its token from the first, the
 // lock may give a higher one: the store may have seen tokens from before the lock service lost its
-// data. Only the lock's owner is given one. The answer to a write has the Verdict alone.
+// data. Only the lock's owner is given one. The answer to a write has the Verdict, and the entry that it
+// stores.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
 func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
@@ -100,7 +101,7 @@ func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver
 			return page, err
 		}
 		var again bool
-		if again, err = r.settle(page.Verdict, w.Fence, accepted); !again {
+		if again, err = r.settle(page, w.Fence, accepted); !again {
 			return page, err
 		}
 	}
@@ -112,12 +113,12 @@ func isEnded(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld)
 }
 
-// settle returns what a verdict means for the caller, and whether another try may change that.
+// settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
-func (r *request) settle(v driver.Verdict, fence int64, accepted bool) (again bool, err error) {
-	switch v.Outcome {
+func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
+	switch page.Outcome {
 	case driver.Done:
-		r.state.accept(fence)
+		r.state.accept(fence, page.Entries)
 		return false, nil
 	case driver.Known:
 		return false, nil
@@ -131,19 +132,19 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted bool) (again bo
 		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
 			"nothing was written: begin a new turn and load the history again", err)
 	case driver.Taken: // by another call, under the same lease
-		r.state.accept(fence)
-		r.state.skip(v.Mark.N)
+		r.state.accept(fence, nil)
+		r.state.skip(page.Mark.N)
 		return true, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
 			unavailable, r.op)
 	}
-	stale := &StaleError{Fence: fence, Mark: v.Mark.Fence}
+	stale := &StaleError{Fence: fence, Mark: page.Mark.Fence}
 	// ⚑ Only another lease can have raised the mark above a token of this lease that the service has
 	// accepted. The loaded history is outdated then, even if this lease owns the lock: after a
 	// failover, two leases may own it.
-	if v.Outcome == driver.Stale && accepted {
+	if page.Outcome == driver.Stale && accepted {
 		return false, stale
 	}
-	err = fencing.RaiseToken(r.ctx, r.lease, max(v.Mark.Fence, fence))
+	err = fencing.RaiseToken(r.ctx, r.lease, max(page.Mark.Fence, fence))
 	switch {
 	case err == nil:
 		return true, stale
@@ -152,5 +153,5 @@ func (r *request) settle(v driver.Verdict, fence int64, accepted bool) (again bo
 		return false, stale
 	}
 	return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d, "+
-		"and the lock gives no higher one: %w", r.op, v.Mark.Fence, fence, err)
+		"and the lock gives no higher one: %w", r.op, page.Mark.Fence, fence, err)
 }

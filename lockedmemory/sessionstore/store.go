@@ -90,10 +90,8 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	}
 	_, err = r.under(func(w driver.Write) (driver.Page, error) {
 		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content})
-		if err == nil && v.Outcome == driver.Done {
-			r.state.has(driver.Place{Fence: w.Fence, N: w.N})
-		}
-		return driver.Page{Verdict: v}, err
+		stored := []driver.Entry{{Place: driver.Place{Fence: w.Fence, N: w.N}}}
+		return driver.Page{Verdict: v, Entries: stored}, err
 	})
 	if named && err == nil {
 		turn.Stored(content.Number)
