@@ -85,23 +85,23 @@ func (s *service) Retention() driver.Retention { return s.keep }
 func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 
 // at returns a session as it is now. Once an hour, it removes the sessions of which nothing is left.
-func (s *service) at(name string, now time.Time) *session {
-	if now.Sub(s.swept) > time.Hour {
-		maps.DeleteFunc(s.sessions, func(_ string, each *session) bool { return s.expire(each, now) })
-		s.swept = now
+func (s *service) at(name string) *session {
+	if time.Since(s.swept) > time.Hour {
+		maps.DeleteFunc(s.sessions, func(_ string, each *session) bool { return s.expire(each) })
+		s.swept = time.Now()
 	}
 	each := s.sessions[name]
 	if each == nil {
 		each = &session{turns: make(map[string]turn)}
 		s.sessions[name] = each
 	}
-	s.expire(each, now)
+	s.expire(each)
 	return each
 }
 
 // expire removes what has expired, and reports whether nothing is left.
-func (s *service) expire(each *session, now time.Time) bool {
-	idle, keep := now.Sub(each.used), driver.KeepEmpty
+func (s *service) expire(each *session) bool {
+	idle, keep := time.Since(each.used), driver.KeepEmpty
 	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
 		each.entries = nil
 	}
@@ -111,12 +111,12 @@ func (s *service) expire(each *session, now time.Time) bool {
 	if each.entries == nil && idle >= keep {
 		each.mark, each.op, each.state = driver.Place{}, "", empty
 	}
-	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return !now.Before(t.until) })
+	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
 	return each.mark == driver.Place{} && len(each.turns) == 0
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
-func (s *service) show(each *session, a driver.Access, now time.Time) driver.Verdict {
+func (s *service) show(each *session, a driver.Access) driver.Verdict {
 	if a.Fence < each.mark.Fence {
 		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
 	}
@@ -126,7 +126,7 @@ func (s *service) show(each *session, a driver.Access, now time.Time) driver.Ver
 			each.state = begun
 		}
 	}
-	each.used = now
+	each.used = time.Now()
 	if a.First {
 		each.trim(s.keep.MaxExchanges)
 	}
@@ -163,13 +163,13 @@ func (each *session) gone(a driver.Access) bool {
 }
 
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
-func (s *service) take(each *session, w driver.Write, now time.Time) (v driver.Verdict, had bool) {
+func (s *service) take(each *session, w driver.Write) (v driver.Verdict, had bool) {
 	at := driver.Place{Fence: w.Fence, N: w.N}
 	isCopy := func(e entry) bool { return e.Place == at && e.op == w.Op }
 	if each.mark == at && each.op == w.Op || each.mark.Compare(at) >= 0 && slices.ContainsFunc(each.entries, isCopy) {
 		return v, true
 	}
-	if v = s.show(each, w.Access, now); v.Outcome != driver.Done {
+	if v = s.show(each, w.Access); v.Outcome != driver.Done {
 		return v, false
 	}
 	if each.mark.N >= w.N {
@@ -182,20 +182,19 @@ func (s *service) take(each *session, w driver.Write, now time.Time) (v driver.V
 func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	each := s.at(a.Session, now)
+	each := s.at(a.Session)
 	digests := each.turns[a.ID].digests
 	if a.ID != "" && a.Number <= len(digests) {
 		if digests[a.Number-1] != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
-		s.show(each, a.Access, now) // refused or not: the exchange has been stored
+		s.show(each, a.Access) // refused or not: the exchange has been stored
 		return driver.Verdict{Outcome: driver.Known}, nil
 	}
 	if each.gone(a.Access) {
 		return driver.Verdict{Outcome: driver.Gone}, nil
 	}
-	v, had := s.take(each, a.Write, now)
+	v, had := s.take(each, a.Write)
 	if v.Outcome != driver.Done || had {
 		return v, nil
 	}
@@ -206,7 +205,7 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 		for len(digests) < a.Number-1 {
 			digests = append(digests, unknown)
 		}
-		each.turns[a.ID] = turn{append(digests, a.Digest), now.Add(s.keep.RememberTurns)}
+		each.turns[a.ID] = turn{append(digests, a.Digest), time.Now().Add(s.keep.RememberTurns)}
 	}
 	return v, nil
 }
@@ -214,9 +213,8 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	each := s.at(w.Session, now)
-	v, had := s.take(each, w, now)
+	each := s.at(w.Session)
+	v, had := s.take(each, w)
 	if v.Outcome == driver.Done && !had {
 		each.entries, each.state = nil, cleared
 	}
@@ -226,11 +224,10 @@ func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, erro
 func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	each := s.at(r.Session, now)
+	each := s.at(r.Session)
 	var page driver.Page
 	if r.Access != nil {
-		if page.Verdict = s.show(each, *r.Access, now); page.Outcome != driver.Done {
+		if page.Verdict = s.show(each, *r.Access); page.Outcome != driver.Done {
 			return page, nil
 		}
 	}
