@@ -245,9 +245,8 @@ func (m mirror) message() (schema.Message, error) {
 	}
 	parts = slices.DeleteFunc(parts, func(p schema.ContentPart) bool { return p == nil })
 	calls, _ := convert(m.ToolCalls, func(c callMirror) (schema.ToolCall, error) { return schema.ToolCall(c), nil })
-	unpacked, err := unpack(m.Metadata)
-	metadata, isMap := unpacked.(map[string]any)
-	if err != nil || !isMap && m.Metadata != nil { // the text of err can quote the metadata
+	metadata, isMap := unpack(m.Metadata).(map[string]any)
+	if m.Metadata != nil && !(isMap && packsAs(m.Metadata, metadata)) {
 		return nil, errors.New("its metadata is no map, or has a tag that Encode does not write")
 	}
 	switch m.Role {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -23,7 +22,6 @@ import (
 const maxDepth = 100
 const localTime = "2006-01-02T15:04:05.999999999"
 
-var errTag = errors.New("no tag that Encode writes")
 var tags = make(map[string]reflect.Type)
 
 func init() {
@@ -93,18 +91,15 @@ func packMap[V any](m map[string]V) (packed map[string]any, err error) {
 		packed = make(map[string]any, len(m))
 	}
 	for key, v := range m {
-		if packed[packedKey(key)], err = pack(v); err != nil {
+		stored := key
+		if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
+			stored = "$" + strconv.QuoteToASCII(key)
+		}
+		if packed[stored], err = pack(v); err != nil {
 			return nil, fmt.Errorf("%q %w", key, err)
 		}
 	}
 	return packed, nil
-}
-
-func packedKey(key string) string {
-	if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
-		return "$" + strconv.QuoteToASCII(key)
-	}
-	return key
 }
 
 // plainJSON returns v after a round trip through encoding/json that changes no number and no text.
@@ -138,43 +133,38 @@ func floats(v any) any {
 	return v
 }
 
-// unpack is the inverse of pack.
-func unpack(v any) (any, error) {
+// packsAs reports whether pack returns stored for v. If it does not, what is stored is damaged.
+func packsAs(stored, v any) bool {
+	packed, _ := pack(v)
+	want, _ := json.Marshal(packed)
+	got, _ := json.Marshal(stored)
+	return bytes.Equal(got, want)
+}
+
+// unpack is the inverse of pack. Damaged text becomes some value of its type, see packsAs.
+func unpack(v any) any {
 	switch v := v.(type) {
 	case []any:
-		return convert(v, unpack)
+		list, _ := convert(v, func(packed any) (any, error) { return unpack(packed), nil })
+		return list
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for key, packed := range v {
 			if t := tags[key]; t != nil && len(v) == 1 {
-				value, err := untag(t, packed)
-				if err != nil {
-					return nil, err
-				}
-				again, _ := pack(value)
-				written, _ := json.Marshal(again)
-				if text, _ := json.Marshal(v); string(text) != string(written) {
-					return nil, errTag
-				}
-				return value, nil
+				return untag(t, unpack(packed))
 			}
-			name := key
 			if quoted, special := strings.CutPrefix(key, "$"); special {
-				name, _ = strconv.Unquote(quoted)
+				key, _ = strconv.Unquote(quoted)
 			}
-			var err error
-			if m[name], err = unpack(packed); err != nil || packedKey(name) != key {
-				return nil, errTag
-			}
+			m[key] = unpack(packed)
 		}
-		return m, nil
+		return m
 	}
-	return v, nil
+	return v
 }
 
-// untag returns the value of a tag. The caller packs the value again and so detects a damaged tag.
-func untag(t reflect.Type, stored any) (any, error) {
-	stored, err := unpack(stored)
+// untag returns the value of a tag.
+func untag(t reflect.Type, stored any) any {
 	text, isText := stored.(string)
 	value := reflect.New(t)
 	switch to := value.Interface().(type) {
@@ -210,7 +200,7 @@ func untag(t reflect.Type, stored any) (any, error) {
 	default: // a number, or a nil []any or map[string]any
 		_, _ = fmt.Sscan(text, to)
 	}
-	return value.Elem().Interface(), err
+	return value.Elem().Interface()
 }
 
 // deep reports whether the lists and maps in v nest deeper than depth.
