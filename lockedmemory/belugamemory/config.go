@@ -31,12 +31,10 @@ type configuration struct {
 	maxRetries int
 	keep       sessionstore.Retention
 	store      sessionstore.Options
-	sessionID  string
 	settings
 
 	inner        string
 	innerOptions map[string]any
-	separates    bool
 }
 
 // option describes one entry of the Options of a ProviderConfig.
@@ -67,7 +65,7 @@ func (c *configuration) options() map[string]option {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
 		"inner_options":            {allowed: "an object, for the inner memory", private: true, set: as(&c.innerOptions)},
-		"inner_separates_sessions": {allowed: "true or false", set: as(&c.separates)},
+		"inner_separates_sessions": {allowed: "true or false", set: as(&c.apart)},
 		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 			set: number(&c.keep.MaxExchanges, 1_000_000_000)},
 		"max_hold": {allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
@@ -148,7 +146,7 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 			return c, invalid("option %q is not known: the options are %s", name, strings.Join(names, ", "))
 		}
 		if value := cfg.Options[name]; value != nil && !o.set(value) {
-			return c, invalid("option %q is %s, but must be %s", name, shown(o, value), o.allowed)
+			return c, invalid("option %q is %s, but must be %s", name, o.shown(value), o.allowed)
 		}
 	}
 	return c, c.settle()
@@ -160,13 +158,13 @@ func (c *configuration) settle() error {
 	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
 		return invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
 			`leave one or the other out`)
-	case c.inner == "" && (c.innerOptions != nil || c.separates):
+	case c.inner == "" && (c.innerOptions != nil || c.apart):
 		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
 			`name it, or leave them out`)
 	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0):
 		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
-	case c.inner != "" && c.sessionID == "" && !c.separates:
+	case c.inner != "" && c.sessionID == "" && !c.apart:
 		return invalid(`option "inner" names a memory that all sessions and tenants would share: set "session_id", ` +
 			`and make one memory for each conversation, or set "inner_separates_sessions" to true ` +
 			`if the inner memory keeps the sessions of contexts apart`)
@@ -191,15 +189,12 @@ func invalid(format string, args ...any) error {
 }
 
 // shown returns the text for a wrong value in an error.
-func shown(o option, value any) string {
-	switch v := value.(type) {
-	case string:
-		if v == "" || o.private || len(v) > 100 {
-			return fmt.Sprintf("text of %d bytes", len(v))
-		}
-		return fmt.Sprintf("%q", v)
-	case bool, int, int32, int64, float64, json.Number, time.Duration:
-		if !o.private {
+func (o option) shown(value any) string {
+	if !o.private {
+		switch v := value.(type) {
+		case string:
+			return fmt.Sprintf("%.100q", v)
+		case bool, int, int32, int64, float64, json.Number, time.Duration:
 			return fmt.Sprintf("%v (%T)", v, v)
 		}
 	}

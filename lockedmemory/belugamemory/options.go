@@ -17,14 +17,14 @@ import (
 type Option func(s *settings, at use) error
 
 type settings struct {
-	locker   *distlock.Locker
-	key      lockedmemory.KeyFunc
-	keys     int  // the number of options that have set the key
-	apart    bool // the inner memory does not mix the sessions of several contexts
-	wait     time.Duration
-	busy     lockedmemory.BusyPolicy
-	failOpen bool
-	maxHold  time.Duration
+	locker    *distlock.Locker
+	key       lockedmemory.KeyFunc
+	sessionID string // of all contexts, unless empty
+	apart     bool   // the inner memory keeps the sessions of contexts apart
+	wait      time.Duration
+	busy      lockedmemory.BusyPolicy
+	failOpen  bool
+	maxHold   time.Duration
 }
 
 // use is a set of functions that accept an option.
@@ -52,7 +52,7 @@ func newOption(name string, uses use, valid bool, wrong string, apply func(*sett
 
 // settingsOf applies the options. It also refuses a nil Locker.
 func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error) {
-	s := settings{locker: locker, key: SessionKey}
+	s := settings{locker: locker}
 	if locker == nil {
 		return s, invalid("the Locker is nil: make one with lockurl.Open, or take that of a Memory")
 	}
@@ -64,12 +64,16 @@ func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error
 			return s, err
 		}
 	}
-	if s.keys > 1 {
+	switch {
+	case s.key != nil && s.sessionID != "":
 		return s, invalid("WithKey and WithSessionID both set the session: leave one of them out")
-	}
-	if at == forMemories && !s.apart {
+	case at == forMemories && !s.apart && s.sessionID == "":
 		return s, invalid("all sessions and tenants would share the inner memory: use WithSessionID, and wrap one memory " +
 			"for each conversation, or WithInnerSeparatesSessions if the inner memory keeps the sessions of contexts apart")
+	case s.sessionID != "":
+		s.key = oneConversation(s.sessionID)
+	case s.key == nil:
+		s.key = SessionKey
 	}
 	return s, nil
 }
@@ -78,7 +82,7 @@ func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error
 // [LockRun] and [WrapSessions], core.GetSessionID of that context is the run's session ID.
 func WithKey(key lockedmemory.KeyFunc) Option {
 	return newOption("WithKey", forMemories|forRuns|forSessions, key != nil,
-		"WithKey has a nil KeyFunc: leave it out for SessionKey", func(s *settings) { s.key, s.keys = key, s.keys+1 })
+		"WithKey has a nil KeyFunc: leave it out for SessionKey", func(s *settings) { s.key = key })
 }
 
 // WithSessionID is for an inner memory that keeps one conversation, such as all memories of Beluga.
@@ -86,7 +90,7 @@ func WithKey(key lockedmemory.KeyFunc) Option {
 // memory for each conversation of each tenant, with different IDs.
 func WithSessionID(id string) Option {
 	return newOption("WithSessionID", forMemories, id != "", "WithSessionID is empty: give the ID of the conversation",
-		func(s *settings) { s.key, s.keys, s.apart = oneConversation(id), s.keys+1, true })
+		func(s *settings) { s.sessionID = id })
 }
 
 // WithInnerSeparatesSessions is for an inner memory that keeps the sessions and tenants of contexts

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -56,7 +56,7 @@ func New(cfg config.ProviderConfig) (m *Memory, err error) {
 func (c *configuration) open() (m *Memory, err error) {
 	s, err := enter(c.url)
 	if err != nil {
-		return nil, fmt.Errorf("base_url: %w", err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -89,12 +89,12 @@ var services = struct {
 type service struct {
 	url    string
 	client redis.UniversalClient // nil for mem://
-	lock   func(*distlock.Options) (*distlock.Locker, error)
+	locks  lockdriver.Driver     // for mem://
 
 	// Guarded by services:
 	memories int // memories that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	stores   map[driver.Retention]driver.Driver // for mem://, one for each namespace
+	sessions map[string]driver.Driver // for mem://, by namespace
 }
 
 // enter returns the service for a URL. Each caller calls leave once.
@@ -103,19 +103,13 @@ func enter(url string) (*service, error) {
 	defer services.Unlock()
 	s := services.byURL[url]
 	if s == nil {
-		s = &service{url: url, lockers: make(map[distlock.Options]*distlock.Locker)}
-		if url == "mem://" {
-			locks := memlock.NewDriver()
-			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return distlock.New(locks, opts) }
-			s.stores = make(map[driver.Retention]driver.Driver)
-		} else if strings.HasPrefix(url, "mem://") {
-			return nil, invalid("mem:// takes nothing after it")
-		} else {
+		s = &service{url: url, locks: memlock.NewDriver(), lockers: make(map[distlock.Options]*distlock.Locker),
+			sessions: make(map[string]driver.Driver)}
+		if url != "mem://" {
 			var err error
 			if s.client, err = redislock.ParseURL(url); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("base_url is neither mem:// nor the URL of a Redis: %w", err)
 			}
-			s.lock = func(opts *distlock.Options) (*distlock.Locker, error) { return redislock.New(s.client, opts) }
 		}
 		services.byURL[url] = s
 	}
@@ -182,7 +176,12 @@ func (s *service) lockerOf(opts distlock.Options) (*distlock.Locker, error) {
 	}
 	observed := opts
 	observed.Observer = spans
-	locker, err := s.lock(&observed)
+	var locker *distlock.Locker
+	if s.client == nil {
+		locker, err = distlock.New(s.locks, &observed)
+	} else {
+		locker, err = redislock.New(s.client, &observed)
+	}
 	if err == nil {
 		s.lockers[opts] = locker
 	}
@@ -193,13 +192,16 @@ func (s *service) lockerOf(opts distlock.Options) (*distlock.Locker, error) {
 var inProcess = []string{"composite", "core", "inmemory", "recall"}
 var warnOfProcess sync.Once
 
+// inner makes the memory that is to be locked.
 func (s *service) inner(c *configuration) (memory.Memory, error) {
-	switch {
-	case c.inner == "" && s.client == nil:
-		return s.inMemory(c)
-	case c.inner == "":
-		return redisstore.New[schema.Message, schema.Document](s.client, c.key, Codec{}, &c.keep, &c.store)
-	case s.client != nil && slices.Contains(inProcess, c.inner):
+	if c.inner == "" {
+		sessions, err := s.sessionsOf(c.keep)
+		if err != nil {
+			return nil, err
+		}
+		return sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
+	}
+	if s.client != nil && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
 				`messages, and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
@@ -212,22 +214,24 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 	return m, err
 }
 
-// inMemory opens the store of a namespace in this process. The first memory sets the retention.
-func (s *service) inMemory(c *configuration) (memory.Memory, error) {
+// sessionsOf returns the sessions of a namespace. In this process, the first memory sets the retention.
+func (s *service) sessionsOf(keep driver.Retention) (driver.Driver, error) {
+	if s.client != nil {
+		return redisstore.NewDriver(s.client, &keep)
+	}
 	services.Lock()
 	defer services.Unlock()
-	for kept := range s.stores {
-		if kept.Namespace == c.keep.Namespace && kept != c.keep {
-			return nil, invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
-				`use the same, or another "namespace"`)
-		}
+	made, err := memstore.NewDriver(&keep)
+	if err != nil {
+		return nil, err
 	}
-	if s.stores[c.keep] == nil {
-		d, err := memstore.NewDriver(&c.keep)
-		if err != nil {
-			return nil, err
-		}
-		s.stores[c.keep] = d
+	if s.sessions[keep.Namespace] == nil {
+		s.sessions[keep.Namespace] = made
 	}
-	return sessionstore.New[schema.Message, schema.Document](s.stores[c.keep], c.key, Codec{}, &c.store)
+	sessions := s.sessions[keep.Namespace]
+	if sessions.Retention() != made.Retention() {
+		return nil, invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
+			`use the same, or another "namespace"`)
+	}
+	return sessions, nil
 }
