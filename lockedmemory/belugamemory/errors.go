@@ -3,7 +3,6 @@ package belugamemory
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 
@@ -18,16 +17,6 @@ import (
 // lockedmemory.WithTurnID), can be repeated safely. They fail with core.ErrProviderDown.
 const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
 
-// errUnknown marks the error of a Save that must not be repeated.
-var errUnknown = errors.New("the exchange may be stored, or not")
-
-func afterSave(ctx context.Context, err error) error {
-	if _, named := lockedmemory.TurnID(ctx); named || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errUnknown, err)
-}
-
 // codes lists the code of each error of this project. The first sentinel that matches decides.
 var codes = []struct {
 	sentinel error
@@ -35,7 +24,6 @@ var codes = []struct {
 	message  string
 }{
 	{distlock.ErrLost, core.ErrInvalidInput, "the lease was lost"},
-	{errUnknown, ErrOutcomeUnknown, "the server did not answer"},
 	{distlock.ErrNotHeld, core.ErrInvalidInput, "the session's lock is not held"},
 	{distlock.ErrInvalidKey, core.ErrInvalidInput, "no valid session"},
 	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
@@ -49,7 +37,7 @@ var codes = []struct {
 	{driver.ErrRights, core.ErrAuth, "a right is missing"},
 	{distlock.ErrRefused, core.ErrProviderDown, "the server refused"},
 	{distlock.ErrUnavailable, core.ErrProviderDown, "the server is down"},
-	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // of a safe repetition
+	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // a retry is safe
 	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
 }
 

@@ -3,7 +3,6 @@ package belugamemory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +23,7 @@ var _ core.Lifecycle = (*Memory)(nil)
 type Memory struct {
 	settings
 	locked  *lockedmemory.LockedMemory[schema.Message, schema.Document]
+	broken  error // of the Middleware, if it could not wrap the inner memory
 	closed  atomic.Bool
 	service *service // set by New; nil if the Locker belongs to the caller
 }
@@ -63,49 +63,39 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 	return func(inner memory.Memory) memory.Memory {
 		m, err := wrap(inner, s)
 		if err != nil {
-			return failing{err}
+			return &Memory{settings: s, broken: err}
 		}
 		return m
 	}, nil
 }
 
-// failing is a memory that cannot be wrapped.
-type failing struct{ err error }
-
-func (f failing) Save(context.Context, schema.Message, schema.Message) error     { return f.err }
-func (f failing) Load(context.Context, string) ([]schema.Message, error)         { return nil, f.err }
-func (f failing) Search(context.Context, string, int) ([]schema.Document, error) { return nil, f.err }
-func (f failing) Clear(context.Context) error                                    { return f.err }
-func (f failing) Turn(context.Context, func(ctx context.Context) error) error    { return f.err }
-
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
 	err := m.writes(ctx)
 	if err == nil {
-		err = afterSave(ctx, m.locked.Save(ctx, input, output))
+		err = m.locked.Save(ctx, input, output)
+	}
+	_, named := lockedmemory.TurnID(ctx)
+	if !named && errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrLost) {
+		return core.NewError("belugamemory.save", ErrOutcomeUnknown, "the exchange may be stored", err)
 	}
 	return coded("belugamemory.save", err)
 }
 
 // Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.
-func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, error) {
-	return unlocked(m, "belugamemory.load", func() ([]schema.Message, error) { return m.locked.Load(ctx, query) })
+func (m *Memory) Load(ctx context.Context, query string) (history []schema.Message, err error) {
+	if err = m.usable(); err == nil {
+		history, err = m.locked.Load(ctx, query)
+	}
+	return history, coded("belugamemory.load", err)
 }
 
 // Search asks the inner memory, without a lock.
-func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
-	return unlocked(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
-}
-
-func unlocked[T any](m *Memory, op string, from func() ([]T, error)) ([]T, error) {
-	if m.closed.Load() {
-		return nil, coded(op, distlock.ErrClosed)
+func (m *Memory) Search(ctx context.Context, query string, k int) (found []schema.Document, err error) {
+	if err = m.usable(); err == nil {
+		found, err = m.locked.Search(ctx, query, k)
 	}
-	found, err := from()
-	if err != nil && m.closed.Load() {
-		err = fmt.Errorf("%w: %w", distlock.ErrClosed, err)
-	}
-	return found, coded(op, err)
+	return found, coded("belugamemory.search", err)
 }
 
 // Clear removes the session's history, under the session's lock.
@@ -129,11 +119,19 @@ func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) e
 	}, fn)
 }
 
-// writes returns an error if a call must not wait for the session's lock: the memory is closed, or
-// the run or turn around the call holds this lock through another Locker.
-func (m *Memory) writes(ctx context.Context) error {
+// usable returns why no operation is possible, or nil.
+func (m *Memory) usable() error {
 	if m.closed.Load() {
 		return distlock.ErrClosed
+	}
+	return m.broken
+}
+
+// writes returns an error if a call must not wait for the session's lock: the memory is not usable, or
+// the run or turn around the call holds this lock through another Locker.
+func (m *Memory) writes(ctx context.Context) error {
+	if err := m.usable(); err != nil {
+		return err
 	}
 	lease, _ := lockedmemory.Lease(ctx)
 	if r := runOf(ctx); r != nil {
@@ -175,8 +173,8 @@ func (m *Memory) Close(ctx context.Context) error {
 
 // Start fails if the lock service does not answer. A closed memory fails with distlock.ErrClosed.
 func (m *Memory) Start(ctx context.Context) error {
-	err := distlock.ErrClosed
-	if !m.closed.Load() {
+	err := m.usable()
+	if err == nil {
 		err = m.locker.Ping(ctx)
 	}
 	return coded("belugamemory.start", err)

@@ -131,6 +131,14 @@ func hold(t testing.TB, ctx context.Context, m *Memory) (release func()) {
 	return release
 }
 
+// failing is a memory whose operations fail with err.
+type failing struct{ err error }
+
+func (f failing) Save(context.Context, schema.Message, schema.Message) error     { return f.err }
+func (f failing) Load(context.Context, string) ([]schema.Message, error)         { return nil, f.err }
+func (f failing) Search(context.Context, string, int) ([]schema.Document, error) { return nil, f.err }
+func (f failing) Clear(context.Context) error                                    { return f.err }
+
 // list is a memory.MessageStore of one conversation without a guard: the race detector reports
 // concurrent calls.
 type list struct{ messages []schema.Message }
