@@ -192,11 +192,7 @@ func untag(t reflect.Type, stored any) any {
 		var local string
 		var offset int
 		_, _ = fmt.Sscan(text, &local, &offset)
-		zone := time.UTC
-		if offset != 0 {
-			zone = time.FixedZone("", offset)
-		}
-		*to, _ = time.ParseInLocation(localTime, local, zone)
+		*to, _ = time.ParseInLocation(localTime, local, time.FixedZone("", offset))
 	default: // a number, or a nil []any or map[string]any
 		_, _ = fmt.Sscan(text, to)
 	}

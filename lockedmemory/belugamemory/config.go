@@ -49,7 +49,7 @@ func (c *configuration) options() map[string]option {
 	return map[string]option{
 		"busy": {allowed: `"wait" or "refuse"`, set: func(value any) bool {
 			if value == "refuse" {
-				c.busy = lockedmemory.Refuse
+				c.Busy = lockedmemory.Refuse
 			}
 			return value == "wait" || value == "refuse"
 		}},
@@ -172,7 +172,7 @@ func (c *configuration) settle() error {
 	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {
 		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.lock.Retry.Max, 100*time.Millisecond)
 	}
-	c.wait = c.lock.Wait
+	c.Wait = c.lock.Wait
 	if c.lock.Namespace != "" {
 		c.keep.Namespace = c.lock.Namespace + ":session"
 	}

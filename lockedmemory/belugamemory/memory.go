@@ -41,8 +41,7 @@ func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory
 }
 
 func wrap(inner memory.Memory, s settings) (*Memory, error) {
-	opts := lockedmemory.Options{Wait: s.wait, Busy: s.busy, FailOpen: s.failOpen}
-	locked, err := lockedmemory.New(inner, s.locker, s.key, &opts)
+	locked, err := lockedmemory.New(inner, s.locker, s.key, &s.Options)
 	if err != nil {
 		return nil, coded("belugamemory.wrap", err)
 	}

@@ -21,10 +21,8 @@ type settings struct {
 	key       lockedmemory.KeyFunc
 	sessionID string // of all contexts, unless empty
 	apart     bool   // the inner memory keeps the sessions of contexts apart
-	wait      time.Duration
-	busy      lockedmemory.BusyPolicy
-	failOpen  bool
 	maxHold   time.Duration
+	lockedmemory.Options
 }
 
 // use is a set of functions that accept an option.
@@ -104,20 +102,20 @@ func WithInnerSeparatesSessions() Option {
 func WithWait(wait time.Duration) Option {
 	return newOption("WithWait", forMemories|forRuns, wait != 0,
 		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse)", lockedmemory.DefaultWait),
-		func(s *settings) { s.wait = wait })
+		func(s *settings) { s.Wait = wait })
 }
 
 // WithBusy sets what a turn or run does while its session is busy. Default: lockedmemory.Wait.
 func WithBusy(policy lockedmemory.BusyPolicy) Option {
 	return newOption("WithBusy", forMemories|forRuns, policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
 		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy),
-		func(s *settings) { s.busy = policy })
+		func(s *settings) { s.Busy = policy })
 }
 
 // WithFailOpen lets a memory continue without the lock while the lock service is unavailable, see
 // lockedmemory.Options.FailOpen.
 func WithFailOpen() Option {
-	return newOption("WithFailOpen", forMemories, true, "", func(s *settings) { s.failOpen = true })
+	return newOption("WithFailOpen", forMemories, true, "", func(s *settings) { s.FailOpen = true })
 }
 
 // WithMaxHold sets the age at which the lease of a cancelled run is released, if the end of the run

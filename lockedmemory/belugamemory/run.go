@@ -49,24 +49,24 @@ func LockRun[I, E any](
 		return nil, coded("belugamemory.lockrun", err)
 	}
 	s.maxHold = cmp.Or(s.maxHold, fencing.Options(locker).MaxHold, 10*time.Minute)
-	s.wait = cmp.Or(s.wait, lockedmemory.DefaultWait)
+	s.Wait = cmp.Or(s.Wait, lockedmemory.DefaultWait)
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
+			r := &lockedRun{session: sessionID}
 			var event E
-			var failed error // ⚑ yielded with the next pair or after the release, so that its reader holds no session
 			wanted := true
-			show := func() bool { wanted = wanted && yield(event, failed); return wanted }
-			err := s.alone(ctx, sessionID, func(r *lockedRun) {
+			show := func() bool { wanted = wanted && yield(event, r.failed); return wanted }
+			err := s.alone(ctx, r, func() {
 				for next, err := range run(r.ctx, sessionID, input) {
-					if failed != nil && !show() {
+					if r.failed != nil && !show() {
 						return
 					}
-					if event, failed = next, r.yields(err); failed == nil && (r.failure.Load() != nil || !show()) {
+					if event, r.failed = next, r.explained(err); r.failed == nil && (r.failure.Load() != nil || !show()) {
 						return
 					}
 				}
 			})
-			if (failed == nil || show()) && err != nil && wanted {
+			if (r.failed == nil || show()) && err != nil && wanted {
 				yield(*new(E), coded("belugamemory.run", err))
 			}
 		}
@@ -111,9 +111,9 @@ func asAgent(ctx context.Context, work func(ctx context.Context)) {
 
 // alone calls iterate under the session's lease, as one operation for the Observer. It returns an
 // error that the run did not yield.
-func (s *settings) alone(ctx context.Context, id string, iterate func(*lockedRun)) error {
-	ctx = core.WithSessionID(ctx, id)
-	key, err := keyFor(ctx, id, s.key)
+func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) error {
+	ctx = core.WithSessionID(ctx, r.session)
+	key, err := keyFor(ctx, r.session, s.key)
 	if err != nil {
 		return err
 	}
@@ -122,23 +122,22 @@ func (s *settings) alone(ctx context.Context, id string, iterate func(*lockedRun
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // of a panic
-	r := &lockedRun{session: id}
 	if err = s.hold(ctx, key, r, iterate); err == nil {
 		err = r.rest()
 	}
-	op.Err = cmp.Or(err, r.yielded)
+	op.Err = cmp.Or(err, r.failed)
 	op.Outcome = distlock.OutcomeOf(op.Err)
-	if r.lease == nil && s.busy == lockedmemory.Refuse && op.Outcome == distlock.OutcomeTimeout {
+	if r.lease == nil && s.Busy == lockedmemory.Refuse && op.Outcome == distlock.OutcomeTimeout {
 		op.Outcome = distlock.OutcomeBusy
 	}
 	return err
 }
 
 // hold calls iterate under the lease on key, and fails without a lease.
-func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func(*lockedRun)) (err error) {
+func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func()) (err error) {
 	within := ctx
 	acquire := s.locker.Acquire
-	if s.busy == lockedmemory.Refuse {
+	if s.Busy == lockedmemory.Refuse {
 		acquire = s.locker.TryAcquire
 	}
 	lease, ok := s.locker.FromContext(ctx, key)
@@ -147,7 +146,7 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the " +
 				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
 		}
-	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.wait)); err == nil {
+	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.Wait)); err == nil {
 		// ⚑ Not Join: a Runner whose context ends with the release after Update yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
 	}
@@ -172,7 +171,7 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 			r.end(ctx)
 		}
 	}()
-	iterate(r)
+	iterate()
 	return nil
 }
 
@@ -183,7 +182,9 @@ type lockedRun struct {
 	owns    bool            // the run has acquired the lease; otherwise a Turn or a Do around the run has
 	ctx     context.Context // ends with the caller's context, with a loss, and with Close
 
-	yielded error                 // the last error
+	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
+	// that its reader holds no session.
+	failed  error
 	created sync.Map              // the IDs of the sessions that this run has created
 	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
 	over    atomic.Bool           // the run has released its lease
@@ -198,21 +199,20 @@ func runOf(ctx context.Context) *lockedRun {
 	return r
 }
 
-// yields returns the error to yield for an error of the run.
-func (r *lockedRun) yields(err error) error {
+// explained adds to an error of the run why the lease is gone.
+func (r *lockedRun) explained(err error) error {
 	if gone := r.gone(); gone != nil && err != nil {
-		err = coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
+		return coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
 	}
-	r.yielded = err
 	return err
 }
 
 // rest returns the error that the run did not yield itself.
 func (r *lockedRun) rest() error {
-	if gone := r.gone(); gone != nil && !errors.Is(r.yielded, gone) {
+	if gone := r.gone(); gone != nil && !errors.Is(r.failed, gone) {
 		return gone
 	}
-	if failure := r.failure.Load(); failure != nil && r.yielded == nil {
+	if failure := r.failure.Load(); failure != nil && r.failed == nil {
 		return *failure
 	}
 	return nil

@@ -97,12 +97,10 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 	if err != nil {
 		return coded("belugamemory.update", err)
 	}
-	joined, leave := fencing.Join(ctx, lease)
-	defer leave()
 	return under("belugamemory.update", func(fn step) error {
 		// ⚑ The context of a cancelled run's Update has ended. The service decides about this
 		// Update. Guard with the ended context would sometimes refuse first.
-		return lease.Guard(context.WithoutCancel(joined), func(ctx context.Context) error { return fn(valued{joined, ctx}) })
+		return lease.Guard(context.WithoutCancel(ctx), func(step context.Context) error { return fn(valued{ctx, step}) })
 	}, func(ctx context.Context) error { return s.inner.Update(ctx, session) })
 }
 
