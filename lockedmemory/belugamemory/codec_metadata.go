@@ -2,7 +2,6 @@ package belugamemory
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -165,7 +164,7 @@ func unpack(v any) any {
 
 // untag returns the value of a tag.
 func untag(t reflect.Type, stored any) any {
-	text, isText := stored.(string)
+	text, _ := stored.(string)
 	value := reflect.New(t)
 	switch to := value.Interface().(type) {
 	case *string:
@@ -173,9 +172,8 @@ func untag(t reflect.Type, stored any) any {
 	case *json.Number:
 		*to = json.Number(text)
 	case *[]byte:
-		if isText {
-			*to, _ = base64.StdEncoding.DecodeString(text)
-		}
+		written, _ := json.Marshal(stored)
+		_ = json.Unmarshal(written, to)
 	case *[]string:
 		list, _ := stored.([]any)
 		*to, _ = convert(list, func(v any) (string, error) { s, _ := v.(string); return s, nil })

@@ -102,15 +102,12 @@ func text(field *string, most int, without string) func(any) bool {
 	}
 }
 
-// duration accepts a time.Duration and its text, as in JSON.
+// duration accepts a time.Duration and its text, as in JSON, which fmt.Sprint makes the same.
 func duration(field *time.Duration, least, most time.Duration) func(any) bool {
 	return func(value any) bool {
-		if text, ok := value.(string); ok {
-			if d, err := time.ParseDuration(text); err == nil {
-				value = d
-			}
-		}
-		return as(field)(value) && *field >= least && *field <= most
+		d, err := time.ParseDuration(fmt.Sprint(value))
+		*field = d
+		return err == nil && d >= least && d <= most
 	}
 }
 
