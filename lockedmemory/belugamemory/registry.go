@@ -141,26 +141,24 @@ func (s *service) leave() (ended <-chan error) {
 }
 
 // answers connects to the server and sends one request.
-func (s *service) answers(locker *distlock.Locker, timeout time.Duration) error {
+func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var err error
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
+		}
+	}()
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
 	if client, ok := s.client.(*redis.Client); ok && client.Options().TLSConfig == nil {
-		if conn, refused := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr); refused == nil {
-			err = conn.Close()
-		} else {
-			err = fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, refused)
+		conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
+		if err != nil {
+			return fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, err)
 		}
+		_ = conn.Close()
 	}
-	if err == nil {
-		err = locker.Ping(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
-	}
-	return err
+	return locker.Ping(ctx)
 }
 
 // lockerOf returns the Locker for opts. All memories with equal options share it.

@@ -61,7 +61,11 @@ func LockRun[I, E any](
 					if r.failed != nil && !show() {
 						return
 					}
-					if event, r.failed = next, r.explained(err); r.failed == nil && (r.failure.Load() != nil || !show()) {
+					if gone := r.gone(); gone != nil && err != nil {
+						err = coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
+					}
+					event, r.failed = next, err
+					if err == nil && (r.failure.Load() != nil || !show()) {
 						return
 					}
 				}
@@ -123,7 +127,13 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // of a panic
 	if err = s.hold(ctx, key, r, iterate); err == nil {
-		err = r.rest()
+		gone, failure := r.gone(), r.failure.Load()
+		switch {
+		case gone != nil && !errors.Is(r.failed, gone):
+			err = gone
+		case failure != nil && r.failed == nil:
+			err = *failure
+		}
 	}
 	op.Err = cmp.Or(err, r.failed)
 	op.Outcome = distlock.OutcomeOf(op.Err)
@@ -197,25 +207,6 @@ type runKey struct{ lease *distlock.Lease } // nil for the innermost run
 func runOf(ctx context.Context) *lockedRun {
 	r, _ := ctx.Value(runKey{}).(*lockedRun)
 	return r
-}
-
-// explained adds to an error of the run why the lease is gone.
-func (r *lockedRun) explained(err error) error {
-	if gone := r.gone(); gone != nil && err != nil {
-		return coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
-	}
-	return err
-}
-
-// rest returns the error that the run did not yield itself.
-func (r *lockedRun) rest() error {
-	if gone := r.gone(); gone != nil && !errors.Is(r.failed, gone) {
-		return gone
-	}
-	if failure := r.failure.Load(); failure != nil && r.failed == nil {
-		return *failure
-	}
-	return nil
 }
 
 // gone returns ErrLost or ErrClosed if this has ended the lease, and nil after a release.
