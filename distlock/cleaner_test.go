@@ -303,7 +303,7 @@ func TestClose_hurriesCleanUps(t *testing.T) {
 	})
 }
 
-// But not the clean-up after a loss: the work that was told of it keeps its margin.
+// But not the clean-up after a loss: the cancelled work keeps its margin.
 func TestClose_N_leavesTheMarginOfALoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l, other := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}), s.locker(t, distlock.Options{})

@@ -16,7 +16,7 @@ import (
 // A request can reach the backend a second time at any later moment: clients replay requests, and
 // networks delay them. These tests deliver such copies.
 
-func TestAcquire_S1_aLateCopyDoesNotShortenAnExtendedLease(t *testing.T) {
+func TestAcquire_S1_lateCopyDoesNotShortenTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
@@ -215,7 +215,7 @@ func TestRelease_answersOutOfOrder(t *testing.T) {
 	})
 }
 
-// onStart is an Observer that is told of starts.
+// onStart is an Observer of starts.
 type onStart func(*distlock.Operation)
 
 func (f onStart) Start(ctx context.Context, op *distlock.Operation) context.Context {

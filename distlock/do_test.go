@@ -281,7 +281,7 @@ func TestDo_N_insideDoEndsWithTheLease(t *testing.T) {
 						case <-time.After(ttl):
 						}
 						if cause := context.Cause(ctx); cause != distlock.ErrLost {
-							t.Errorf("a TTL after the service went away, the work is told %v, want ErrLost", cause)
+							t.Errorf("a TTL after the service went away, the cause of the work is %v, want ErrLost", cause)
 						}
 						return nil
 					})

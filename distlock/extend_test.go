@@ -150,7 +150,7 @@ func TestExtend_N_shorteningLowersTheDeadlineFirst(t *testing.T) {
 		go func() { done <- lease.Extend(t.Context(), 500*time.Millisecond) }()
 		<-lease.Context().Done()
 		if state := s.state(t); time.Since(start) >= 500*time.Millisecond || state.TTL <= 0 {
-			t.Errorf("told after %s", time.Since(start))
+			t.Errorf("lost after %s", time.Since(start))
 		}
 		close(answer)
 		<-done

@@ -120,7 +120,7 @@ func TestRaiseToken_S2_handedOffMeanwhile_fails(t *testing.T) {
 		}
 		second := <-next
 		if second.Fence() != first+1 {
-			t.Fatalf("the lease was not handed on: token %d after %d", second.Fence(), first)
+			t.Fatalf("there was no handoff: token %d after %d", second.Fence(), first)
 		}
 		if lease.Fence() >= second.Fence() {
 			t.Errorf("the released lease has the token %d, its successor %d", lease.Fence(), second.Fence())
@@ -203,7 +203,7 @@ func TestHandoff_N_duringALook_deadlineStillEnds(t *testing.T) {
 		lease.grant.look()
 		second := <-next
 		if second.Fence() != lease.Fence()+1 {
-			t.Fatalf("the lease was not handed on: token %d after %d", second.Fence(), lease.Fence())
+			t.Fatalf("there was no handoff: token %d after %d", second.Fence(), lease.Fence())
 		}
 		<-second.Context().Done()
 		if late := trust.Until(end); late != 0 || context.Cause(second.Context()) != ErrLost {

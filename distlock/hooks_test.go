@@ -208,7 +208,7 @@ func TestRelease_L_hookBlocks_waitersGoOn(t *testing.T) {
 					l = open(t, mute{s.Faults}, opts)
 				}
 				lease := mustAcquire(t, l)
-				time.Sleep(100 * time.Millisecond) // longer than a lease is handed on
+				time.Sleep(100 * time.Millisecond) // longer than the window of a local handoff
 				released := make(chan struct{})
 				go func() {
 					defer close(released)
@@ -370,7 +370,7 @@ func TestReports_hookBlocks_noLossDropped(t *testing.T) {
 		time.Sleep(ttl)
 		for i, lease := range leases {
 			if context.Cause(lease.Context()) != distlock.ErrLost {
-				t.Errorf("the holder of lease %d was not told of the loss", i)
+				t.Errorf("lease %d was not ended by the loss", i)
 				break
 			}
 		}

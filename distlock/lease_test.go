@@ -103,7 +103,7 @@ func TestLease_N_contextIsCancelledBeforeAnotherHolds(t *testing.T) {
 			t.Errorf("cause %v", cause)
 		}
 		if left := s.state(t).TTL; left <= 0 {
-			t.Errorf("told %s after the lock had expired", -left)
+			t.Errorf("ended %s after the lock had expired", -left)
 		}
 		<-acquired
 		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
@@ -131,7 +131,7 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 				}
 				<-lease.Context().Done()
 				if state := s.state(t); state.TTL <= 0 {
-					t.Errorf("told when the service kept the lock no more: %+v", state)
+					t.Errorf("ended when the service kept the lock no more: %+v", state)
 				}
 			})
 		})
@@ -246,8 +246,8 @@ func TestLease_notMineIsFinal(t *testing.T) {
 		s.steal(t)
 		start := time.Now()
 		<-lease.Context().Done()
-		if told := time.Since(start); told > ttl/3 {
-			t.Errorf("told after %s, the next renewal was due after %s", told, ttl/3)
+		if took := time.Since(start); took > ttl/3 {
+			t.Errorf("ended after %s, the next renewal was due after %s", took, ttl/3)
 		}
 		if !errors.Is(lease.Err(), distlock.ErrLost) || context.Cause(lease.Context()) != distlock.ErrLost {
 			t.Errorf("Err %v, cause %v", lease.Err(), context.Cause(lease.Context()))
@@ -375,8 +375,8 @@ func TestLease_N_blockedLog_contextEndsInTime(t *testing.T) {
 		s.Inject(cutOff(errBroken))
 		start := time.Now()
 		<-lease.Context().Done()
-		if told := time.Since(start); told >= ttl {
-			t.Errorf("told after %s", told)
+		if took := time.Since(start); took >= ttl {
+			t.Errorf("ended after %s", took)
 		}
 		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Err: %v", err)

@@ -94,7 +94,7 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 		_ = lost.Extend(t.Context(), ttl)
 		synctest.Wait()
 		ends := seen.outcomes()
-		slices.Sort(ends) // that of the loss is told in the background
+		slices.Sort(ends) // that of the loss is reported in the background
 		if want := []string{"distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost"}; !slices.Equal(ends,
 			want) {
 			t.Errorf("lost: %q, want %q", ends, want)

@@ -148,7 +148,7 @@ func (a *answers) Acquire(context.Context, driver.AcquireRequest) (driver.Acquir
 func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
 	for name, list := range map[string][]driver.AcquireReply{
 		"at once": {{Outcome: driver.Cancelled}},
-		"in line": {{Outcome: driver.Busy}, {Outcome: driver.Cancelled}},
+		"queued":  {{Outcome: driver.Busy}, {Outcome: driver.Cancelled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -260,7 +260,7 @@ func (dialTimeout) Error() string        { return "dial tcp 192.0.2.1:6379: i/o 
 func (dialTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // The error after a silence shows the holder of an earlier answer, but does not match "busy".
-func TestAcquire_C_anInterruptionAfterABusyAnswerShowsBoth(t *testing.T) {
+func TestAcquire_C_interruptionAfterBusy_showsBoth(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t, distlock.Options{Holder: "the holder"}))
 		l := s.locker(t, distlock.Options{Wait: time.Second})

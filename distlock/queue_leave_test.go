@@ -98,7 +98,7 @@ func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
 		q.join(s.twin().locker(t, patient), "stays", 0)
 		q.leave("leaves")
 		if waiters := s.state(t).Waiters; waiters != 1 {
-			t.Errorf("%d stand in line", waiters)
+			t.Errorf("%d are in the queue", waiters)
 		}
 		start := time.Now()
 		mustRelease(t, holder)
@@ -371,7 +371,7 @@ func TestQueue_L_backendWithoutQueue(t *testing.T) {
 			t.Errorf("it took %s: the lock lay idle", took)
 		}
 		if calls := s.Calls(drivertest.Acquire); calls != 3 {
-			t.Errorf("the service was asked %d times: the lock was handed on long after its grant", calls)
+			t.Errorf("the service was asked %d times: there was a local handoff long after the grant", calls)
 		}
 	})
 }
@@ -417,7 +417,7 @@ func TestQueue_L_release_overlapsNextRequest(t *testing.T) {
 				first := q.lease("first")
 				q.join(l, "next", 0)
 				if !elsewhere {
-					if err := first.Extend(t.Context(), time.Hour); err != nil { // so that it is not handed on at all
+					if err := first.Extend(t.Context(), time.Hour); err != nil { // so that there is no local handoff at all
 						t.Fatal(err)
 					}
 				}

@@ -38,7 +38,7 @@ func TestWaiter_L_unansweredPlace_reenters(t *testing.T) {
 		q := newQueue(t)
 		q.join(l, "a", 0)
 		if waiters := s.state(t).Waiters; waiters != 1 {
-			t.Fatalf("%d stand in line", waiters)
+			t.Fatalf("%d are in the queue", waiters)
 		}
 		mustRelease(t, theirs)
 		if s.state(t).Fence == 0 {
@@ -102,7 +102,7 @@ func TestLease_L_shortened_freeAtItsEnd(t *testing.T) {
 		}
 		<-first.Context().Done()
 		if q.want(); s.state(t).Fence != first.Fence() {
-			t.Error("S1: the lock is gone while the work is being told to stop")
+			t.Error("S1: the lock is gone before the work has stopped")
 		}
 		time.Sleep(time.Until(start.Add(200 * time.Millisecond)))
 		if waited := q.lease("next"); waited.Err() != nil {
@@ -319,7 +319,7 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 			t.Errorf("%v, want %d waiting", err, want)
 		}
 	}
-	t.Run("while it lines up", func(t *testing.T) {
+	t.Run("while it enters the queue", func(t *testing.T) {
 		inService(t, func(t *testing.T, s *service) {
 			l := s.locker(t, patient)
 			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
@@ -370,7 +370,7 @@ func TestWaiter_L_handoffBeforeAnswer_isNotified(t *testing.T) {
 		q := newQueue(t)
 		q.join(l, "a", 0)
 		if waiters := s.state(t).Waiters; waiters != 1 {
-			t.Fatalf("%d stand in line", waiters)
+			t.Fatalf("%d are in the queue", waiters)
 		}
 		mustRelease(t, holder)
 		start := time.Now()

@@ -403,7 +403,7 @@ func TestHandoff_onlyAsGranted(t *testing.T) {
 				mustRelease(t, first)
 				a := q.lease("a")
 				if calls := s.Calls(drivertest.Release); calls != 1 {
-					t.Errorf("the service was told of %d releases, want 1", calls)
+					t.Errorf("the service had %d releases, want 1", calls)
 				}
 				if a.Fence() <= first.Fence()+driver.FenceBlock {
 					t.Errorf("S2: fence %d after a block from %d", a.Fence(), first.Fence())

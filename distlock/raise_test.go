@@ -74,7 +74,7 @@ func TestRaiseToken_S2_damagedMarkIsInvalid(t *testing.T) {
 
 // A stale holder is not let back in: the refusal was right.
 func TestRaiseToken_S2_isForTheHolderAlone(t *testing.T) {
-	for name, next := range map[string]bool{"another holds": true, "nobody holds": false} {
+	for name, next := range map[string]bool{"another holds": true, "it is free": false} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))

@@ -89,7 +89,7 @@ func TestRelease_cancelledContext_endsTheStep(t *testing.T) {
 	})
 }
 
-// A lease whose release waits for a step can still be lost, and both are told in time.
+// A lease whose release waits for a step can still be lost, and both end in time.
 func TestRelease_N_theDeadlineHoldsWhileItWaits(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -100,8 +100,8 @@ func TestRelease_N_theDeadlineHoldsWhileItWaits(t *testing.T) {
 			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
 				close(begun)
 				<-ctx.Done()
-				if told := time.Since(start); told >= ttl || !s.state(t).Held {
-					t.Errorf("the step was told after %s", told)
+				if took := time.Since(start); took >= ttl || !s.state(t).Held {
+					t.Errorf("the step was cancelled after %s", took)
 				}
 				time.Sleep(ttl) // takes no notice
 				return nil

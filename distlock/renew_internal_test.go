@@ -38,14 +38,14 @@ func TestExtend_N_aShortenedLeaseEndsFirst(t *testing.T) {
 		start := time.Now()
 		<-second.Context().Done()
 		if took, want := time.Since(start), trust.Full(time.Second); took != want {
-			t.Errorf("told after %s, want %s", took, want)
+			t.Errorf("ended after %s, want %s", took, want)
 		}
 		if err := first.Err(); err != nil {
 			t.Error(err)
 		}
 		<-first.Context().Done()
 		if took, want := time.Since(start), trust.Full(first.grant.ttl); took != want {
-			t.Errorf("the other was told after %s, want %s", took, want)
+			t.Errorf("the other ended after %s, want %s", took, want)
 		}
 	})
 }

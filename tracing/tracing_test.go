@@ -183,7 +183,7 @@ func TestAcquire_showsTheHandoff(t *testing.T) {
 				acquire, release := s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
 				came, went := attributes(acquire), attributes(release)
 				if got := came["distlock.handoff"].AsString(); got != handoff {
-					t.Errorf("the acquire has the hand-off %q", got)
+					t.Errorf("the acquire has the handoff %q", got)
 				}
 				if len(acquire.Links) != 1 || acquire.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() {
 					t.Errorf("links %v, want the turn in front", acquire.Links)
