@@ -60,13 +60,12 @@ func (a *acquisition) contend() (out outcome) {
 			}
 		}()
 	}
-	ctx, cancel := a.ctx, func() {}
-	if a.wait >= 0 {
-		ctx, cancel = context.WithDeadlineCause(a.ctx, a.start.Add(a.wait), usedUp(a.wait))
-	} else {
-		ctx, cancel = context.WithCancel(a.ctx)
-	}
+	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
+	if a.wait >= 0 {
+		ctx, cancel = context.WithDeadlineCause(ctx, a.start.Add(a.wait), usedUp(a.wait))
+		defer cancel()
+	}
 	defer context.AfterFunc(l.closing, cancel)()
 	return a.compete(ctx)
 }

@@ -29,7 +29,7 @@ type minter struct {
 func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fence := max(m.last+1, req.FenceFloor)
+	fence := m.last + 1
 	m.last = fence + driver.FenceBlock
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last, Replayed: m.replayed}, nil
 }

@@ -28,7 +28,7 @@ const FenceBlock int64 = 20_000
 // more.
 const FenceKeep = 24 * time.Hour
 
-// FloorAhead is how far ahead of the backend's clock a FenceFloor may be: 365 days. A damaged mark
+// FloorAhead is how far ahead of the backend's clock the floor of a Raise may be: 365 days. A damaged mark
 // of a store can ask for a token near [MaxFence], which leaves the name no room for further grants.
 const FloorAhead = 365 * 24 * time.Hour
 
@@ -75,12 +75,8 @@ type AcquireRequest struct {
 	Owner string
 	// TTL is how long the grant lasts unless it is extended; whole milliseconds, at least one.
 	TTL time.Duration
-	// FenceFloor is a lower bound for the token, above the mark of a store; 0: none. A floor more
-	// than FloorAhead ahead of the backend's clock fails with ErrFloor, whether the name is free or
-	// held.
-	FenceFloor int64
 	// Fence and FenceEnd, if not 0, ask for exactly these tokens, see Capabilities.Exact. Such a
-	// request has no FenceFloor and no Alive.
+	// request has no Alive.
 	Fence, FenceEnd int64
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
@@ -125,7 +121,7 @@ const (
 type AcquireReply struct {
 	Outcome Outcome
 	// Fence is the fencing token of a grant: max(last+1, the backend's clock in µs since the Unix
-	// epoch, FenceFloor).
+	// epoch).
 	Fence int64
 	// FenceEnd is the last token reserved for this grant, see Capabilities.FenceBlock. The next
 	// grant gets a token above it.

@@ -94,7 +94,9 @@ func wait(until <-chan struct{}) {
 
 // Acquire implements driver.Driver.
 func (f *Faults) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return faulty(ctx, f, Acquire, func(ctx context.Context) (driver.AcquireReply, error) { return f.Driver.Acquire(ctx, req) })
+	return faulty(ctx, f, Acquire, func(ctx context.Context) (driver.AcquireReply, error) {
+		return f.Driver.Acquire(ctx, req)
+	})
 }
 
 // Raise implements driver.Driver.
@@ -104,7 +106,9 @@ func (f *Faults) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 
 // Release implements driver.Driver.
 func (f *Faults) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return faulty(ctx, f, Release, func(ctx context.Context) (driver.ReleaseReply, error) { return f.Driver.Release(ctx, req) })
+	return faulty(ctx, f, Release, func(ctx context.Context) (driver.ReleaseReply, error) {
+		return f.Driver.Release(ctx, req)
+	})
 }
 
 // Inspect implements driver.Driver.
@@ -167,7 +171,9 @@ func (f *Faults) AskToEnd(ctx context.Context, name driver.Name, fence int64, wi
 	if !ok {
 		return false, errors.ErrUnsupported
 	}
-	return faulty(ctx, f, Ask, func(ctx context.Context) (bool, error) { return interrupter.AskToEnd(ctx, name, fence, within) })
+	return faulty(ctx, f, Ask, func(ctx context.Context) (bool, error) {
+		return interrupter.AskToEnd(ctx, name, fence, within)
+	})
 }
 
 func faulty[T any](ctx context.Context, f *Faults, op Op, call func(context.Context) (T, error)) (T, error) {

@@ -68,38 +68,23 @@ func testFenceBlocks(t *testing.T, newDriver New) {
 func testFenceFloor(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := s.request()
-	req.FenceFloor = time.Now().Add(time.Hour).UnixMicro()
-	grant := s.granted(req)
-	if grant.Fence != req.FenceFloor {
-		t.Errorf("fence %d, want the floor %d", grant.Fence, req.FenceFloor)
+	floor := time.Now().Add(time.Hour).UnixMicro()
+	s.granted(req)
+	raised := s.raised(req, floor)
+	if raised.Fence != floor {
+		t.Errorf("fence %d, want the floor %d", raised.Fence, floor)
 	}
 	s.release(req, true)
-	low := s.request()
-	low.FenceFloor = 1
-	if next := s.granted(low); next.Fence <= grant.FenceEnd {
-		t.Errorf("fence %d after a block that ends at %d", next.Fence, grant.FenceEnd)
+	if next := s.granted(s.request()); next.Fence <= raised.FenceEnd {
+		t.Errorf("fence %d after a block that ends at %d", next.Fence, raised.FenceEnd)
 	}
 }
 
-// testFarFloor asks for tokens that only a damaged mark can ask for, of a name that is free and of
-// one that is held.
+// testFarFloor asks for tokens that only a damaged mark can ask for.
 func testFarFloor(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	req := s.request()
 	year := time.Now().Add(driver.FloorAhead)
 	floors := []int64{year.Add(time.Hour).UnixMicro(), driver.MaxFence - driver.FenceBlock, driver.MaxFence + 1}
-	for _, floor := range floors {
-		far := req
-		far.FenceFloor = floor
-		if reply, err := s.Acquire(context.Background(), far); !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
-			t.Errorf("the floor %d was answered with %+v, %v; want ErrFloor", floor, reply, err)
-		}
-	}
-	if s.state().Held {
-		t.Error("a refused acquire left a grant")
-	}
-	s.release(req, false)
-
 	held := s.request()
 	first := s.granted(held)
 	for _, floor := range floors {
@@ -112,11 +97,9 @@ func testFarFloor(t *testing.T, newDriver New) {
 		t.Errorf("a refused raise left the token %d and a TTL of %s, want %d and %s",
 			state.Fence, state.TTL, first.Fence, long)
 	}
-	s.release(held, true)
-	next := s.request()
-	next.FenceFloor = year.Add(-time.Hour).UnixMicro()
-	if grant := s.granted(next); grant.Fence != next.FenceFloor {
-		t.Errorf("fence %d, want %d, which is less than a year ahead", grant.Fence, next.FenceFloor)
+	near := year.Add(-time.Hour).UnixMicro()
+	if raised := s.raised(held, near); raised.Fence != near {
+		t.Errorf("fence %d, want %d, which is less than a year ahead", raised.Fence, near)
 	}
 }
 

@@ -101,7 +101,7 @@ func (t *table) sweep(now time.Duration) {
 // request.
 func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	return call(ctx, t, func(now time.Duration) (reply driver.AcquireReply, err error) {
-		if err := checkFloor(max(req.FenceFloor, req.Fence), now); err != nil {
+		if err := checkFloor(req.Fence, now); err != nil {
 			return reply, err
 		}
 		r := t.record(req.Name, now)

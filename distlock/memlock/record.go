@@ -64,7 +64,7 @@ func (r *record) hold(req driver.AcquireRequest, now time.Duration) driver.Acqui
 	if req.Fence > 0 {
 		r.fence, r.last = req.Fence, req.FenceEnd
 	} else {
-		r.mint(req.FenceFloor, now)
+		r.mint(0, now)
 	}
 	return r.granted()
 }

@@ -32,8 +32,12 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 		held, cancelled, ahead := request("held"), request("cancelled"), request("ahead")
 		outcome(held)
 		release(cancelled, time.Hour)
-		ahead.FenceFloor = time.Now().Add(time.Hour).UnixMicro()
+		floor := time.Now().Add(time.Hour).UnixMicro()
 		outcome(ahead)
+		raise := driver.RaiseRequest{Name: ahead.Name, Owner: ahead.Owner, Floor: floor}
+		if raised, err := d.Raise(t.Context(), raise); err != nil || raised.Fence != floor {
+			t.Fatalf("Raise: %+v, %v", raised, err)
+		}
 		release(ahead, 0)
 		const names = 10_000
 		for i := range names {
@@ -57,8 +61,8 @@ func TestTable_sweepKeepsWhatHasMeaning(t *testing.T) {
 		}
 		next := request("ahead")
 		next.Owner = "next"
-		if reply, err := d.Acquire(t.Context(), next); err != nil || reply.Fence <= ahead.FenceFloor {
-			t.Errorf("%+v, %v: the fence fell below %d", reply, err, ahead.FenceFloor)
+		if reply, err := d.Acquire(t.Context(), next); err != nil || reply.Fence <= floor {
+			t.Errorf("%+v, %v: the fence fell below %d", reply, err, floor)
 		}
 	})
 }

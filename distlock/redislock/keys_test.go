@@ -43,8 +43,12 @@ func TestFence_S2_theCounterOutlivesItsLastToken(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
 	const ahead = 48 * time.Hour
-	req.FenceFloor = time.Now().Add(ahead).UnixMicro()
 	mustGrant(t, d, req)
+	floor := time.Now().Add(ahead).UnixMicro()
+	raised, err := d.Raise(t.Context(), driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: floor})
+	if err != nil || raised.Fence != floor {
+		t.Fatalf("Raise: %+v, %v", raised, err)
+	}
 	if left := client.PTTL(t.Context(), fenceKey).Val(); left < ahead+driver.FenceKeep-time.Minute || left > ahead+driver.FenceKeep+time.Minute {
 		t.Errorf("the counter expires in %s", left)
 	}

@@ -76,7 +76,7 @@ func (s *service) Capabilities() driver.Capabilities {
 
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	keys := keysOf(req.Name)
-	args := []any{req.Owner, req.TTL.Milliseconds(), req.FenceFloor, s.payload(req.Holder, req.Metadata)}
+	args := []any{req.Owner, req.TTL.Milliseconds(), 0, s.payload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
 		args = append(args, 0, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}
