@@ -125,7 +125,7 @@ func number(field *int, most float64) func(any) bool {
 }
 
 func parse(cfg config.ProviderConfig) (configuration, error) {
-	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout), settings: settings{key: SessionKey}}
+	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
 	switch {
 	case cfg.BaseURL == "":
 		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379", ` +
@@ -161,10 +161,6 @@ func (c *configuration) settle() error {
 	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0):
 		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
-	case c.inner != "" && c.sessionID == "" && !c.apart:
-		return invalid(`option "inner" names a memory that all sessions and tenants would share: set "session_id", ` +
-			`and make one memory for each conversation, or set "inner_separates_sessions" to true ` +
-			`if the inner memory keeps the sessions of contexts apart`)
 	}
 	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {
 		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.lock.Retry.Max, 100*time.Millisecond)
@@ -173,12 +169,7 @@ func (c *configuration) settle() error {
 	if c.lock.Namespace != "" {
 		c.keep.Namespace = c.lock.Namespace + ":session"
 	}
-	if c.sessionID != "" && c.inner == "" {
-		c.key = oneSession(c.sessionID)
-	} else if c.sessionID != "" {
-		c.key = oneConversation(c.sessionID)
-	}
-	return nil
+	return c.chooseKey(c.inner != "")
 }
 
 func invalid(format string, args ...any) error {

@@ -62,18 +62,27 @@ func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error
 			return s, err
 		}
 	}
+	return s, s.chooseKey(at == forMemories)
+}
+
+// chooseKey sets the key, for another memory or for a session store, which keeps sessions apart.
+func (s *settings) chooseKey(inner bool) error {
 	switch {
 	case s.key != nil && s.sessionID != "":
-		return s, invalid("WithKey and WithSessionID both set the session: leave one of them out")
-	case at == forMemories && !s.apart && s.sessionID == "":
-		return s, invalid("all sessions and tenants would share the inner memory: use WithSessionID, and wrap one memory " +
-			"for each conversation, or WithInnerSeparatesSessions if the inner memory keeps the sessions of contexts apart")
-	case s.sessionID != "":
-		s.key = oneConversation(s.sessionID)
+		return invalid("WithKey and WithSessionID both set the session: leave one of them out")
+	case inner && !s.apart && s.sessionID == "":
+		return invalid(`all sessions and tenants would share the inner memory, which is the option "inner" of New: ` +
+			`use WithSessionID or "session_id", and make one memory for each conversation, or use ` +
+			`WithInnerSeparatesSessions or "inner_separates_sessions" if the inner memory keeps the sessions of contexts apart`)
+	case s.sessionID != "" && inner: // one conversation for all tenants
+		s.key = lockedmemory.FixedKey(escape.Replace(s.sessionID))
+	case s.sessionID != "": // one session for each tenant
+		id := s.sessionID
+		s.key = func(ctx context.Context) (string, error) { return SessionKey(core.WithSessionID(ctx, id)) }
 	case s.key == nil:
 		s.key = SessionKey
 	}
-	return s, nil
+	return nil
 }
 
 // WithKey sets the function that returns the key of a context's session. Default: [SessionKey]. In
@@ -157,13 +166,3 @@ func keyFor(ctx context.Context, sessionID string, key lockedmemory.KeyFunc) (st
 }
 
 var escape = strings.NewReplacer("%", "%25", ":", "%3A")
-
-// oneSession is the KeyFunc of a session store with one session for each tenant.
-func oneSession(id string) lockedmemory.KeyFunc {
-	return func(ctx context.Context) (string, error) { return SessionKey(core.WithSessionID(ctx, id)) }
-}
-
-// oneConversation is the KeyFunc of a memory that keeps one conversation for all tenants.
-func oneConversation(id string) lockedmemory.KeyFunc {
-	return lockedmemory.FixedKey(escape.Replace(id))
-}
