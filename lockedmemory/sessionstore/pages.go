@@ -2,6 +2,7 @@ package sessionstore
 
 import (
 	"iter"
+	"math"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -13,8 +14,8 @@ const (
 	leastSize = 8 << 10  // so at most 2,048 entries a page
 )
 
-// all is the limit of a read without a limit.
-const all = 1 << 40
+// all is the limit of a read without a limit. One more is an int, too.
+const all = math.MaxInt - 1
 
 // pages yields the entries of a session, a page at a time, until one cannot be read: see request.err.
 // Each page has as many entries as maxReply allows. Small exchanges double the size of each page. ask
@@ -48,14 +49,14 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends as
 // pages does. The caller needs limit exchanges with all words.
 func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
-	ask := r.most + 1 // one more shows whether the oldest turn is whole
+	ask := r.most
 	if len(words) == 0 {
-		ask = min(ask, limit+1)
+		ask = min(ask, limit)
 	}
 	return func(yield func([]driver.Entry) bool) {
-		var turn []driver.Entry // that is being read
-		newer := 0              // exchanges of newer turns
-		for page := range r.pages(driver.Read{Backward: true}, ask) {
+		var turn []driver.Entry                                         // that is being read
+		newer := 0                                                      // exchanges of newer turns
+		for page := range r.pages(driver.Read{Backward: true}, ask+1) { // one more shows if a turn is whole
 			for _, entry := range page {
 				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
 					if !yield(turn) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -207,6 +208,8 @@ func queries(h *harness) {
 		{"weather", 2, []string{"weather in oslo", "weather"}},
 		{"weather", 9, []string{"weather in oslo", "weather", "The weather is fine.", "How is the Weather in Oslo?"}},
 		{"", 3, []string{"weather in oslo", "weather", "Bitte schön"}},
+		{"", math.MaxInt, []string{"weather in oslo", "weather", "Bitte schön", "Danke", "The weather is fine.",
+			"And in Rome?", "Rain.", "How is the Weather in Oslo?"}},
 		{"weather", 0, nil},
 		{"snow", 5, nil},
 	} {
