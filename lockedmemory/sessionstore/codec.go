@@ -111,7 +111,8 @@ func storesNothing[M, D any](codec Codec[M, D]) bool {
 	return string(text) == "{}"
 }
 
-// decodeError returns an error of encoding/json without the parts of the message that its text quotes.
+// decodeError returns an error of encoding/json without the parts of the message that its text
+// quotes.
 func decodeError(err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {

@@ -66,8 +66,8 @@
 // Exchanges never fail with distlock.ErrOutcomeUnknown.
 //
 // An entry that cannot be read ends Load, Search and Exchanges with an [EntryError], which matches
-// [ErrBroken] and names the place. With Options.SkipBroken, they leave the entry out and
-// log its place.
+// [ErrBroken] and names the place. With Options.SkipBroken, they leave the entry out and log its
+// place.
 //
 // No error names a session, a message or a turn ID, unless the codec or the KeyFunc does.
 //

@@ -60,7 +60,8 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 	}, s.shown > 0
 }
 
-// accept notes that the service has accepted a token, and which entries the lease has read or stored.
+// accept notes that the service has accepted a token, and the entries that the lease has read or
+// stored.
 func (s *leaseState) accept(fence int64, entries []driver.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,9 +17,9 @@ const (
 // all is the limit of a read without a limit. One more is an int, too.
 const all = math.MaxInt - 1
 
-// pages yields the entries of a session, a page at a time, until one cannot be read: see request.err.
-// Each page has as many entries as maxReply allows. Small exchanges double the size of each page. ask
-// bounds the entries of the first page.
+// pages yields the entries of a session, a page at a time, until request.err is set. Each page has
+// as many entries as maxReply allows. Small exchanges double the size of each page. ask bounds the
+// entries of the first page.
 func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
 		for r.err == nil {
@@ -46,8 +46,8 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 	}
 }
 
-// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends as
-// pages does. The caller needs limit exchanges with all words.
+// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
+// as pages does. The caller needs limit exchanges with all words.
 func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 	ask := r.most
 	if len(words) == 0 {
@@ -87,8 +87,8 @@ func (r *request) beginning() (before driver.Place) {
 	return before
 }
 
-// read reads a page. Under a lease, it shows the token of the lease, and brings the highest number of
-// the turn.
+// read reads a page. Under a lease, it shows the token of the lease, and brings the highest number
+// of the turn.
 func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {

@@ -22,8 +22,8 @@ import (
 // the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
 // moment of the call.
 //
-// An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error, Load returns no
-// messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
+// An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error,
+// Load returns no messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
 // distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	r, err := s.request(ctx, opLoad)
@@ -126,8 +126,8 @@ func present[M any](r *request, found []Exchange[M]) []Exchange[M] {
 	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
-// decode returns the exchanges of entries that are history, can be read, and match. An entry that cannot
-// be read ends the pages, unless it is left out.
+// decode returns the exchanges of entries that are history, can be read, and match. An entry that
+// cannot be read is left out, or becomes request.err.
 func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M]) {
 	for _, entry := range entries {
 		if entry.Place.Compare(r.oldest) < 0 {

@@ -76,8 +76,8 @@ const tries = 5
 
 // under makes a call under the lease of a request. If the store refuses its token from the first, the
 // lock may give a higher one: the store may have seen tokens from before the lock service lost its
-// data. Only the lock's owner is given one. The answer to a write has the Verdict, and the entry that it
-// stores.
+// data. Only the lock's owner is given one. The answer to a write has the Verdict, and the entry
+// that it stores.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
 func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {

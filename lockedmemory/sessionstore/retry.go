@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// retry makes a call of the driver. While the service turns the call away for now, retry makes it again,
-// until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
+// retry makes a call of the driver. While the service turns the call away for now, retry makes it
+// again, until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
 //
 // The error is the driver's. See driver.MayHaveEffect of distlock.
 func retry(ctx context.Context, limit time.Duration, call func() (driver.Page, error)) (page driver.Page, err error) {
