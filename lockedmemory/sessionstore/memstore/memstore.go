@@ -152,14 +152,10 @@ func (each *session) trim(most int) {
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
 // Clear says why.
 func (each *session) gone(a driver.Access) bool {
-	switch {
-	case each.entries != nil || a.Fence < each.mark.Fence:
-		return false
-	case each.state == cleared && each.mark.Compare(a.Need) > 0:
-		return false
-	}
+	explained := each.state == cleared && each.mark.Compare(a.Need) > 0
 	// ⚑ Another store may share the lease: it has seen what this one has not.
-	return a.Need != driver.Place{} || each.state == begun && a.Fence == each.mark.Fence
+	seen := a.Need != driver.Place{} || each.state == begun && a.Fence == each.mark.Fence
+	return seen && each.entries == nil && a.Fence >= each.mark.Fence && !explained
 }
 
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
