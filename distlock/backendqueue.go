@@ -36,8 +36,8 @@ type place struct {
 
 // joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for
 // notifications first: the handoff may overtake the answer. Without notifications the acquisition
-// keeps its place and polls.
-func (a *acquisition) joinQueue(ctx context.Context) {
+// keeps its place and polls. ⚑ The next request has half of the patience with a silent backend.
+func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
 	a.place.joined = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
 	a.waiter.Joined.Store(true)
@@ -45,7 +45,9 @@ func (a *acquisition) joinQueue(ctx context.Context) {
 	if l.listener == nil {
 		return
 	}
-	wakes, stop, err := l.listener.Listen(ctx, a.req.Name, a.req.Owner)
+	listening, cancel := context.WithTimeout(ctx, atLeastOneTick(patience/2))
+	defer cancel()
+	wakes, stop, err := l.listener.Listen(listening, a.req.Name, a.req.Owner)
 	switch {
 	case err == nil:
 		a.place.wakes, a.place.stopWakes = wakes, stop
@@ -68,13 +70,13 @@ func (p *place) stop() {
 // reenter begins anew, at its old place, after a handoff that was not claimed in time: that owner
 // can never hold the lock. It does not help a cancelled owner that never joined the queue, because
 // the next owner would be cancelled, too.
-func (a *acquisition) reenter(ctx context.Context) {
+func (a *acquisition) reenter(ctx context.Context, patience time.Duration) {
 	a.place.stop()
 	a.undo()
 	a.place, a.outcomeUnknown = place{}, false
 	a.waiter.Notified.Store(false)
 	a.req.Owner = newOwner()
-	a.joinQueue(ctx)
+	a.joinQueue(ctx, patience)
 }
 
 // promise prepares the next request of a waiter in the backend's queue: how soon the one after it

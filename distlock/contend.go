@@ -89,12 +89,12 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 	}()
 	patience, since := min(firstAnswer, a.op.TTL), time.Now() // with the silence, which began at since
 	if a.waiter != nil && a.waiter.Waited && l.queue {        // it would have to wait there, too
-		a.joinQueue(ctx)
+		a.joinQueue(ctx, patience)
 	}
 	for ctx.Err() == nil {
 		limit := patience - time.Since(since)
 		if limit <= 0 {
-			return a.failed(a.last.failure)
+			return a.failed(cmp.Or(a.last.failure, unavailable("acquire", errors.New(noAnswer(patience)))))
 		}
 		lease, busy, err := a.attempt(ctx, limit)
 		switch {
@@ -103,7 +103,8 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
 			continue
 		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
-			a.reenter(ctx)
+			patience, since = a.op.TTL, time.Now()
+			a.reenter(ctx, patience)
 			continue
 		case err != nil && !a.outlives(err):
 			return a.failed(err)
@@ -121,7 +122,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			case busy.Outcome == driver.Full:
 				return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
 			case (l.queue || l.listener != nil) && !a.place.joined:
-				a.joinQueue(ctx)
+				a.joinQueue(ctx, patience-time.Since(since))
 				continue
 			}
 		}

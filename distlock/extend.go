@@ -142,13 +142,15 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	if !g.trust.Frozen() {
 		g.renewAtLocked(next)
 	}
-	switch {
+	switch unknown := driver.MayHaveEffect(reply.Err); {
 	case reply.Err == nil:
 		return nil
 	case ctx.Err() != nil && e.confirms:
 		return left("check", ctx)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && unknown:
 		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ended(ctx)))
+	case ctx.Err() != nil && errors.Is(reply.Err, driver.ErrNotDone):
+		return left("extend", ctx)
 	case e.confirms: // a question
 		return failedRead("check", reply.Err)
 	}

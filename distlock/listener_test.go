@@ -2,8 +2,11 @@ package distlock_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -98,6 +101,51 @@ func TestAcquire_L_waitsAsTheBackendNotifies(t *testing.T) {
 					t.Errorf("the waiter has the lock after %s, want %s at most", took, c.within)
 				}
 				mustRelease(t, lease)
+			})
+		})
+	}
+}
+
+// A Listen that hangs leaves time for the request after it. Both together keep the time for an answer.
+func TestAcquire_C_listenHangs_answerInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl  time.Duration
+		hang []drivertest.Op
+	}{
+		"with the backend":                {10 * time.Second, []drivertest.Op{drivertest.Listen, drivertest.Acquire}},
+		"with the backend, and short TTL": {500 * time.Millisecond, []drivertest.Op{drivertest.Listen, drivertest.Acquire}},
+		"alone":                           {500 * time.Millisecond, []drivertest.Op{drivertest.Listen}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				other := mustAcquire(t, s.twin().locker(t, distlock.Options{TTL: c.ttl}))
+				l := s.locker(t, distlock.Options{TTL: c.ttl, Wait: -1})
+				never := in(time.Hour)
+				s.Inject(func(call drivertest.Call) drivertest.Fault {
+					if slices.Contains(c.hang, call.Op) {
+						return drivertest.Fault{HoldBefore: never}
+					}
+					return drivertest.Fault{}
+				})
+				time.AfterFunc(3*time.Second/2, func() { mustRelease(t, other) })
+				answered := len(c.hang) == 1
+				start := time.Now()
+				var waiters sync.WaitGroup
+				for range 4 {
+					waiters.Go(func() {
+						lease, err := l.Acquire(t.Context(), key)
+						took := time.Since(start)
+						switch {
+						case answered && err == nil:
+							mustRelease(t, lease)
+						case answered, !errors.Is(err, distlock.ErrUnavailable), took > 2*min(5*time.Second, c.ttl):
+							t.Errorf("Acquire: %v, %v after %s", lease, err, took)
+						}
+					})
+					synctest.Wait()
+				}
+				waiters.Wait()
+				s.Inject(nil)
 			})
 		})
 	}

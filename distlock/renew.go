@@ -302,6 +302,9 @@ func (o *outage) note(g *grant, failed bool) {
 	case !failed && g.failing:
 		o.failing--
 	}
+	if o.failing == 0 && o.since.IsZero() { // an outage without a log line
+		o.most = 0
+	}
 	g.failing = failed
 }
 

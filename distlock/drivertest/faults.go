@@ -140,7 +140,13 @@ func (f *Faults) Listen(ctx context.Context, name driver.Name, owner string) (<-
 		return nil, nil, errors.ErrUnsupported
 	}
 	fault := f.begin(Listen)
-	wait(fault.HoldBefore)
+	if fault.HoldBefore != nil {
+		select {
+		case <-fault.HoldBefore:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
 	if err := cmp.Or(fault.Before, fault.After); err != nil {
 		return nil, nil, err
 	}

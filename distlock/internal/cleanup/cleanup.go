@@ -41,7 +41,7 @@ type Cleaner struct {
 	// Begin and End enclose the life of a job. A job for which Begin returns false is dropped.
 	Begin func() bool
 	End   func()
-	// GaveUp reports a job that ends without an answer, and the error of its last try.
+	// GaveUp reports a job that ends without an answer, and why.
 	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
 	ctx     context.Context // of the tries; ends CloseGrace after Close
