@@ -72,7 +72,9 @@ func TestExtend_N_shorteningWithoutAnswer_endsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := take(t, open(t, stuck{took: make(chan time.Duration, 1)}, Options{RenewEvery: -1}))
 		start := time.Now()
-		go func() { _ = lease.Extend(t.Context(), time.Second) }()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		go func() { _ = lease.Extend(ctx, time.Second) }()
 		<-lease.Context().Done()
 		if took, want := time.Since(start), trust.Full(time.Second); took != want {
 			t.Errorf("the context ended after %s, want %s", took, want)
