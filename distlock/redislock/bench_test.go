@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,9 +33,9 @@ func BenchmarkUncontended(b *testing.B) {
 
 func uncontended(b *testing.B, punctual bool) {
 	ctx := context.Background()
-	client := newClient(b, testservers.SharedRedis(b), redis.Options{ContextTimeoutEnabled: punctual})
+	wire := &wire{}
+	client := newClient(b, testservers.SharedRedis(b), redis.Options{ContextTimeoutEnabled: punctual, Dialer: wire.dial})
 	l := newLocker(b, client, distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	commands := &counter{}
 
 	locked := func() error {
 		lease, err := l.Acquire(ctx, "bench")
@@ -62,9 +61,9 @@ func uncontended(b *testing.B, punctual bool) {
 		timed(raw)
 		timed(locked)
 	}
-	client.AddHook(commands)
+	before := wire.trips.Load()
 	timed(locked)
-	trips := commands.n.Load()
+	trips := wire.trips.Load() - before
 
 	var raws, lockeds []time.Duration
 	for b.Loop() {
@@ -81,32 +80,13 @@ func uncontended(b *testing.B, punctual bool) {
 	b.ReportMetric(0, "ns/op") // of both together: says nothing
 }
 
-// counter counts what the client sends.
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmds)
-	}
-}
-
 func TestLocker_acquireAndReleaseAreTwoRoundTrips(t *testing.T) {
-	client := newClient(t, testservers.SharedRedis(t))
-	l := newLocker(t, client, distlock.Options{})
-	commands := &counter{}
+	wire := &wire{}
+	l := newLocker(t, newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: wire.dial}), distlock.Options{})
+	before := int64(0)
 	for i := range 5 {
 		if i == 1 { // the server knows the scripts now
-			client.AddHook(commands)
+			before = wire.trips.Load()
 		}
 		lease, err := l.Acquire(t.Context(), strings.Repeat("k", i+1))
 		if err != nil {
@@ -116,7 +96,7 @@ func TestLocker_acquireAndReleaseAreTwoRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := commands.n.Load(); n != 4*2 {
-		t.Errorf("%d commands for 4 acquisitions and releases, want 8", n)
+	if n := wire.trips.Load() - before; n != 4*2 {
+		t.Errorf("%d round trips for 4 acquisitions and releases, want 8", n)
 	}
 }

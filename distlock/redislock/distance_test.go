@@ -124,8 +124,21 @@ func TestDriver_N_sendsAnExtendOnce(t *testing.T) { sendsAnExtendOnce(t, onNode(
 
 func TestDriver_N_sendsAnExtendOnce_onCluster(t *testing.T) { sendsAnExtendOnce(t, on("cluster")) }
 
+func TestDriver_N_sendsAnExtendOnce_overTheClient(t *testing.T) {
+	network := faultnet.NewNet(t)
+	options := onNode(t)
+	options.Dialer = network.Dial
+	client := redis.NewUniversalClient(&options)
+	t.Cleanup(func() { _ = client.Close() })
+	sendsOnce(t, driverOver(t, struct{ redis.UniversalClient }{client}), network)
+}
+
 func sendsAnExtendOnce(t *testing.T, options redis.UniversalOptions) {
 	d, network := interrupted(t, options)
+	sendsOnce(t, d, network)
+}
+
+func sendsOnce(t *testing.T, d driver.Driver, network *faultnet.Net) {
 	req := driver.AcquireRequest{Name: driver.Name{Namespace: t.Name(), Key: "k"}, Owner: fmt.Sprintf("%032x", 1), TTL: time.Minute}
 	if grant, err := d.Acquire(t.Context(), req); err != nil || grant.Outcome != driver.Granted {
 		t.Fatalf("Acquire: %+v, %v", grant, err)

@@ -97,14 +97,15 @@
 //
 // # Clients
 //
-// Acquires, inspections and most releases go over the caller's client. Extends, clean-ups, and releases that would have to
-// wait for a connection go over a second client made from its options, see [New]. Behind Sentinels extends go over the
-// caller's too, as long as it has a connection for them, because it alone is told of a fail-over.
+// The driver has connections of its own, with the options of the client: to the node of a *redis.Client,
+// and to each node of a *redis.ClusterClient. So a pool that the application has used up delays no call.
+// Hooks of the client (AddHook), as those that trace commands, do not see these calls. package tracing
+// reports operations instead. There are at most PoolSize connections to a node, usually one or two. A
+// connection is closed after a minute without use, and when the context of its caller ends.
 //
-// Goroutines of the driver send the calls of a *redis.Client or *redis.ClusterClient. A call that finds
-// none or one under way to its node is a plain command. The others share a pipeline, which hooks of
-// the client see. Its context has the values of its first call's context, and ends 20 ms after the
-// latest deadline of its calls. Other clients send each call by itself, in the goroutine of its caller.
+// The client itself sends what a node of a Cluster redirects, and the first calls, before it knows the
+// nodes. A client that follows Sentinels sends the calls as long as its pool has a free connection,
+// because it alone learns of a failover. A client of another type sends all calls. docs/design/redis.md states the details.
 //
 // go-redis writes one copy of a script call, unless the server has rejected that copy. If the answer
 // is lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,

@@ -222,7 +222,7 @@ func (asks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func TestRelease_C_afterTheLastRedirection(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testservers.SharedRedis(t))
-	d, req := driverOver(t, client), owner("a")
+	d, req := driverOver(t, struct{ redis.UniversalClient }{client}), owner("a")
 	mustGrant(t, d, req)
 	client.AddHook(asks{})
 	if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {

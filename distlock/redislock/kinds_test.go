@@ -44,7 +44,8 @@ var operations = map[string]func(context.Context, driver.Driver) error{
 	},
 	"extend": func(ctx context.Context, d driver.Driver) error {
 		req := of("a")
-		return d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})[0].Err
+		extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute}
+		return d.Extend(ctx, []driver.ExtendRequest{extend, extend})[1].Err // in a pipeline
 	},
 	"inspect": func(ctx context.Context, d driver.Driver) error {
 		_, err := d.Inspect(ctx, of("a").Name)
@@ -96,7 +97,12 @@ func newGround(t *testing.T, server *testservers.Redis, options redis.Options) *
 	return g
 }
 
-// connect has both clients of the driver make a connection, and the owner "a" hold the lock.
+// overTheClient has the client of the application send the calls.
+func (g *ground) overTheClient() {
+	g.Driver = driverOver(g.t, struct{ redis.UniversalClient }{g.client})
+}
+
+// connect has the driver make a connection, and the owner "a" hold the lock.
 func connect(t *testing.T, d driver.Driver) {
 	mustGrant(t, d, of("a"))
 	must(t, operations["extend"](t.Context(), d))
@@ -137,6 +143,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		"no connection is free": {
 			options: redis.Options{PoolSize: 1, PoolTimeout: 10 * time.Millisecond},
 			fault: func(g *ground) {
+				g.overTheClient()
 				conn := g.client.Conn()
 				g.t.Cleanup(func() { _ = conn.Close() })
 				must(g.t, conn.Ping(g.t.Context()).Err())
@@ -144,11 +151,11 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 			calls: "acquire inspect", want: "not sent",
 		},
 		"the client is closed": {
-			fault: func(g *ground) { must(g.t, g.client.Close()) },
+			fault: func(g *ground) { g.overTheClient(); must(g.t, g.client.Close()) },
 			calls: "acquire release inspect", want: "not sent",
 		},
 		"a hook refuses": {
-			fault: func(g *ground) { g.client.AddHook(refusal{}) },
+			fault: func(g *ground) { g.overTheClient(); g.client.AddHook(refusal{}) },
 			calls: "acquire release inspect", want: "not sent",
 		},
 		"the password is wrong": {

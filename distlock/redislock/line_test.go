@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,15 +228,14 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 	server := testservers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
-	client := newClient(t, server, redis.Options{Username: "deaf", Password: "secret"})
-	var commands atomic.Int64
-	client.AddHook(commandCounter{&commands})
+	wire := &wire{}
+	client := newClient(t, server, redis.Options{Username: "deaf", Password: "secret", Dialer: wire.dial})
 	var log strings.Builder
 	l := newLocker(t, client, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Retry: distlock.Retry{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}})
 	w := wait(t, t.Context(), l)
 	lined(t, server, 1)
-	start, before := time.Now(), commands.Load()
-	sent := func() int64 { return commands.Load() - before }
+	start, before := time.Now(), wire.trips.Load()
+	sent := func() int64 { return wire.trips.Load() - before }
 	testservers.Await(t, 20*time.Second, "asking", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
 	if n, took := sent(), time.Since(start); float64(n) > 100*took.Seconds() { // 40 each second on average
 		t.Errorf("a waiter that polls every 25 ms on average has sent %d commands in %s", n, took)
@@ -250,23 +248,6 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 	}
 	if strings.Count(log.String(), "cannot notify") != 1 {
 		t.Errorf("the log says %q, want one warning", log.String())
-	}
-}
-
-// commandCounter counts commands.
-type commandCounter struct{ n *atomic.Int64 }
-
-func (commandCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (c commandCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmd)
-	}
-}
-func (c commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(int64(len(cmds)))
-		return next(ctx, cmds)
 	}
 }
 

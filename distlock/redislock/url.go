@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 // Schemes are the URL schemes that ParseURL accepts, with spaces between them.
@@ -75,11 +76,11 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	return s, nil
 }
 
-// ClientOf returns the client of a driver of this package, or nil. It is for packages like redisstore
-// that keep their data beside the locks.
-func ClientOf(d driver.Driver) redis.UniversalClient {
+// TransportOf returns the transport of a driver of this package, or nil. It is for packages like
+// redisstore that keep their data beside the locks.
+func TransportOf(d driver.Driver) *redisconn.Transport {
 	if s, ok := d.(*service); ok {
-		return s.client
+		return s.redis
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func NewCall(ctx context.Context, place int, words ...any) *Call {
 }
 
 // NoRetry is called by go-redis before it sends the command again.
-func (c *Call) NoRetry() bool { return c.word.written }
+func (c *Call) NoRetry() bool { return true }
 
 // Failure is the error of the call. It wraps driver.ErrNotDone if go-redis never wrote the command.
 func (c *Call) Failure() error {
@@ -62,20 +62,20 @@ func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
 // with each repetition.
 const firstPause = 16 * time.Millisecond
 
-// Repeat makes a call by send, and makes it again while the server rejects it for now or the answer is
-// lost, as often as the options of the client say. It does not repeat a call that was not sent, because
-// go-redis has done so. The result replayed reports whether a copy before the last may have taken
-// effect. An error then wraps driver.ErrReplayed.
+// Repeat makes a call by send, and makes it again while no node accepts it for now or the answer is
+// lost, as often as the options of the client say. The result replayed reports whether a copy before the
+// last may have taken effect. An error then wraps driver.ErrReplayed.
 func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
-		if err == nil || errors.Is(err, driver.ErrNotDone) || try == t.repetitions() {
+		if err == nil || ctx.Err() != nil || try == t.repetitions() {
 			break
 		}
 		lost := isLost(err)
-		if _, kind := kindOf(err, topologyOf(t.client)); !lost && kind != driver.ErrTemporary {
+		if _, kind := kindOf(err, topologyOf(t.client)); !lost && !isDial(err) && kind != driver.ErrTemporary {
 			break
 		}
+		lookAnew(t.client, err)
 		wait := rand.N(firstPause << try)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			// ⚑ The caller has to see that the time is up: it may have more time for another call.
@@ -85,7 +85,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if Pause(ctx, wait); ctx.Err() != nil {
 			break
 		}
-		replayed = replayed || lost
+		replayed = replayed || lost && !errors.Is(err, driver.ErrNotDone)
 	}
 	return replayed, After(replayed, err)
 }

@@ -19,12 +19,12 @@ import (
 // A Cluster whose nodes change their parts is looked at anew: go-redis does that by itself only when a
 // node answers that a slot has moved, and otherwise after seconds.
 func Explain(client redis.UniversalClient, name string, err error) error {
-	LookAnew(client, err)
+	lookAnew(client, err)
 	return explain(err, topologyOf(client), name)
 }
 
-// LookAnew makes a client of a Cluster load the nodes again if that may help against err.
-func LookAnew(client redis.UniversalClient, err error) {
+// lookAnew makes a client of a Cluster load the nodes again if that may help against err.
+func lookAnew(client redis.UniversalClient, err error) {
 	c, ok := client.(*redis.ClusterClient)
 	if ok && (!IsReply(err) || IsTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
 		c.ReloadState(context.Background())
@@ -40,24 +40,21 @@ const (
 	cluster
 )
 
-// SentinelAddr is what go-redis puts in the place of an address into the options of a client that
+// sentinelAddr is what go-redis puts in the place of an address into the options of a client that
 // follows Sentinels. The Dialer of these options asks the Sentinels, whatever address it is given.
-const SentinelAddr = "FailoverClient"
+const sentinelAddr = "FailoverClient"
 
 func topologyOf(client redis.UniversalClient) topology {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
 		return cluster
 	case *redis.Client:
-		if c.Options().Addr == SentinelAddr {
+		if c.Options().Addr == sentinelAddr {
 			return sentinels
 		}
 	}
 	return oneNode
 }
-
-// FollowsSentinels reports whether Sentinels tell the client which node is the master.
-func FollowsSentinels(client redis.UniversalClient) bool { return topologyOf(client) == sentinels }
 
 // IsReply reports whether err is what the server answered.
 func IsReply(err error) bool {

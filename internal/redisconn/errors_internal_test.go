@@ -3,10 +3,13 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,5 +103,35 @@ func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
 		if err := explain(refused, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%d: %v", on, err)
 		}
+	}
+}
+
+// A Cluster is looked at anew if that may help.
+func TestExplain_asksForTheSlotsAnew(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		anew int32
+	}{
+		{io.EOF, 1},
+		{reply("CLUSTERDOWN The cluster is down"), 1},
+		{reply("READONLY You can't write against a read only replica."), 1},
+		{reply("OOM command not allowed"), 0},
+		{fmt.Errorf("a call: %w", redis.ErrPoolTimeout), 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked atomic.Int32
+			client := redis.NewClusterClient(&redis.ClusterOptions{
+				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+					asked.Add(1)
+					return nil, io.EOF
+				},
+			})
+			defer client.Close()
+			_ = Explain(client, "redislock", c.err)
+			synctest.Wait()
+			if asked.Load() != c.anew {
+				t.Errorf("%v: the client has asked %d times, want %d", c.err, asked.Load(), c.anew)
+			}
+		})
 	}
 }

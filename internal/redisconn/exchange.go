@@ -21,94 +21,130 @@ const (
 	sharePatience = 500 * time.Microsecond
 	// maxShared bounds the calls of an exchange, so that the first answers do not wait long for the last.
 	maxShared = 128
-	// leaderGrace is how much longer than its last caller an exchange goes on. A caller then sees the
+	// leaderGrace is how much longer than its last caller a shared exchange goes on. A caller then sees the
 	// end of its ctx, and no timeout of the connection.
 	leaderGrace = 20 * time.Millisecond
 )
 
-// exchange sends the calls for one node. A goroutine of the exchange, a leader, sends all pending calls
-// as one pipeline, or a single call as a plain command, until no call is pending. With maxInFlight
-// leaders, a call waits until a leader is free, or patience ends.
+// exchange sends the calls for one node. A lone call goes out in the goroutine of its caller. With
+// maxInFlight exchanges under way, a call waits until one ends, or patience ends. A goroutine of the
+// exchange, a leader, then sends all pending calls as one pipeline.
 //
-// ⚑ A client of Redis reads on after its context has ended, but a caller leaves as soon as its own ctx
-// ends. A pending call is then taken back. The outcome of a sent call is unknown. The pipeline has the
-// values of its first ctx and the latest deadline of all, so a departing caller costs others no answer.
+// ⚑ A caller leaves as soon as its own ctx ends. A pending call is then taken back, and the connection of
+// a lone call is closed. A shared pipeline goes on, with the values of its first ctx and the latest
+// deadline of all, so a departing caller costs others no answer.
+//
+// Without connections of its own, an exchange uses the application's client. Goroutines send all calls
+// then, because a caller cannot close the connection.
 type exchange struct {
 	client   redis.UniversalClient
+	conns    *conns // nil: none of its own
 	patience time.Duration
 	timer    *time.Timer     // ends the patience
 	leading  *sync.WaitGroup // the leaders
 
 	mu       sync.Mutex
-	underway int       // leaders
+	underway int
 	latest   time.Time // when the last exchange began
 	pending  []*call   // in the order of arrival
 }
 
-func newExchange(client redis.UniversalClient, leading *sync.WaitGroup) *exchange {
+// newExchange makes an exchange whose connections have the given options. Nil options mean the client.
+func newExchange(client redis.UniversalClient, options *redis.Options, leading *sync.WaitGroup) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leading: leading}
+	if options != nil {
+		x.conns = newConns(options)
+	}
 	x.timer = time.AfterFunc(time.Hour, x.endPatience)
 	x.timer.Stop()
 	return x
 }
 
-// call is what one caller sends: it waits for an exchange, or is in one.
+// call waits for an exchange, or is in one.
 type call struct {
-	ctx  context.Context
-	cmds []redis.Cmder
-	left bool // guarded by the exchange's mu
-	// answered gets the panic of a hook, or nil, when the leader is done with the commands.
-	answered chan any
+	ctx context.Context
+	cmd *Call
+	// answered is closed when the leader is done with the command.
+	answered chan struct{}
 }
 
-func newCall(ctx context.Context, cmds ...redis.Cmder) *call {
-	return &call{ctx: ctx, cmds: cmds, answered: make(chan any, 1)}
-}
-
-// process sends a command, which has its own error then. If process fails, ctx has ended before the
-// answer, and a leader may still write to the command.
-func (x *exchange) process(ctx context.Context, cmd redis.Cmder) error {
+// process makes a call and returns its error. After an error a leader may still write to the call.
+func (x *exchange) process(ctx context.Context, cmd *Call) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
-	c := newCall(ctx, cmd)
 	x.mu.Lock()
+	if x.conns != nil && x.underway < maxInFlight && len(x.pending) == 0 {
+		x.startLocked()
+		x.mu.Unlock()
+		defer x.end()
+		err := x.direct(ctx, cmd)
+		switch {
+		case err == nil:
+			return cmd.Failure()
+		case !cmd.word.written:
+			return notSent(err)
+		}
+		return err
+	}
+	c := &call{ctx, cmd, make(chan struct{})}
 	x.pending = append(x.pending, c)
-	switch {
-	case x.underway < maxInFlight:
-		x.beginLocked()
-	case len(x.pending) == 1:
-		x.timer.Reset(time.Until(x.latest.Add(x.patience)))
-	}
+	x.leadLocked()
 	x.mu.Unlock()
-	return x.await(c)
-}
-
-// alone is process for commands that do send, in an exchange of their own.
-func (x *exchange) alone(ctx context.Context, cmds []redis.Cmder, send func(context.Context)) error {
-	if err := ctx.Err(); err != nil {
-		return notSent(err)
-	}
-	c := newCall(ctx, cmds...)
-	x.leading.Go(func() { x.answer([]*call{c}, send) })
-	return x.await(c)
-}
-
-func (x *exchange) await(c *call) error {
 	select {
-	case panicked := <-c.answered:
-		return answered(panicked)
-	case <-c.ctx.Done():
+	case <-c.answered:
+		return cmd.Failure()
+	case <-ctx.Done():
 		return x.leave(c)
 	}
 }
 
-func answered(panicked any) error {
-	if panicked != nil {
-		panic(panicked)
+// direct sends the commands in an exchange of their own, in the goroutine of the caller if the exchange has
+// connections. If it fails, ctx has ended before the answers, or the transport is closed. go-redis may
+// then still write to the commands.
+func (x *exchange) direct(ctx context.Context, cmds ...redis.Cmder) error {
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
 	}
-	return nil
+	if x.conns == nil {
+		return x.detached(ctx, cmds)
+	}
+	err := x.conns.do(ctx, cmds)
+	if err == nil && slices.ContainsFunc(cmds, isUnanswered) {
+		err = ctx.Err()
+	}
+	return err
 }
+
+// detached is direct in another goroutine, which goes on if ctx ends.
+func (x *exchange) detached(ctx context.Context, cmds []redis.Cmder) error {
+	answered := make(chan struct{})
+	x.leading.Go(func() {
+		defer close(answered)
+		x.over(cmds, ctx)
+	})
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// over sends the commands, for the callers that have the contexts.
+func (x *exchange) over(cmds []redis.Cmder, callers ...context.Context) {
+	ctx, cancel := lasting(callers...)
+	defer cancel()
+	guard(cmds, func() error {
+		if x.conns != nil {
+			return x.conns.do(ctx, cmds)
+		}
+		send(ctx, x.client, cmds)
+		return nil
+	})
+}
+
+func isUnanswered(cmd redis.Cmder) bool { return cmd.Err() != nil && !IsReply(cmd.Err()) }
 
 // leave ends the wait for a call whose ctx has ended. An answer that came in the same moment counts.
 func (x *exchange) leave(c *call) error {
@@ -119,118 +155,119 @@ func (x *exchange) leave(c *call) error {
 		return notSent(c.ctx.Err())
 	}
 	select {
-	case panicked := <-c.answered:
-		return answered(panicked)
+	case <-c.answered:
+		return c.cmd.Failure()
 	default:
-		c.left = true
 		return c.ctx.Err()
 	}
+}
+
+func (x *exchange) startLocked() {
+	x.underway++
+	x.latest = time.Now()
+}
+
+// end ends an exchange. Pending calls have the next one.
+func (x *exchange) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.underway--
+	x.leadLocked()
 }
 
 // endPatience begins another exchange for pending calls when patience ends.
 func (x *exchange) endPatience() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.pending) > 0 && time.Since(x.latest) >= x.patience {
-		x.beginLocked()
-	}
-	if len(x.pending) > 0 {
-		x.timer.Reset(time.Until(x.latest.Add(x.patience)))
-	}
+	x.leadLocked()
 }
 
-func (x *exchange) beginLocked() {
-	x.underway++
-	calls := x.takeLocked()
-	x.leading.Go(func() { x.lead(calls) })
-}
-
-func (x *exchange) takeLocked() []*call {
-	n := min(len(x.pending), maxShared)
-	calls := slices.Clone(x.pending[:n])
-	x.pending = slices.Delete(x.pending, 0, n)
-	x.latest = time.Now()
-	return calls
-}
-
-// lead makes exchanges until no call is pending.
-func (x *exchange) lead(calls []*call) {
-	defer func() { // a hook may end the goroutine
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.underway--
-	}()
-	for len(calls) > 0 {
-		x.send(calls)
-		x.mu.Lock()
-		calls = nil
-		if x.underway <= maxInFlight && len(x.pending) > 0 {
-			calls = x.takeLocked()
-		}
-		x.mu.Unlock()
-	}
-}
-
-// send makes an exchange of the calls.
-func (x *exchange) send(calls []*call) {
-	cmds := make([]redis.Cmder, len(calls))
-	for i, c := range calls {
-		cmds[i] = c.cmds[0]
-	}
-	x.answer(calls, func(ctx context.Context) {
-		if len(cmds) == 1 {
-			_ = x.client.Process(ctx, cmds[0])
-		} else {
-			pipelined(ctx, x.client, cmds)
-		}
-	})
-}
-
-// answer sends the calls. The panic of a hook reaches each caller. If all have left, it ends the process.
-func (x *exchange) answer(calls []*call, send func(context.Context)) {
-	ctx, cancel := context.WithoutCancel(calls[0].ctx), func() {}
-	if until, ok := lastDeadline(calls); ok {
-		ctx, cancel = context.WithDeadline(ctx, until.Add(leaderGrace))
-	}
-	defer cancel()
-	broken := true
-	defer func() {
-		var panicked any
-		if v := recover(); v != nil {
-			panicked = fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack())
-		}
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		left := true
-		for _, c := range calls {
-			if broken {
-				for _, cmd := range c.cmds {
-					cmd.SetErr(errBroken)
-				}
+// leadLocked begins the next exchange, if it may begin.
+func (x *exchange) leadLocked() {
+	for len(x.pending) > 0 {
+		if x.underway >= maxInFlight {
+			if x.conns != nil && !x.conns.free() {
+				return // until another exchange ends
 			}
-			left = left && c.left
-			c.answered <- panicked
+			if wait := time.Until(x.latest.Add(x.patience)); wait > 0 {
+				x.timer.Reset(wait)
+				return
+			}
 		}
-		if panicked != nil && left {
-			panic(panicked)
-		}
-	}()
-	send(ctx)
-	broken = false
+		n := min(len(x.pending), maxShared)
+		calls := slices.Clone(x.pending[:n])
+		x.pending = slices.Delete(x.pending, 0, n)
+		x.startLocked()
+		x.leading.Go(func() {
+			defer x.end() // also if a callback of the application ends the goroutine
+			x.share(calls)
+		})
+	}
 }
 
-// lastDeadline returns the latest deadline of the calls. It reports false if a call has none.
-func lastDeadline(calls []*call) (last time.Time, ok bool) {
-	for _, c := range calls {
-		deadline, ok := c.ctx.Deadline()
+// share makes one exchange of the calls.
+func (x *exchange) share(calls []*call) {
+	cmds := make([]redis.Cmder, len(calls))
+	contexts := make([]context.Context, len(calls))
+	for i, c := range calls {
+		cmds[i], contexts[i] = c.cmd, c.ctx
+	}
+	defer func() {
+		for _, c := range calls {
+			close(c.answered)
+		}
+	}()
+	x.over(cmds, contexts...)
+}
+
+// lasting returns a context for commands that several callers wait for. It has the values of the first
+// ctx, and ends after the latest deadline of all.
+func lasting(contexts ...context.Context) (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(contexts[0])
+	var last time.Time
+	for _, of := range contexts {
+		deadline, ok := of.Deadline()
 		if !ok {
-			return last, false
+			return ctx, func() {}
 		}
 		if deadline.After(last) {
 			last = deadline
 		}
 	}
-	return last, true
+	return context.WithDeadline(ctx, last.Add(leaderGrace))
+}
+
+// guard gives the commands the error of f. A panic of a callback of the application is such an error: its
+// goroutine is not that of a caller.
+func guard(cmds []redis.Cmder, f func() error) {
+	err := errBroken
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack())
+		}
+		for _, cmd := range cmds {
+			if err != nil {
+				cmd.SetErr(err)
+			}
+		}
+	}()
+	err = f()
+}
+
+// send makes one exchange of the commands. Each has its own error.
+func send(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
+	if len(cmds) == 1 {
+		_ = client.Process(ctx, cmds[0])
+		return
+	}
+	pipe := client.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...)
+	_, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds { // ⚑ the error is a hook's, or a reply to the set-up of the connection
+			cmd.SetErr(err)
+		}
+	}
 }
 
 var errBroken = errors.New("a hook of the Redis client panicked, or ended its goroutine: correct the hook")

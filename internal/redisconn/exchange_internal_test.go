@@ -90,7 +90,7 @@ func (w *traffic) reset() (commands int, pipelines []int) {
 func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange, *traffic) {
 	t.Helper()
 	s := open(t, options)
-	x := s.shared.any
+	x := s.shared.exchange(keyOf(name))
 	x.patience = time.Hour
 	for _, script := range []*Script{acquireScript, releaseScript, inspectScript} {
 		if err := script.Load(t.Context(), s.client).Err(); err != nil {
@@ -98,8 +98,22 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange,
 		}
 	}
 	w := &traffic{}
-	s.client.AddHook(w)
+	x.conns.each(cap(x.conns.slots), func(client *redis.Client) { client.AddHook(w) })
 	return s, x, w
+}
+
+// each makes n connections, or takes those without use, and calls f for each.
+func (p *conns) each(n int, f func(*redis.Client)) {
+	var all sync.WaitGroup
+	taken := make([]*conn, n)
+	for i := range taken {
+		taken[i] = p.take()
+		all.Go(func() { f(taken[i].client) })
+	}
+	all.Wait()
+	for _, c := range taken {
+		p.put(c)
+	}
 }
 
 func (x *exchange) isPending(n int) bool {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
@@ -234,14 +236,14 @@ func TestExchange_patienceEnds(t *testing.T) {
 }
 
 func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
-	x := newExchange(nil, nil)
+	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := newCall(ctx, inspectScript.Call(ctx, false, []string{"k"}))
-	if err := x.leave(c); err != context.Canceled || !c.left {
+	c := &call{ctx, inspectScript.Call(ctx, false, []string{"k"}), make(chan struct{})}
+	if err := x.leave(c); err != context.Canceled {
 		t.Errorf("without an answer: %v", err)
 	}
-	c.answered <- nil
+	close(c.answered)
 	if err := x.leave(c); err != nil {
 		t.Errorf("with an answer: %v", err)
 	}

@@ -85,8 +85,8 @@ func open(t *testing.T, options redis.UniversalOptions) *locks {
 	client := redis.NewUniversalClient(&options)
 	l := &locks{client, New(client)}
 	t.Cleanup(func() {
+		l.shared.Close()
 		_ = client.Close()
-		l.shared.Wait()
 	})
 	return l
 }

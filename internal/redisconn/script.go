@@ -55,13 +55,6 @@ func (s *Script) Call(ctx context.Context, whole bool, keys []string, args ...an
 	return call
 }
 
-// Command is Call for a command that go-redis may send again by itself.
-func (s *Script) Command(ctx context.Context, whole bool, keys []string, args ...any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, s.words(whole, keys, args)...)
-	cmd.SetFirstKeyPos(firstKey)
-	return cmd
-}
-
 func (s *Script) words(whole bool, keys []string, args []any) []any {
 	name, script := "evalsha", s.Hash()
 	if whole {

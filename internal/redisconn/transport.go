@@ -15,24 +15,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Transport sends commands over a client. Its methods return as soon as their ctx ends.
+// Transport sends commands to the Redis of a client. Its methods return as soon as their ctx ends.
+//
+// For a *redis.Client, and for the nodes of a *redis.ClusterClient, it has connections of its own, with
+// the options of the client. The client itself sends what a node of a Cluster redirects, and the first
+// calls, before it knows the nodes. A client that follows Sentinels sends calls as long as its pool has a
+// free connection. A client of another type sends all calls.
 type Transport struct {
 	client  redis.UniversalClient
-	any     *exchange      // for all nodes
-	nodes   sync.Map       // of a Cluster: *exchange by the address of the node
-	leading sync.WaitGroup // the goroutines of all exchanges
+	nodes   sync.Map       // *exchange by the address of the node; "": over the client
+	leading sync.WaitGroup // the goroutines that send
 }
 
 // New makes a transport over client, which stays the caller's.
-func New(client redis.UniversalClient) *Transport {
-	t := &Transport{client: client}
-	t.any = newExchange(client, &t.leading)
-	return t
-}
+func New(client redis.UniversalClient) *Transport { return &Transport{client: client} }
 
-// Wait returns when all commands have ended, also those whose callers have left. Close the client first
-// to cut them short.
-func (t *Transport) Wait() { t.leading.Wait() }
+// Client returns the client of the transport.
+func (t *Transport) Client() redis.UniversalClient { return t.client }
+
+// Close closes the transport's own connections. It returns when all commands have ended, also those whose
+// callers have left.
+func (t *Transport) Close() {
+	t.leading.Wait()
+	t.nodes.Range(func(_, x any) bool {
+		if conns := x.(*exchange).conns; conns != nil {
+			conns.close()
+		}
+		return true
+	})
+}
 
 // noWait is a context that has ended. With it, a client of a Cluster answers from what it knows.
 var noWait = func() context.Context {
@@ -41,104 +52,109 @@ var noWait = func() context.Context {
 	return ctx
 }()
 
-// node returns the client of the master for key in a Cluster. It is nil without a Cluster, and before
-// the client has loaded the Cluster's nodes.
-func (t *Transport) node(key string) *redis.Client {
-	c, ok := t.client.(*redis.ClusterClient)
-	if !ok {
-		return nil
-	}
-	node, err := c.MasterForKey(noWait, key)
-	if err != nil {
-		return nil
-	}
-	return node
-}
-
 // exchange returns where calls for the node of key meet.
 func (t *Transport) exchange(key string) *exchange {
-	node := t.node(key)
-	if node == nil {
-		return t.any
+	var node *redis.Client
+	switch c := t.client.(type) {
+	case *redis.Client:
+		if topologyOf(c) == sentinels && !usedUp(c) {
+			// ⚑ Only the application's client learns of a failover. A master that was cut off and
+			// replaced may still answer.
+			break
+		}
+		node = c
+	case *redis.ClusterClient:
+		node, _ = c.MasterForKey(noWait, key)
 	}
-	addr := node.Options().Addr
+	if node == nil {
+		return t.overClient()
+	}
+	return t.load(node.Options().Addr, node.Options())
+}
+
+// overClient returns where the calls that the client itself sends meet.
+func (t *Transport) overClient() *exchange { return t.load("", nil) }
+
+func (t *Transport) load(addr string, options *redis.Options) *exchange {
 	x, ok := t.nodes.Load(addr)
-	if !ok { // its pipelines go over the Cluster's client, which follows keys that have moved
-		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, &t.leading))
+	if !ok {
+		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, options, &t.leading))
 	}
 	return x.(*exchange)
 }
 
-// UsedUp reports whether a command on key would have to wait for a connection of the client.
-func (t *Transport) UsedUp(key string) bool {
-	node, ok := t.client.(*redis.Client)
-	if !ok {
-		node = t.node(key)
-	}
-	if node == nil {
-		return false
-	}
-	stats := node.PoolStats()
-	return stats.IdleConns == 0 && int(stats.TotalConns) >= node.Options().PoolSize
+// usedUp reports whether a command has to wait for a connection of the client.
+func usedUp(client *redis.Client) bool {
+	stats := client.PoolStats()
+	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
 }
 
-// process makes a call whose first key is given, and returns its error. After an error an exchange may
-// still write to the call.
+// process makes a call whose first key is given, and returns its error. After an error go-redis may still
+// write to the call.
 func (t *Transport) process(ctx context.Context, key string, cmd *Call) error {
-	if err := t.exchange(key).process(ctx, cmd); err != nil {
-		return err
+	x := t.exchange(key)
+	err := x.process(ctx, cmd)
+	if x.conns != nil && isElsewhere(err) {
+		err = t.overClient().process(ctx, cmd)
 	}
-	return cmd.Failure()
+	return err
 }
 
-// Pipelined sends the commands in one exchange of their own. Each has its own error. If Pipelined fails,
-// ctx has ended before the answers, and the commands must not be read.
-func (t *Transport) Pipelined(ctx context.Context, cmds ...redis.Cmder) error {
-	return t.any.alone(ctx, cmds, func(ctx context.Context) { pipelined(ctx, t.client, cmds) })
+// isElsewhere reports whether a node of a Cluster names another one.
+func isElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
-// InOrder is Pipelined for commands on the keys of one session, which take effect in their order. In a
-// Cluster that moves the keys, this needs more than one exchange. go-redis may send the commands again
-// if none is a Call.
-func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder) error {
-	return t.any.alone(ctx, cmds, func(ctx context.Context) {
-		if len(cmds) > 1 && t.byOneNode(ctx, key, cmds) {
-			return
-		}
-		for _, cmd := range cmds {
-			_ = t.client.Process(ctx, cmd)
-		}
-	})
-}
-
-// byOneNode reports whether the commands were answered by the node that they were sent to. ⚑ A pipeline
-// over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes answer at the
-// same time.
-func (t *Transport) byOneNode(ctx context.Context, key string, cmds []redis.Cmder) bool {
-	client := t.client
-	if c, ok := client.(*redis.ClusterClient); ok {
-		node, err := c.MasterForKey(ctx, key)
-		if err != nil {
-			return false
-		}
-		client = node
+// Each sends the calls in one exchange of their own for each node, and returns the error of each. After an
+// error the call must not be read. The keys are the first of each call.
+func (t *Transport) Each(ctx context.Context, keys []string, calls []*Call) []error {
+	nodes := make(map[*exchange][]int)
+	for i, key := range keys {
+		x := t.exchange(key)
+		nodes[x] = append(nodes[x], i)
 	}
-	pipelined(ctx, client, cmds)
-	return !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
-		return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN"}, func(code string) bool {
-			return redis.HasErrorPrefix(cmd.Err(), code)
+	errs := make([]error, len(calls))
+	var all sync.WaitGroup
+	for x, places := range nodes {
+		all.Go(func() {
+			cmds := make([]redis.Cmder, len(places))
+			for n, i := range places {
+				cmds[n] = calls[i]
+			}
+			err := x.direct(ctx, cmds...)
+			for _, i := range places {
+				if errs[i] = err; err == nil {
+					errs[i] = calls[i].Failure()
+				}
+				if isElsewhere(errs[i]) {
+					errs[i] = t.process(ctx, keys[i], calls[i])
+				}
+			}
 		})
-	})
+	}
+	all.Wait()
+	return errs
 }
 
-// pipelined makes all commands in one exchange. Each has its own error.
-func pipelined(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
-	pipe := client.Pipeline()
-	_ = pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
-	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-		for _, cmd := range cmds { // ⚑ the error is a hook's, or a reply to the set-up of the connection
-			cmd.SetErr(err)
+// InOrder sends the commands on the keys of one session in one exchange of their own. They take effect in
+// their order. Each has its own error. If InOrder fails, ctx has ended before the answers, and the
+// commands must not be read. In a Cluster that moves the keys, this needs more than one exchange.
+func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder) error {
+	x := t.exchange(key)
+	if _, isCluster := t.client.(*redis.ClusterClient); x.conns != nil || !isCluster {
+		err := x.direct(ctx, cmds...)
+		if err != nil || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
+			return isElsewhere(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
+		}) {
+			return err
 		}
 	}
+	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
+	// answer at the same time.
+	for _, cmd := range cmds {
+		if err := t.overClient().direct(ctx, cmd); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -37,7 +37,11 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 		return nil, nil, err
 	}
 	var locker *distlock.Locker
-	store, err := New(redislock.ClientOf(d), key, codec, &opts.Retention, &opts.Store)
+	var store *sessionstore.Store[M, D]
+	sessions, err := newDriver(redislock.TransportOf(d), &opts.Retention)
+	if err == nil {
+		store, err = sessionstore.New(sessions, key, codec, &opts.Store)
+	}
 	if err == nil {
 		locker, err = distlock.New(d, &opts.Lock)
 	}

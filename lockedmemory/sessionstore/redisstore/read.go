@@ -10,11 +10,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
-	page, err := s.read(ctx, r)
+	var page driver.Page
+	_, err := s.redis.Repeat(ctx, func() error {
+		var err error
+		page, err = s.read(ctx, r)
+		return err
+	})
 	return page, s.explain(err)
 }
 
@@ -36,12 +42,13 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	var page driver.Page
 	for _, whole := range []bool{false, true} {
 		entries := redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
-		var shown, oldest, known *redis.Cmd
+		var shown *redisconn.Call
+		var oldest, known *redis.Cmd
 		var clock *redis.TimeCmd
 		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
-			shown = loadScript.Command(ctx, whole, keys, args...)
+			shown = loadScript.Call(ctx, whole, keys, args...)
 			cmds = append(cmds, shown)
 		}
 		cmds = append(cmds, entries)
@@ -61,7 +68,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 				continue
 			}
 			var err error
-			if page.Verdict, err = parseVerdict(shown); err != nil || page.Outcome != driver.Done {
+			if page.Verdict, err = parseVerdict(shown.Cmd); err != nil || page.Outcome != driver.Done {
 				return page, err
 			}
 		}

@@ -21,10 +21,13 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// New makes a store over client, which stays the caller's. Give it the client and the KeyFunc that the
-// lock has, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
+// New makes a store for the Redis of client, which stays the caller's. Give it the client and the KeyFunc
+// of the lock, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
 // nil client, key or codec, for a retention or options out of range, and for a client that cannot keep
 // sessions or reads from replicas.
+//
+// The store has connections of its own, with the options of client, see redislock.New. A connection is
+// closed after a minute without use.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	keep *sessionstore.Retention, opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
 	d, err := NewDriver(client, keep)
@@ -41,18 +44,22 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
 	if _, ok := client.(*redis.Ring); ok {
-		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was written would be gone: "+
-			"use redis.NewClient", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was "+
+			"written would be gone: use redis.NewClient", distlock.ErrInvalidOption)
 	}
 	if option := replicaOption(client); option != "" {
-		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, so a Load may miss "+
-			"acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
+		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, "+
+			"so a Load may miss acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
 	}
+	return newDriver(redisconn.New(client), keep)
+}
+
+func newDriver(transport *redisconn.Transport, keep *driver.Retention) (driver.Driver, error) {
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &service{client: client, redis: redisconn.New(client), keep: kept}, nil
+	return &service{client: transport.Client(), redis: transport, keep: kept}, nil
 }
 
 // replicaOption names the option of a client by which go-redis reads from replicas; empty: none.

@@ -231,7 +231,8 @@ func (leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // The caller may clear after it has left. A second request of its Save must not come after that.
 func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
+	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	s := newRigOver(t, struct{ redis.UniversalClient }{client}, nil, nil) // which sends the calls itself
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, s.memory.Save(ctx, "q", "a"))
 		must(t, s.memory.Clear(ctx))

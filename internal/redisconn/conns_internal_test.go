@@ -1,0 +1,198 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// A connection differs from those of the application's client in its purpose, and in nothing else that matters.
+func TestConnOptions(t *testing.T) {
+	options := redis.Options{
+		PoolSize: 30, MaxIdleConns: 20, MaxActiveConns: 40, MaxRetries: 5, Password: "p", DB: 3, ClientName: "n",
+		ReadTimeout: -1, WriteTimeout: -2, ConnMaxLifetime: time.Hour, ConnMaxLifetimeJitter: time.Minute,
+		ContextTimeoutEnabled: true, PipelineReadBufferSize: 1 << 20,
+	}
+	follower := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "p", DB: 3, ClientName: "n", PoolSize: 30,
+		ReadTimeout: -1, WriteTimeout: -2, ConnMaxLifetime: time.Hour, ConnMaxLifetimeJitter: time.Minute,
+	})
+	node := redis.NewClient(&options)
+	for name, c := range map[string]struct {
+		client       *redis.Client
+		life, jitter time.Duration
+	}{
+		"a node":   {node, time.Hour, time.Minute},
+		"Sentinel": {follower, masterFor, 0},
+	} {
+		client := c.client
+		defer client.Close()
+		client.Options().MinIdleConns = 1 // now, so that it connects to nothing
+		p := newConns(client.Options())
+		own := p.take().client
+		defer own.Close()
+		o, of := own.Options(), client.Options()
+		if o.PoolSize != 1 || o.MinIdleConns != 0 || o.MaxIdleConns != 0 || o.MaxActiveConns != 0 || o.MaxRetries != 0 ||
+			o.PipelineReadBufferSize != 0 || o.ContextTimeoutEnabled || o.ReadTimeout != of.ReadTimeout ||
+			o.WriteTimeout != of.WriteTimeout || o.ConnMaxLifetime != c.life || o.ConnMaxLifetimeJitter != c.jitter ||
+			o.Password != "p" || o.DB != 3 || o.ClientName != "n" || cap(p.slots) != 30 ||
+			o.PushNotificationProcessor == of.PushNotificationProcessor ||
+			o.MaintNotificationsConfig.Mode != maintnotifications.ModeDisabled {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+// A connection without use is closed, and those in use are not.
+func TestConns_idleAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newConns(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 10})
+		defer p.close()
+		idle, busy := p.take(), p.take()
+		p.put(idle)
+		time.Sleep(idleFor - time.Second)
+		if idle.client.Ping(cancelled).Err() == redis.ErrClosed {
+			t.Error("a connection was closed too early")
+		}
+		p.put(busy)
+		if p.take() != busy {
+			t.Error("a call does not take the connection that was used last")
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		if idle.client.Ping(cancelled).Err() != redis.ErrClosed {
+			t.Error("a connection without use is still open")
+		}
+		if busy.client.Ping(cancelled).Err() == redis.ErrClosed {
+			t.Error("a connection in use was closed")
+		}
+		p.close()
+		p.put(busy)
+		if busy.client.Ping(cancelled).Err() != redis.ErrClosed {
+			t.Error("a connection is open after the end")
+		}
+	})
+}
+
+var cancelled = noWait
+
+func TestConns_failedAreClosed(t *testing.T) {
+	p := newConns(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 10, DialerRetries: 1})
+	defer p.close()
+	ping := redis.NewCmd(t.Context(), "ping")
+	if err := p.do(t.Context(), []redis.Cmder{ping}); err != nil || ping.Err() == nil {
+		t.Errorf("%v, %v", err, ping.Err())
+	}
+	if len(p.idle) != 0 {
+		t.Error("a connection that has failed is kept")
+	}
+}
+
+// A client that follows Sentinels learns of a failover, and the connections of a transport do not.
+func TestTransport_S1_followsFailovers(t *testing.T) {
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
+	defer client.Close()
+	transport := New(client)
+	defer transport.Close()
+	if transport.exchange("k").conns != nil {
+		t.Error("calls go over connections of the transport")
+	}
+	client.Options().PoolSize = 0 // used up
+	if transport.exchange("k").conns == nil {
+		t.Error("calls go over a client without a free connection")
+	}
+}
+
+// A slow reply costs no connection. A caller that leaves costs the one that it used.
+func TestConns_whatCostsAConnection(t *testing.T) {
+	options, proxy := proxied(t)
+	options.ClientName = "costs"
+	s := open(t, options)
+	connections := func() (ids []string) {
+		list, err := testservers.SharedServer().Do("CLIENT", "LIST")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " name=costs ") {
+				id, _, _ := strings.Cut(line, " ")
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	if _, err := s.Inspect(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	before := connections()
+	proxy.Latency(30 * time.Millisecond)
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, err := s.Inspect(ctx, name); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
+		t.Errorf("connections %v before slow replies, %v after", before, after)
+	}
+	proxy.Latency(0)
+	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("evalsha")))
+	ctx, cancel := context.WithCancel(t.Context())
+	var leaver sync.WaitGroup
+	leaver.Go(func() {
+		if _, err := s.Inspect(ctx, name); !errors.Is(err, context.Canceled) {
+			t.Errorf("the leaver: %v", err)
+		}
+	})
+	held.Wait(1)
+	cancel()
+	leaver.Wait()
+	held.Release()
+	if _, err := s.Inspect(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	testservers.Await(t, 10*time.Second, "another connection", func() bool {
+		after := connections()
+		return len(after) == 1 && after[0] != before[0]
+	})
+}
+
+// A server that hangs gets no more connections than the pool of the application's client has.
+func TestExchange_connectionsAreBounded(t *testing.T) {
+	options, proxy := proxied(t)
+	options.PoolSize = 4
+	s := open(t, options)
+	s.shared.exchange(keyOf(name)).patience = time.Millisecond
+	if _, err := s.Inspect(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	held := proxy.HoldRequests(faultnet.Containing("evalsha"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer func() {
+		cancel()
+		all.Wait()
+		held.Release()
+	}()
+	for range 40 {
+		all.Go(func() { _, _ = s.Inspect(ctx, name) })
+		time.Sleep(2 * time.Millisecond)
+	}
+	x := s.shared.exchange(keyOf(name))
+	testservers.Await(t, 10*time.Second, "all connections in use", func() bool { return len(x.conns.slots) == 4 })
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.underway != 4 || len(x.pending) == 0 {
+		t.Errorf("%d exchanges, %d calls pending", x.underway, len(x.pending))
+	}
+}
