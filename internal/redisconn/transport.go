@@ -102,7 +102,7 @@ func (t *Transport) process(ctx context.Context, key string, cmd *Call) error {
 
 // isElsewhere reports whether a node of a Cluster names another one.
 func isElsewhere(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
 // Each sends the calls in one exchange of their own for each node, and returns the error of each. After an
@@ -143,7 +143,7 @@ func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder
 	x := t.exchange(key)
 	if _, isCluster := t.client.(*redis.ClusterClient); x.conns != nil || !isCluster {
 		err := x.direct(ctx, cmds...)
-		if err != nil || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
+		if err != nil || !isCluster || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
 			return isElsewhere(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
 		}) {
 			return err
