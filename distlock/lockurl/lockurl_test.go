@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -29,6 +32,7 @@ func TestOpen(t *testing.T) {
 	for url, backend := range map[string]string{
 		"mem://": "memory",
 		"redis://:p%40ss%2Fword@" + server.Addr() + "/2?read_timeout=1s": "redis",
+		"valkey://default:p%40ss%2Fword@" + server.Addr() + "?db=2":      "redis",
 	} {
 		l, err := lockurl.Open(t.Context(), url, nil)
 		if err != nil {
@@ -53,7 +57,7 @@ var refused = map[string]struct{ url, text string }{
 	"scheme in a parameter": {"u:s3cret@localhost?url=redis://", "it has no scheme"},
 	"unknown scheme":        {"etcd://localhost", `the scheme "etcd" is not known: write one of mem:// redis:// `},
 	"unknown kind":          {"redis+ring://localhost", `the scheme "redis+ring" is not known`},
-	"scheme of Valkey":      {"valkey+cluster://localhost", `the scheme "valkey+cluster" is not known`},
+	"unknown, of Valkey":    {"valkey+ring://localhost", `the scheme "valkey+ring" is not known`},
 	"mem with a host":       {"mem://localhost", "mem:// takes nothing after it"},
 	// One error of each kind of Redis URL. redislock tests the others.
 	"bad port": {"redis://:s3cret@localhost:port",
@@ -112,6 +116,24 @@ func TestOpen_noServer_firstOperationFails(t *testing.T) {
 				t.Errorf("TryAcquire: %v", err)
 			}
 		})
+	}
+}
+
+// The socket is that of the parameters: its file, its user and its database.
+func TestOpen_unixSocket(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "redis @1.sock")
+	testservers.StartRedis(t, "--requirepass", "p@ss/word", "--unixsocket", socket)
+	url := "unix://default:p%40ss%2Fword@" + strings.NewReplacer(" ", "%20", "@", "%40").Replace(socket) + "?db=2"
+	checkHandoff(t, open(t, url), open(t, url))
+	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Password: "p@ss/word", DB: 2})
+	defer admin.Close()
+	lease := acquire(t, open(t, url))
+	if keys, err := admin.Keys(t.Context(), "distlock:{key}:*").Result(); err != nil || len(keys) == 0 {
+		t.Errorf("database 2 has the keys %q, %v", keys, err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

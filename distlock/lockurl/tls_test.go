@@ -2,19 +2,14 @@ package lockurl_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,78 +17,54 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// secured is a Redis with TLS on a second port. Its certificate is valid for 127.0.0.1 only.
+// secured is a Redis with TLS on a second port.
 type secured struct {
 	*testservers.Redis
-	authority string // file with the certificate of the authority, which is not trusted by default
-	roots     *x509.CertPool
-	addr      string
+	*authority
+	addr  string
+	files []string // arguments of a server with the same certificate
 }
 
 const tlsPassword = "s3cret"
 
+// startSecured starts a server whose certificate is valid for 127.0.0.1 only.
 func startSecured(t *testing.T) *secured {
-	t.Helper()
-	dir := t.TempDir()
-	s := &secured{authority: filepath.Join(dir, "authority.pem"), roots: x509.NewCertPool()}
-	write := func(file, kind string, content []byte) {
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if parent == nil {
-			parent, signer = template, key
-		}
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		certificate, err := x509.ParseCertificate(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return certificate, key
-	}
-	authority, signer := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority for a test"},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, nil, nil)
-	certificate, key := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a server"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, authority, signer)
-	s.roots.AddCert(authority)
-	write(s.authority, "CERTIFICATE", authority.Raw)
-	write(filepath.Join(dir, "server.pem"), "CERTIFICATE", certificate.Raw)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(filepath.Join(dir, "server.key"), "PRIVATE KEY", private)
+	return startSecuredAs(t, loopback())
+}
 
+func loopback() *x509.Certificate {
+	return &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+}
+
+// startSecuredAs starts a server whose certificate is valid for the names of a template.
+func startSecuredAs(t *testing.T, names *x509.Certificate, args ...string) *secured {
+	t.Helper()
+	s := &secured{authority: newAuthority(t)}
+	certificate, key := s.issue(t, names)
+	s.files = []string{"--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", s.file}
+	port := ""
+	s.addr, port = freeAddr(t)
+	s.Redis = testservers.StartRedis(t, slices.Concat(s.files, []string{"--requirepass", tlsPassword, "--tls-port", port,
+		"--tls-auth-clients", "no"}, args)...)
+	return s
+}
+
+// freeAddr returns an address of 127.0.0.1 and its port.
+func freeAddr(t *testing.T) (addr, port string) {
+	t.Helper()
 	listener, err := testservers.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addr = listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.Redis = testservers.StartRedis(t, "--requirepass", tlsPassword, "--tls-port", port, "--tls-auth-clients", "no",
-		"--tls-cert-file", filepath.Join(dir, "server.pem"), "--tls-key-file", filepath.Join(dir, "server.key"),
-		"--tls-ca-cert-file", s.authority)
-	return s
+	defer listener.Close()
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return listener.Addr().String(), port
 }
 
 // url returns the URL of the server with the given name of its host.
@@ -135,13 +106,14 @@ func TestOpen_tlsTrustsEnvironmentAuthority(t *testing.T) {
 	if url := os.Getenv(tlsChild); url != "" {
 		checkLocks(t, url)
 		checkHandoff(t, open(t, url), open(t, url))
+		checkUntrusted(t, url+"?tls_ca="+newAuthority(t).file, "unknown authority") // tls_ca trusts no others
 		return
 	}
 	t.Parallel()
 	s := startSecured(t)
 	// A process reads its authorities once.
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.authority, "SSL_CERT_DIR="+t.TempDir(),
+	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.file, "SSL_CERT_DIR="+t.TempDir(),
 		tlsChild+"="+s.url("rediss", "127.0.0.1"))
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
@@ -152,6 +124,108 @@ func TestOpen_tlsSkipVerify(t *testing.T) {
 	t.Parallel()
 	url := startSecured(t).url("rediss", "127.0.0.1") + "?skip_verify=true"
 	checkHandoff(t, open(t, url), open(t, url))
+}
+
+// Without tls_server_name, the first host of the URL says nothing about the others: here the
+// certificate is not valid for that one.
+func TestOpen_tlsVerifiesOwnAddress(t *testing.T) {
+	t.Parallel()
+	forAll(t, loopback(), func(t *testing.T, s *secured, url string) {
+		url += "tls_ca=" + s.file
+		checkHandoff(t, open(t, url), open(t, url))
+		checkUntrusted(t, url+"&tls_server_name=localhost", "localhost")
+	})
+}
+
+func TestOpen_tlsServerName(t *testing.T) {
+	t.Parallel()
+	forAll(t, &x509.Certificate{DNSNames: []string{"redis.test"}}, func(t *testing.T, s *secured, url string) {
+		url += "tls_ca=" + s.file
+		checkUntrusted(t, url, "127.0.0.1")
+		url += "&tls_server_name=redis.test"
+		checkHandoff(t, open(t, url), open(t, url))
+	})
+}
+
+// forAll runs a test with each topology. In the URL, localhost is the first host of several, and does not
+// answer. The URL takes more parameters.
+func forAll(t *testing.T, names *x509.Certificate, test func(t *testing.T, s *secured, url string)) {
+	t.Run("node", func(t *testing.T) {
+		t.Parallel()
+		s := startSecuredAs(t, names)
+		test(t, s, s.url("rediss", "127.0.0.1")+"?")
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := startSecuredAs(t, names)
+		addr, port := freeAddr(t)
+		testservers.StartSentinelFor(t, s.addr, slices.Concat(s.files, []string{"--tls-port", port,
+			"--tls-auth-clients", "no", "--tls-replication", "yes"})...)
+		test(t, s, "rediss+sentinel://:"+tlsPassword+"@localhost:1,"+addr+"?master_name=belugalock&")
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		_, bus := freeAddr(t)
+		s := startSecuredAs(t, names, "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", bus,
+			"--cluster-announce-ip", "127.0.0.1")
+		node := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: tlsPassword})
+		defer node.Close()
+		if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+			t.Fatal(err)
+		}
+		testservers.Await(t, 10*time.Second, "the Cluster is complete", func() bool {
+			return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+		})
+		test(t, s, "rediss+cluster://:"+tlsPassword+"@localhost:1,"+s.addr+"?")
+	})
+}
+
+// checkUntrusted expects that a certificate is not valid for a name. It leaves out the host that does not
+// answer: in a Cluster, the error is that of any host.
+func checkUntrusted(t *testing.T, url, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := open(t, strings.Replace(url, "localhost:1,", "", 1)+"&max_retries=-1").TryAcquire(ctx, "key")
+	if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "x509: ") ||
+		!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), tlsPassword) {
+		t.Errorf("the error is %v, want one of the certificate for %s", err, name)
+	}
+}
+
+// A server that demands a certificate gets that of the URL.
+func TestOpen_tlsClientCertificate(t *testing.T) {
+	t.Parallel()
+	s := startSecuredAs(t, loopback(), "--tls-auth-clients", "yes")
+	certificate, key := s.issue(t, &x509.Certificate{})
+	url := s.url("rediss", "127.0.0.1") + "?max_retries=-1&tls_ca=" + s.file
+	if _, err := open(t, url).TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("without a certificate: %v", err)
+	}
+	url += "&tls_cert=" + certificate + "&tls_key=" + key
+	checkHandoff(t, open(t, url), open(t, url))
+}
+
+func TestOpen_tlsRefusesBadFiles(t *testing.T) {
+	a := newAuthority(t)
+	certificate, key := a.issue(t, &x509.Certificate{})
+	_, other := a.issue(t, &x509.Certificate{})
+	missing, pair := filepath.Join(t.TempDir(), "missing.pem"), "name PEM files with a certificate and its private key"
+	for query, text := range map[string]string{
+		"tls_ca=" + missing: "name a PEM file that this process can read",
+		"tls_ca=" + key:     "the file has no certificate",
+		"tls_cert=" + certificate + "&tls_key=" + missing:    pair,
+		"tls_cert=" + certificate + "&tls_key=" + other:      pair,
+		"tls_cert=" + certificate + "&tls_key=" + a.file:     pair,
+		"tls_cert=" + certificate + "&client_name=s3cret":    "tls_cert and tls_key are a pair",
+		"sentinel_password=s3cret&tls_cert=/a&tls_key=/b":    "sentinel_password is not a parameter here",
+		"skip_verify=true&tls_ca=" + a.file + "&max_retries": "leave skip_verify out",
+	} {
+		for _, scheme := range []string{"rediss", "valkeys+cluster"} {
+			_, err := lockurl.Open(t.Context(), scheme+"://:s3cret@localhost?"+query, nil)
+			checkRefusal(t, query, err, text)
+		}
+	}
 }
 
 // All connections of a Locker use the TLSConfig of the caller's client.

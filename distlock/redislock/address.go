@@ -4,23 +4,36 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // address is a Redis URL in its parts.
 type address struct {
-	user  *url.Userinfo // nil if the URL has no user
-	hosts string        // as in the URL
-	path  string
-	query url.Values
+	server string        // "redis" or "valkey", with an s for TLS, or "unix"
+	kind   string        // "sentinel", "cluster" or empty
+	user   *url.Userinfo // nil if the URL has no user
+	hosts  string        // as in the URL
+	path   string
+	query  url.Values
+	secret bool // the query has a password
 }
 
-// parseAddress takes the URL without its scheme. Its errors show no part of the URL: a password
-// with a special character can end up in each of them.
-func parseAddress(rest string) (address, error) {
+// parseAddress returns errors without any part of the URL but a known word: a password with a special
+// character can end up in each part.
+func parseAddress(rawURL string) (address, error) {
+	scheme, rest, found := strings.Cut(rawURL, "://")
+	switch {
+	case !found || strings.ContainsAny(scheme, ":/?#@"): // such a text may be part of a password
+		return address{}, fmt.Errorf("it has no scheme: write one of %s", Schemes)
+	case !slices.Contains(strings.Fields(Schemes), scheme+"://"):
+		return address{}, fmt.Errorf("the scheme %q is not known: write one of %s", scheme, Schemes)
+	}
+	server, kind, _ := strings.Cut(scheme, "+")
 	end := strings.IndexAny(rest+"/", "/?#")
 	authority, tail := rest[:end], rest[end:]
 	at := strings.LastIndexByte(authority, '@')
@@ -37,36 +50,86 @@ func parseAddress(rest string) (address, error) {
 	if err != nil {
 		return address{}, errEncoding
 	}
-	return address{u.User, hosts, u.Path, query}, nil
+	secret := query.Has("password") || query.Has("sentinel_password")
+	a := address{server, kind, u.User, hosts, u.Path, query, secret}
+	return a, a.check()
 }
 
 var errEncoding = errors.New("it cannot be parsed: percent-encode the special characters in user, " +
 	"password and parameters, such as %40 for @, %2F for / and %23 for #")
 
+// check refuses parameters that go-redis would take, although a lock cannot honour them, and passwords
+// that it would quote.
+func (a address) check() error {
+	for _, name := range slices.Sorted(maps.Keys(a.query)) {
+		value := a.query.Get(name)
+		if name != "addr" && len(a.query[name]) > 1 {
+			return errors.New("a parameter occurs more than once: leave all but one out")
+		}
+		switch name {
+		case "username", "password", "sentinel_username", "sentinel_password":
+			// Without a user before the host, those of the nodes may be parameters beside those of the Sentinels.
+			if a.kind != "sentinel" || a.user != nil && !strings.HasPrefix(name, "sentinel_") {
+				return fmt.Errorf("%s is not a parameter here: write user:password@ before the host; "+
+					"if the URL has both, leave one of them out", name)
+			}
+		case "db":
+			if a.server != "unix" && strings.Trim(a.path, "/") != "" {
+				return errors.New("the database stands in the path and in db: leave one of them out")
+			}
+		case "tls_ca", "tls_cert", "tls_key", "tls_server_name", "skip_verify":
+			if !a.secure() || value == "" {
+				return fmt.Errorf("%s needs TLS and a value: begin the URL with rediss or valkeys, "+
+					"or leave the parameter out", name)
+			}
+		case "pool_size", "min_idle_conns", "max_idle_conns", "max_active_conns":
+			// go-redis panics with others, for a Cluster only at the first command.
+			if size, err := strconv.Atoi(value); err == nil && (size < 0 || size > 65535) {
+				return fmt.Errorf("%s must be 0 to 65535; 0 is the default", name)
+			}
+		case "read_only", "replica_only", "route_by_latency", "route_randomly":
+			if on, _ := strconv.ParseBool(value); on {
+				return fmt.Errorf("%s would send commands to replicas, which lag behind their master: leave it out", name)
+			}
+		}
+	}
+	return nil
+}
+
+// secure reports whether the scheme stands for TLS.
+func (a address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
+
 // url returns the URL for the parsers of go-redis. The hosts after the first are parameters. User
-// and password are left out, so that no error of go-redis shows them.
-func (a address) url(scheme, port string) (string, error) {
+// and password are left out, so that no error of go-redis shows them. TLS is the caller's.
+func (a address) url(port string) (string, error) {
+	u := url.URL{Scheme: "unix", Path: a.path}
+	if a.server != "unix" {
+		hosts, err := a.hostPorts(port)
+		if err != nil {
+			return "", err
+		}
+		u.Scheme, u.Host = "redis", hosts[0]
+		for _, host := range hosts[1:] {
+			a.query.Add("addr", host)
+		}
+	}
+	u.RawQuery = a.query.Encode()
+	return u.String(), nil
+}
+
+// hostPorts returns the hosts, each with a port.
+func (a address) hostPorts(port string) ([]string, error) {
 	if a.hosts == "" {
-		return "", errors.New("it names no host: write host:port, or several with commas between them")
+		return nil, errors.New("it names no host: write host:port, or several with commas between them")
 	}
 	hosts := strings.Split(a.hosts, ",")
 	for i, host := range hosts {
 		var err error
 		if hosts[i], err = withPort(host, port, a.user != nil); err != nil {
-			return "", fmt.Errorf("host %d of %d %w", i+1, len(hosts), err)
+			return nil, fmt.Errorf("host %d of %d %w", i+1, len(hosts), err)
 		}
 	}
-	for _, name := range []string{"username", "password", "sentinel_username", "sentinel_password"} {
-		if a.query.Has(name) { // go-redis would quote the text after a bare & in such a password
-			return "", fmt.Errorf("%s is not a parameter here: write user:password@ before the host; "+
-				"if the URL has both, leave one of them out", name)
-		}
-	}
-	for _, host := range hosts[1:] {
-		a.query.Add("addr", host)
-	}
-	u := url.URL{Scheme: scheme, Host: hosts[0], Path: a.path, RawQuery: a.query.Encode()}
-	return u.String(), nil
+	return hosts, nil
 }
 
 // withPort returns host with its own port or the given one. Brackets enclose an IPv6 address.

@@ -22,7 +22,20 @@ func TestParseURL_options(t *testing.T) {
 		"redis://:p@ss@h": &redis.Options{Network: "tcp", Addr: "h:6379", Password: "p@ss", ContextTimeoutEnabled: true},
 		"rediss://h:1?skip_verify=true": &redis.Options{
 			Network: "tcp", Addr: "h:1", ContextTimeoutEnabled: true,
-			TLSConfig: &tls.Config{ServerName: "h", MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+			TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+		},
+		"valkey://u:p@h/2": &redis.Options{
+			Network: "tcp", Addr: "h:6379", Username: "u", Password: "p", DB: 2, ContextTimeoutEnabled: true,
+		},
+		"valkeys://?tls_server_name=n": &redis.Options{
+			Network: "tcp", Addr: "localhost:6379", ContextTimeoutEnabled: true,
+			TLSConfig: &tls.Config{ServerName: "n", MinVersion: tls.VersionTLS12},
+		},
+		"unix:///run/a%20%40%3Fb.sock?read_timeout=1s": &redis.Options{
+			Network: "unix", Addr: "/run/a @?b.sock", ReadTimeout: time.Second, ContextTimeoutEnabled: true,
+		},
+		"unix://u:p%40ss@/run/redis.sock?db=5": &redis.Options{
+			Network: "unix", Addr: "/run/redis.sock", Username: "u", Password: "p@ss", DB: 5, ContextTimeoutEnabled: true,
 		},
 		"redis+sentinel://h?master_name=m": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
@@ -44,7 +57,11 @@ func TestParseURL_options(t *testing.T) {
 		},
 		"rediss+sentinel://h1,h2?master_name=m&replica_only=false": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h1:26379", "h2:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
-			TLSConfig: &tls.Config{ServerName: "h1", MinVersion: tls.VersionTLS12},
+			TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+		},
+		"valkeys+sentinel://h?master_name=m&tls_server_name=n": &redis.FailoverOptions{
+			SentinelAddrs: []string{"h:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
+			TLSConfig: &tls.Config{ServerName: "n", MinVersion: tls.VersionTLS12},
 		},
 		"redis+cluster://h": &redis.ClusterOptions{
 			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
@@ -54,8 +71,11 @@ func TestParseURL_options(t *testing.T) {
 			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 		"rediss+cluster://h1,h2": &redis.ClusterOptions{
-			Addrs: []string{"h1:6379", "h2:6379"}, TLSConfig: &tls.Config{ServerName: "h1"},
+			Addrs: []string{"h1:6379", "h2:6379"}, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+		},
+		"valkey+cluster://h?pool_size=0&read_only=false": &redis.ClusterOptions{
+			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 	} {
 		got, err := parseOptions(rawURL)

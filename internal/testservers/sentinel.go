@@ -243,3 +243,17 @@ func running(servers []*Redis) []*Redis {
 func without(servers []*Redis, server *Redis) []*Redis {
 	return slices.DeleteFunc(slices.Clone(servers), func(r *Redis) bool { return r == server })
 }
+
+// StartSentinelFor starts one redis-sentinel on a free port of 127.0.0.1, which names the server at addr
+// as the master MasterName. The args are added to its command line. It replaces no master.
+func StartSentinelFor(tb testing.TB, addr string, args ...string) *Redis {
+	tb.Helper()
+	sentinel := newServer(tb, "redis-sentinel", args)
+	sentinel.remember(tb)
+	launch(tb, sentinel)
+	host, port, _ := net.SplitHostPort(addr)
+	if _, err := sentinel.Do("SENTINEL", "MONITOR", masterName, host, port, "1"); err != nil {
+		tb.Fatalf("start a sentinel: %v", err)
+	}
+	return sentinel
+}
