@@ -10,7 +10,8 @@ import (
 
 func ExampleOpen() {
 	ctx := context.Background()
-	locker, err := lockurl.Open(ctx, "mem://", nil) // or "redis://localhost:6379/0"
+	// Or "redis://localhost:6379/0?namespace=chat&ttl=10s".
+	locker, err := lockurl.Open(ctx, "mem://?namespace=chat&ttl=10s", nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,9 +1,15 @@
 // Package lockurl opens a Locker by URL, so that the lock service is a line of configuration.
 //
 //	mem://              locks of this process, see memlock
-//	redis://            one Redis node, see redislock.ParseURL
-//	redis+sentinel://   the master that Sentinels name
-//	redis+cluster://    a Cluster
+//	redis://            one Redis node, see redislock.ParseURL; with TLS: rediss://
+//	unix://             one Redis node over its Unix socket
+//	redis+sentinel://   the master that Sentinels name; with TLS: rediss+sentinel://
+//	redis+cluster://    a Cluster; with TLS: rediss+cluster://
+//
+// For Valkey, valkey and valkeys stand for redis and rediss. Three parameters are for the Locker, with
+// every scheme: namespace, ttl and wait fill the field of distlock.Options with that name.
+//
+//	redis://localhost:6379/0?namespace=chat&ttl=10s&wait=1m
 //
 // A program that keeps its data on the servers of the locks makes a client with redislock.ParseURL.
 package lockurl
@@ -13,10 +19,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
@@ -34,20 +42,33 @@ var backends = []struct {
 // Open makes a Locker for the lock service of rawURL. The Locker's Close closes the client, too.
 // Nil opts mean the defaults.
 //
-// A URL or an option that is not valid is refused with distlock.ErrInvalidOption. The error shows
-// no part of a password. If the service does not answer, the first operation fails with
-// distlock.ErrUnavailable.
+// A URL or an option that is not valid is refused with distlock.ErrInvalidOption, and so is an option
+// that both rawURL and opts set. The error shows no part of a password. If the service does not
+// answer, the first operation fails with distlock.ErrUnavailable. With skip_verify=true in the URL,
+// Open logs a warning.
 func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock.Locker, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	d, err := open(rawURL)
+	var options distlock.Options
+	if opts != nil {
+		options = *opts
+	}
+	rest, query, err := takeParameters(rawURL, &options)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := distlock.New(d, opts)
+	d, err := open(rest)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := distlock.New(d, &options)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
+	}
+	if skip, _ := strconv.ParseBool(query.Get("skip_verify")); skip {
+		fencing.Options(locker).Logger.Warn("lockurl: the URL has skip_verify=true, so that any server can pose as " +
+			"the lock service and read its password: use tls_ca or tls_server_name instead")
 	}
 	return locker, nil
 }
@@ -69,7 +90,8 @@ func open(rawURL string) (driver.Driver, error) {
 
 func openMemory(rawURL string) (driver.Driver, error) {
 	if rawURL != "mem://" {
-		return nil, invalid("mem:// takes nothing after it: its locks are those of this Locker alone")
+		return nil, invalid("mem:// takes nothing after it but namespace, ttl and wait: " +
+			"its locks are those of this Locker alone")
 	}
 	return memlock.NewDriver(), nil
 }

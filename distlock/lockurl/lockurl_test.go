@@ -31,8 +31,8 @@ func TestOpen(t *testing.T) {
 	server := testservers.StartRedis(t, "--requirepass", "p@ss/word")
 	for url, backend := range map[string]string{
 		"mem://": "memory",
-		"redis://:p%40ss%2Fword@" + server.Addr() + "/2?read_timeout=1s": "redis",
-		"valkey://default:p%40ss%2Fword@" + server.Addr() + "?db=2":      "redis",
+		"redis://:p%40ss%2Fword@" + server.Addr() + "/2?read_timeout=1s":   "redis",
+		"valkey://default:p%40ss%2Fword@" + server.Addr() + "?db=2&ttl=5s": "redis",
 	} {
 		l, err := lockurl.Open(t.Context(), url, nil)
 		if err != nil {
@@ -52,13 +52,25 @@ func TestOpen(t *testing.T) {
 }
 
 var refused = map[string]struct{ url, text string }{
-	"empty":                 {"", "it has no scheme: write one of mem:// redis:// "},
-	"no scheme":             {"localhost:6379", "it has no scheme: write one of mem:// redis:// "},
-	"scheme in a parameter": {"u:s3cret@localhost?url=redis://", "it has no scheme"},
-	"unknown scheme":        {"etcd://localhost", `the scheme "etcd" is not known: write one of mem:// redis:// `},
-	"unknown kind":          {"redis+ring://localhost", `the scheme "redis+ring" is not known`},
-	"unknown, of Valkey":    {"valkey+ring://localhost", `the scheme "valkey+ring" is not known`},
-	"mem with a host":       {"mem://localhost", "mem:// takes nothing after it"},
+	"empty":                  {"", "it has no scheme: write one of mem:// redis:// "},
+	"no scheme":              {"localhost:6379", "it has no scheme: write one of mem:// redis:// "},
+	"scheme in a parameter":  {"u:s3cret@localhost?url=redis://", "it has no scheme"},
+	"password in the scheme": {"u:s3cret@h://localhost", "it has no scheme: write one of mem:// redis:// "},
+	"unknown scheme":         {"etcd://localhost", `the scheme "etcd" is not known: write one of mem:// redis:// `},
+	"unknown kind":           {"redis+ring://localhost", `the scheme "redis+ring" is not known`},
+	"unknown, of Valkey":     {"valkey+ring://localhost", `the scheme "valkey+ring" is not known`},
+	"mem with a host":        {"mem://localhost", "mem:// takes nothing after it"},
+	"mem with a parameter":   {"mem://?pool_size=5", "mem:// takes nothing after it but namespace, ttl and wait"},
+	"ttl without unit":       {"mem://?ttl=30", "ttl is not a duration with a unit: write 500ms, 30s or 1m30s"},
+	"wait is no duration":    {"redis://:s3cret@localhost?wait=s3cret", "wait is not a duration with a unit"},
+	"ttl of 0":               {"mem://?ttl=0s", "ttl is empty or 0, which would mean the default"},
+	"empty namespace":        {"redis://localhost?namespace=", "namespace is empty or 0"},
+	"namespace twice":        {"mem://?namespace=a&namespace=a", "namespace is set twice"},
+	"unknown parameter":      {"redis://:s3cret@localhost?ttl=1s&tll=1s", "unexpected option: tll"},
+	"pieces of a password":   {"redis://u:12?ttl=s3&x=cret@localhost", "percent-encode the special characters"},
+	"password, then a ttl":   {"redis://u:12?ttl=1s&x=s3cret@localhost", "percent-encode the special characters"},
+	"fragment after a ttl":   {"redis://localhost?ttl=1s#s3cret", "percent-encode the special characters"},
+	"semicolon after a ttl":  {"redis://localhost?ttl=1s;s3cret", "percent-encode the special characters"},
 	// One error of each kind of Redis URL. redislock tests the others.
 	"bad port": {"redis://:s3cret@localhost:port",
 		`host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
@@ -78,9 +90,57 @@ func TestOpen_refusesBadURLs(t *testing.T) {
 		}
 		checkRefusal(t, name, err, bad.text)
 	}
-	_, err := lockurl.Open(t.Context(), "redis://localhost", &distlock.Options{TTL: time.Millisecond})
-	if !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("bad options: %v", err)
+	for rawURL, opts := range map[string]*distlock.Options{
+		"redis://localhost":                   {TTL: time.Millisecond},
+		"redis://localhost?ttl=1ms":           nil,
+		"mem://?namespace=%7Ba%7D":            {},
+		"redis://localhost?wait=1s&ttl=-100s": nil,
+	} {
+		if _, err := lockurl.Open(t.Context(), rawURL, opts); !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("bad options, %s: %v", rawURL, err)
+		}
+	}
+}
+
+func TestOpen_parameters(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	callers := &distlock.Options{Holder: "h"}
+	for rawURL, want := range map[string]distlock.Options{
+		"mem://?namespace=a%26b&ttl=10s&wait=1m30s": {Namespace: "a&b", TTL: 10 * s, Wait: 90 * s},
+		"mem://?wait=-1s": {Namespace: "distlock", TTL: 30 * s, Wait: -s},
+		"redis://:p%40s%26s@h:1/2?pool_size=5&ttl=1s":        {Namespace: "distlock", TTL: s, Wait: 6 * s},
+		"valkey+cluster://h,i?namespace=n&dialer_retries=1":  {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
+		"redis+sentinel://h?ttl=2s&master_name=m&wait=250ms": {Namespace: "distlock", TTL: 2 * s, Wait: 250 * ms},
+		"unix:///a%3Fb?namespace=n&db=3":                     {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
+	} {
+		l, err := lockurl.Open(t.Context(), rawURL, callers)
+		if err != nil {
+			t.Errorf("%s: %v", rawURL, err)
+			continue
+		}
+		got := fencing.Options(l)
+		if got.Namespace != want.Namespace || got.TTL != want.TTL || got.Wait != want.Wait || got.Holder != "h" {
+			t.Errorf("%s: %+v, want %+v", rawURL, got, want)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if *callers != (distlock.Options{Holder: "h"}) {
+		t.Errorf("the caller's options are now %+v", *callers)
+	}
+}
+
+// The URL overrides no option of the caller's, and they do not override the URL.
+func TestOpen_refusesOptionsSetTwice(t *testing.T) {
+	for query, opts := range map[string]distlock.Options{
+		"namespace=a": {Namespace: "a"}, "ttl=10s": {TTL: time.Second}, "wait=1s": {Wait: -1},
+	} {
+		for _, rawURL := range []string{"mem://?", "redis://:s3cret@localhost?"} {
+			_, err := lockurl.Open(t.Context(), rawURL+query, &opts)
+			name, _, _ := strings.Cut(query, "=")
+			checkRefusal(t, query, err, name+" is set twice, in the URL or by distlock.Options")
+		}
 	}
 }
 

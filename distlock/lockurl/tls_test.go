@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -124,6 +125,29 @@ func TestOpen_tlsSkipVerify(t *testing.T) {
 	t.Parallel()
 	url := startSecured(t).url("rediss", "127.0.0.1") + "?skip_verify=true"
 	checkHandoff(t, open(t, url), open(t, url))
+}
+
+func TestOpen_tlsSkipVerify_warnsOnce(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	verified := s.url("valkeys", "127.0.0.1") + "?tls_ca=" + s.file
+	for url, want := range map[string]int{
+		verified: 0, verified + "&skip_verify=false": 0,
+		s.url("valkeys", "127.0.0.1") + "?skip_verify=1": 1,
+	} {
+		var log strings.Builder
+		l, err := lockurl.Open(t.Context(), url, &distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkHandoff(t, l, l)
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), "skip_verify"); got != want || strings.Contains(log.String(), tlsPassword) {
+			t.Errorf("%d warnings, want %d: %s", got, want, log.String())
+		}
+	}
 }
 
 // Without tls_server_name, the first host of the URL says nothing about the others: here the

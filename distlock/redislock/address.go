@@ -73,6 +73,8 @@ func (a address) check() error {
 				return fmt.Errorf("%s is not a parameter here: write user:password@ before the host; "+
 					"if the URL has both, leave one of them out", name)
 			}
+		case "namespace", "ttl", "wait":
+			return fmt.Errorf("%s is a parameter of lockurl.Open alone: set it in the options", name)
 		case "db":
 			if a.server != "unix" && strings.Trim(a.path, "/") != "" {
 				return errors.New("the database stands in the path and in db: leave one of them out")
