@@ -161,6 +161,7 @@ func checkRefusal(t *testing.T, name string, err error, text string) {
 func TestOpen_noServer_firstOperationFails(t *testing.T) {
 	for _, rawURL := range []string{
 		"redis://:s3cret@127.0.0.1:1",
+		"unix://:s3cret@/no/such/redis.sock",
 		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret",
 		"redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2",
 	} {

@@ -75,10 +75,6 @@ func (a address) check() error {
 			}
 		case "namespace", "ttl", "wait":
 			return fmt.Errorf("%s is a parameter of lockurl.Open alone: set it in the options", name)
-		case "db":
-			if a.server != "unix" && strings.Trim(a.path, "/") != "" {
-				return errors.New("the database stands in the path and in db: leave one of them out")
-			}
 		case "tls_ca", "tls_cert", "tls_key", "tls_server_name", "skip_verify":
 			if !a.secure() || value == "" {
 				return fmt.Errorf("%s needs TLS and a value: begin the URL with rediss or valkeys, "+
@@ -94,6 +90,21 @@ func (a address) check() error {
 				return fmt.Errorf("%s would send commands to replicas, which lag behind their master: leave it out", name)
 			}
 		}
+	}
+	return a.checkDatabase()
+}
+
+// checkDatabase does not show the path, which may be a part of a password.
+func (a address) checkDatabase() error {
+	database := a.query.Get("db")
+	if path := strings.Trim(a.path, "/"); a.server != "unix" && path != "" {
+		if database != "" {
+			return errors.New("the database stands in the path and in db: leave one of them out")
+		}
+		database = path
+	}
+	if _, err := strconv.ParseUint(cmp.Or(database, "0"), 10, 31); err != nil {
+		return errors.New("the database must be a number from 0: write /0 after the host, or the parameter db=0")
 	}
 	return nil
 }
