@@ -87,14 +87,27 @@ var services = struct {
 
 // service is one server, or this process for mem://.
 type service struct {
-	url    string
-	client redis.UniversalClient // nil for mem://
-	locks  lockdriver.Driver     // for mem://
+	url   string
+	locks shared
 
 	// Guarded by services:
 	memories int // memories that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
 	sessions map[string]driver.Driver // for mem://, by namespace
+}
+
+// shared is the driver of several Lockers. Their service closes it.
+type shared struct{ lockdriver.Driver }
+
+func (shared) Close() error                { return nil }
+func (s shared) Unwrap() lockdriver.Driver { return s.Driver }
+
+// client returns nil for mem://.
+func (s *service) client() redis.UniversalClient {
+	if redis := redislock.TransportOf(s.locks.Driver); redis != nil {
+		return redis.Client()
+	}
+	return nil
 }
 
 // enter returns the service for a URL. Each caller calls leave once.
@@ -103,14 +116,15 @@ func enter(url string) (*service, error) {
 	defer services.Unlock()
 	s := services.byURL[url]
 	if s == nil {
-		s = &service{url: url, locks: memlock.NewDriver(), lockers: make(map[distlock.Options]*distlock.Locker),
-			sessions: make(map[string]driver.Driver)}
+		locks := memlock.NewDriver()
 		if url != "mem://" {
 			var err error
-			if s.client, err = redislock.ParseURL(url); err != nil {
+			if locks, err = redislock.OpenDriver(url); err != nil {
 				return nil, fmt.Errorf("base_url is neither mem:// nor the URL of a Redis: %w", err)
 			}
 		}
+		s = &service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
+			sessions: make(map[string]driver.Driver)}
 		services.byURL[url] = s
 	}
 	s.memories++
@@ -132,10 +146,7 @@ func (s *service) leave() (ended <-chan error) {
 		for _, locker := range s.lockers {
 			err = errors.Join(err, locker.Close(context.Background()))
 		}
-		if s.client != nil { // last, because the Lockers release their leases over the client
-			err = errors.Join(err, s.client.Close())
-		}
-		result <- err
+		result <- errors.Join(err, s.locks.Driver.Close()) // last, because the Lockers release their leases
 	}()
 	return result
 }
@@ -151,7 +162,7 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err e
 	}()
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
-	if client, ok := s.client.(*redis.Client); ok && client.Options().TLSConfig == nil {
+	if client, ok := s.client().(*redis.Client); ok && client.Options().TLSConfig == nil {
 		conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
 		if err != nil {
 			return fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, err)
@@ -174,12 +185,7 @@ func (s *service) lockerOf(opts distlock.Options) (*distlock.Locker, error) {
 	}
 	observed := opts
 	observed.Observer = spans
-	var locker *distlock.Locker
-	if s.client == nil {
-		locker, err = distlock.New(s.locks, &observed)
-	} else {
-		locker, err = redislock.New(s.client, &observed)
-	}
+	locker, err := distlock.New(s.locks, &observed)
 	if err == nil {
 		s.lockers[opts] = locker
 	}
@@ -199,7 +205,7 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 		}
 		return sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
 	}
-	if s.client != nil && slices.Contains(inProcess, c.inner) {
+	if s.client() != nil && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
 				`messages, and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
@@ -214,8 +220,8 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 
 // sessionsOf returns the sessions of a namespace. In this process, the first memory sets the retention.
 func (s *service) sessionsOf(keep driver.Retention) (driver.Driver, error) {
-	if s.client != nil {
-		return redisstore.NewDriver(s.client, &keep)
+	if s.client() != nil {
+		return redisstore.DriverBeside(s.locks.Driver, &keep)
 	}
 	services.Lock()
 	defer services.Unlock()

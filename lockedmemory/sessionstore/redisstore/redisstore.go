@@ -47,14 +47,25 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was "+
 			"written would be gone: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	if option := replicaOption(client); option != "" {
-		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, "+
-			"so a Load may miss acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
-	}
 	return newDriver(redisconn.New(client), keep)
 }
 
+// DriverBeside makes a driver that shares the connections of locks, a driver of package redislock, and
+// ends with it. It refuses other drivers with distlock.ErrInvalidOption, and what New refuses.
+func DriverBeside(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
+	transport := redislock.TransportOf(locks)
+	if transport == nil {
+		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
+			distlock.ErrInvalidOption)
+	}
+	return newDriver(transport, keep)
+}
+
 func newDriver(transport *redisconn.Transport, keep *driver.Retention) (driver.Driver, error) {
+	if option := replicaOption(transport.Client()); option != "" {
+		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, "+
+			"so a Load may miss acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
+	}
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err

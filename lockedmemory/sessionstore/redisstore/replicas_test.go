@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -42,5 +43,11 @@ func TestNewDriver_refusesReplicaReads(t *testing.T) {
 		case c.option != "" && (d != nil || !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), c.option)):
 			t.Errorf("%T with %s: %v, want ErrInvalidOption that names it", c.client, c.option, err)
 		}
+	}
+}
+
+func TestDriverBeside_refusesOtherLocks(t *testing.T) {
+	if d, err := redisstore.DriverBeside(memlock.NewDriver(), nil); d != nil || !errors.Is(err, distlock.ErrInvalidOption) {
+		t.Errorf("beside locks in this process: %v, %v", d, err)
 	}
 }
