@@ -105,7 +105,9 @@
 //
 // The client itself sends what a node of a Cluster redirects, and the first calls, before it knows the
 // nodes. A client that follows Sentinels sends the calls as long as its pool has a free connection,
-// because it alone learns of a failover. A client of another type sends all calls. docs/design/redis.md states the details.
+// because it alone learns of a failover. A client of another type sends all calls. Close the Locker
+// before the client: its own connections do not end with the client. docs/design/redis.md states the
+// details.
 //
 // go-redis writes one copy of a script call, unless the server has rejected that copy. If the answer
 // is lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,
