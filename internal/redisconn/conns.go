@@ -91,9 +91,6 @@ func (p *conns) do(ctx context.Context, cmds []redis.Cmder) error {
 	return nil
 }
 
-// free reports whether another call may have a connection now.
-func (p *conns) free() bool { return len(p.slots) < cap(p.slots) }
-
 // take returns nil after close.
 func (p *conns) take() *conn {
 	p.mu.Lock()

@@ -186,7 +186,7 @@ func (x *exchange) endPatience() {
 func (x *exchange) leadLocked() {
 	for len(x.pending) > 0 {
 		if x.underway >= maxInFlight {
-			if x.conns != nil && !x.conns.free() {
+			if x.conns != nil && x.underway >= cap(x.conns.slots) {
 				return // until another exchange ends
 			}
 			if wait := time.Until(x.latest.Add(x.patience)); wait > 0 {
