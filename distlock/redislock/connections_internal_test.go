@@ -40,7 +40,8 @@ func (s *sent) count(cmds ...redis.Cmder) {
 	}
 }
 
-// watched makes a service over a client with poolSize, and with what counts the scripts that go over that one.
+// watched makes a service over a client with poolSize. The result sent counts the scripts that the client
+// sends.
 func watched(t *testing.T, options redis.UniversalOptions, poolSize int) (*service, *sent) {
 	t.Helper()
 	options.PoolSize = poolSize

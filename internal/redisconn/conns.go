@@ -46,7 +46,7 @@ func newConns(of *redis.Options) *conns {
 func connOptions(of *redis.Options) redis.Options {
 	options := *of
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
-	options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0 // or pipelines have a pool of their own
+	options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0 // no second pool for pipelines
 	options.MaxRetries, options.ContextTimeoutEnabled = -1, false
 	// ⚑ A client makes 0 of -1, and -1 of -2. Another client takes 0 for the default.
 	if options.ReadTimeout <= 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// A connection differs from those of the application's client in its purpose, and in nothing else that matters.
+// A connection has the options of the application's client, but for its pool and its repetitions.
 func TestConnOptions(t *testing.T) {
 	options := redis.Options{
 		PoolSize: 30, MaxIdleConns: 20, MaxActiveConns: 40, MaxRetries: 5, Password: "p", DB: 3, ClientName: "n",

@@ -129,8 +129,8 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	return "", nil
 }
 
-// discreet leaves out of an error's text what it quotes. Redis repeats the first arguments of a command that it does not know, as
-// where commands were renamed or a proxy comes between, and go-redis what it cannot read: keys, messages and turn IDs.
+// discreet leaves out the quotes of an error's text: they can be keys, messages and turn IDs. Redis
+// quotes the first arguments of an unknown command. go-redis quotes what it cannot read.
 func discreet(err error) error {
 	text := err.Error()
 	for _, quotes := range []struct {

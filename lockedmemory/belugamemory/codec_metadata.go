@@ -132,7 +132,7 @@ func floats(v any) any {
 	return v
 }
 
-// packsAs reports whether pack returns stored for v. If it does not, what is stored is damaged.
+// packsAs reports whether pack returns stored for v. Otherwise the stored value is damaged.
 func packsAs(stored, v any) bool {
 	packed, _ := pack(v)
 	want, _ := json.Marshal(packed)
