@@ -241,7 +241,7 @@ type Driver interface {
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
 	// Release ends the owner's grant and no other, and hands the name to the first waiter. It is
-	// idempotent as ReleaseReply says. In Redis its first write is a removal, so that it works in a
+	// idempotent as ReleaseReply says. In Redis its first write needs no memory, so that it works in a
 	// server without memory.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseReply, error)
 

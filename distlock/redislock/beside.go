@@ -22,7 +22,7 @@ type Beside struct {
 // BesideLua defines a function of Lua: is_granted(Lock, token) reports whether a token, a number, is
 // one of the lock's present owner.
 //
-//go:embed beside.lua
+//go:embed lua/granted.lua
 var BesideLua string
 
 // BesideOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.

@@ -88,6 +88,14 @@ func TestBeside_knowsTheOwnersTokens(t *testing.T) {
 	if b.granted(second.Fence()) {
 		t.Error("after the release")
 	}
+	third := b.lease()
+	if !b.granted(third.Fence()) {
+		t.Error("of the next lease")
+	}
+	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
+	if b.granted(third.Fence()) {
+		t.Error("after the lock has expired")
+	}
 }
 
 func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-const lineKey = "n:{k}:line"
-
 // lineUp has an owner stand in line behind the holder, and returns what it will be told.
 func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Helper()
@@ -38,8 +36,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 	for gone, remove := range map[string]func(){
 		"removed by hand": func() { client.Del(t.Context(), lockKey) },
 		"expired": func() {
-			client.PExpire(t.Context(), lockKey, time.Millisecond)
-			testservers.Await(t, 10*time.Second, "the lock expires", func() bool { return client.Exists(t.Context(), lockKey).Val() == 0 })
+			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // the record outlives the lock
 		},
 	} {
 		for who, release := range map[string]driver.ReleaseRequest{
@@ -81,56 +78,42 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 		client.Del(t.Context(), key)
 		client.RPush(t.Context(), key, "theirs")
 	}
-	for name, c := range map[string]struct {
-		foreign []string // keys
-		free    bool     // the lock, and not its counter alone, is gone
-	}{
-		"the lock":                 {foreign: []string{lockKey}},
-		"the counter":              {foreign: []string{fenceKey}, free: true},
-		"the lock and the counter": {foreign: []string{lockKey, fenceKey}},
-	} {
+	for name, key := range map[string]string{"the lock": lockKey, "the queue": queueKey, "the waiters": waitersKey, "the tombstones": tombstoneKey} {
 		t.Run("acquire/"+name, func(t *testing.T) {
 			client.FlushDB(t.Context())
 			mustGrant(t, d, owner("a"))
 			wakes := lineUp(t, d, "b")
-			if c.free {
-				client.Del(t.Context(), lockKey)
+			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // it is free
+			list(t, key)
+			before := client.Get(t.Context(), lockKey).Val()
+			if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrForeign) {
+				t.Errorf("Acquire: %+v, %v", reply, err)
 			}
-			for _, key := range c.foreign {
-				list(t, key)
+			if got := client.LRange(t.Context(), key, 0, -1).Val(); len(got) != 1 || got[0] != "theirs" {
+				t.Errorf("%s is now a %s", key, client.Type(t.Context(), key).Val())
 			}
-			for _, by := range []string{"b", "c"} { // who is in line, and another
-				if reply, err := d.Acquire(t.Context(), owner(by)); !errors.Is(err, driver.ErrForeign) {
-					t.Errorf("Acquire of %s: %+v, %v", by, reply, err)
-				}
-			}
-			for _, key := range c.foreign {
-				if got := client.LRange(t.Context(), key, 0, -1).Val(); len(got) != 1 || got[0] != "theirs" {
-					t.Errorf("%s is now a %s", key, client.Type(t.Context(), key).Val())
-				}
-			}
-			if c.free && client.Exists(t.Context(), lockKey).Val() != 0 {
-				t.Error("the lock stands, and nobody has it")
+			if now := client.Get(t.Context(), lockKey).Val(); now != before {
+				t.Errorf("the record was %q, and is %q", before, now)
 			}
 			if len(wakes) > 0 {
-				t.Errorf("somebody was told %+v", <-wakes)
+				t.Errorf("a waiter was notified: %+v", <-wakes)
 			}
-			client.Del(t.Context(), c.foreign...)
-			testservers.Await(t, 10*time.Second, "the lock is handed on when the data is gone", func() bool {
-				reply, err := d.Acquire(t.Context(), owner("b"))
-				return err == nil && reply.Outcome == driver.Granted
+			client.Del(t.Context(), key)
+			testservers.Await(t, 10*time.Second, "the lock is granted when the data is gone", func() bool {
+				b, errB := d.Acquire(t.Context(), owner("b"))
+				c, errC := d.Acquire(t.Context(), owner("c"))
+				return errB == nil && errC == nil && (b.Outcome == driver.Granted) != (c.Outcome == driver.Granted)
 			})
 		})
 	}
 	for name, spoil := range map[string]func(t *testing.T){
-		"the counter":                 func(t *testing.T) { list(t, fenceKey) },
-		"the counter is another text": func(t *testing.T) { client.Set(t.Context(), fenceKey, "theirs", 0) },
-		"the line":                    func(t *testing.T) { list(t, lineKey) },
-		"who stands in the line":      func(t *testing.T) { list(t, "n:{k}:waiters") },
-		"the counter and the line":    func(t *testing.T) { list(t, fenceKey); list(t, lineKey) },
-		"the line is another sorted set": func(t *testing.T) {
-			client.Del(t.Context(), lineKey)
-			client.ZAdd(t.Context(), lineKey, redis.Z{Score: 1, Member: "theirs"})
+		"the queue":      func(t *testing.T) { list(t, queueKey) },
+		"the waiters":    func(t *testing.T) { list(t, waitersKey) },
+		"the tombstones": func(t *testing.T) { list(t, tombstoneKey) },
+		"all of them":    func(t *testing.T) { list(t, queueKey); list(t, waitersKey); list(t, tombstoneKey) },
+		"the queue is another sorted set": func(t *testing.T) {
+			client.Del(t.Context(), queueKey)
+			client.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "theirs"})
 		},
 	} {
 		for who, leave := range map[string]bool{"who stood in line": true, "who did not": false} {
@@ -140,11 +123,11 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 				lineUp(t, d, "b")
 				spoil(t)
 				types := make(map[string]string)
-				for _, key := range []string{fenceKey, lineKey, "n:{k}:waiters"} {
+				for _, key := range []string{queueKey, waitersKey, tombstoneKey} {
 					types[key] = client.Type(t.Context(), key).Val()
 				}
 				reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: owner("a").Name, Owner: owner("a").Owner, Leave: leave})
-				if err != nil || !reply.Released || client.Exists(t.Context(), lockKey).Val() != 0 {
+				if err != nil || !reply.Released || !isFree(client.Get(t.Context(), lockKey).Val()) {
 					t.Errorf("Release: %+v, %v; the lock: %s", reply, err, client.Get(t.Context(), lockKey).Val())
 				}
 				for key, before := range types {
@@ -171,7 +154,7 @@ func TestLine_L_ticketsRiseThoughTheClockStepsBack(t *testing.T) {
 			t.Fatalf("%+v, %v", reply, err)
 		}
 	}
-	if line := client.ZRange(t.Context(), "n:{k}:line", 0, -1).Val(); !slices.Equal(line, []string{before.Owner, late.Owner}) {
+	if line := client.ZRange(t.Context(), queueKey, 0, -1).Val(); !slices.Equal(line, []string{before.Owner, late.Owner}) {
 		t.Errorf("the line is %q", line)
 	}
 }

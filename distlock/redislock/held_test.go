@@ -149,7 +149,9 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	})
 	left := admin.Scan(ctx, 0, "*:lock", 1000).Iterator()
 	for left.Next(ctx) {
-		tb.Errorf("%s is left", left.Val())
+		if held := admin.Get(ctx, left.Val()).Val(); !isFree(held) {
+			tb.Errorf("%s is left: %s", left.Val(), held)
+		}
 	}
 	if err := left.Err(); err != nil {
 		tb.Error(err)

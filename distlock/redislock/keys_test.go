@@ -2,6 +2,8 @@ package redislock_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +17,21 @@ import (
 // What stands in Redis when somebody else has had a hand in it, and for how long.
 
 const (
-	lockKey  = "n:{k}:lock"
-	fenceKey = "n:{k}:fence"
+	lockKey      = "n:{k}:lock"
+	queueKey     = "n:{k}:queue"
+	waitersKey   = "n:{k}:waiters"
+	tombstoneKey = "n:{k}:tombstones"
 )
+
+// isFree reports whether a record shows no holder. It does not look at the TTL.
+func isFree(record string) bool {
+	return record == "" || strings.HasPrefix(record, "b2r") || strings.HasPrefix(record, "b2R")
+}
+
+// record is one of a holder, with the last token of its block.
+func record(state, owner string, last int64) string {
+	return fmt.Sprintf("b2%s.%s%032d%016d%016d%011d{}", state, strings.Repeat(owner, 32), 0, last, last, driver.FenceKeep.Milliseconds())
+}
 
 func owner(c string) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat(c, 32), TTL: time.Minute}
@@ -38,8 +52,9 @@ func mustGrant(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.
 	return reply
 }
 
-// The counter stays for a day beyond the moment that its last token stands for, however far ahead that is.
-func TestFence_S2_theCounterOutlivesItsLastToken(t *testing.T) {
+// The record stays for a day beyond the moment that its last token stands for, however far ahead that is, and beyond the
+// TTL.
+func TestFence_S2_recordOutlivesItsLastToken(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
 	const ahead = 48 * time.Hour
@@ -49,53 +64,112 @@ func TestFence_S2_theCounterOutlivesItsLastToken(t *testing.T) {
 	if err != nil || raised.Fence != floor {
 		t.Fatalf("Raise: %+v, %v", raised, err)
 	}
-	if left := client.PTTL(t.Context(), fenceKey).Val(); left < ahead+driver.FenceKeep-time.Minute || left > ahead+driver.FenceKeep+time.Minute {
-		t.Errorf("the counter expires in %s", left)
+	want := req.TTL + ahead + driver.FenceKeep
+	if left := client.PTTL(t.Context(), lockKey).Val(); left < want-time.Minute || left > want+time.Minute {
+		t.Errorf("the record expires in %s, want %s", left, want)
 	}
 }
 
-func TestRelease_withoutACounterLeavesNone(t *testing.T) {
+// At most 1,000 tombstones stay, and the newest is one of them.
+func TestRelease_tombstones_areBoundedAndExpire(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
-	mustGrant(t, d, req)
-	client.Del(t.Context(), fenceKey) // evicted, or removed by hand
-	if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
-		t.Errorf("Release: %+v, %v", reply, err)
+	for i := range 1000 {
+		client.ZAdd(t.Context(), tombstoneKey, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: fmt.Sprintf("%032d", i)})
 	}
-	mustGrant(t, d, owner("b"))
-}
-
-func TestRelease_marksExpire(t *testing.T) {
-	d, client := newDriver(t)
-	req := owner("a")
-	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); err != nil {
+	tombstone := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}
+	if _, err := d.Release(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
-	if left := client.PTTL(t.Context(), "n:{k}:void:"+req.Owner).Val(); left <= 0 || left > time.Minute {
-		t.Errorf("the mark expires in %s", left)
+	members := client.ZRange(t.Context(), tombstoneKey, 0, -1).Val()
+	if len(members) != 1000 || !slices.Contains(members, req.Owner) || slices.Contains(members, fmt.Sprintf("%032d", 0)) {
+		t.Errorf("%d tombstones, the first are %q", len(members), members[:2])
+	}
+	client.Del(t.Context(), tombstoneKey)
+	if _, err := d.Release(t.Context(), tombstone); err != nil {
+		t.Fatal(err)
+	}
+	if left := client.PTTL(t.Context(), tombstoneKey).Val(); left <= 0 || left > time.Minute {
+		t.Errorf("the tombstones expire in %s", left)
 	}
 }
 
-// The holder keeps its lock, though it gets no higher token.
-func TestRefence_S1_overAForeignCounterKeepsTheLock(t *testing.T) {
+// A record outlives its lock by a day, and is small then.
+func TestRelease_longPayload_isDropped(t *testing.T) {
+	for name, queue := range map[string]bool{"alone": false, "with a queue": true} {
+		t.Run(name, func(t *testing.T) {
+			d, client := newDriver(t)
+			req := owner("a")
+			req.Metadata = map[string]string{"traceparent": strings.Repeat("x", 100)}
+			mustGrant(t, d, req)
+			if queue {
+				lineUp(t, d, "b")
+				waiting := driver.ReleaseRequest{Name: req.Name, Owner: owner("b").Owner, Leave: true}
+				if _, err := d.Release(t.Context(), waiting); err != nil {
+					t.Fatal(err)
+				}
+				lineUp(t, d, "c")
+				client.Del(t.Context(), waitersKey) // so that the queue has no live waiter
+			}
+			if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
+				t.Fatalf("%+v, %v", reply, err)
+			}
+			if kept := client.Get(t.Context(), lockKey).Val(); len(kept) > 111+64 || !isFree(kept) {
+				t.Errorf("Redis keeps %d bytes: %s", len(kept), kept)
+			}
+		})
+	}
+}
+
+// What a hand has damaged is no lock: it stays as it is, and callers see what to do. It is free again when it is gone.
+func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
+	for name, damage := range map[string]string{
+		"another text": "theirs", "cut off": record("h", "a", 1795225289917391)[:100], "a number": strings.Replace(record("h", "a", 1795225289917391), "1795225289917391", "179522528991739x", 2),
+		"a state": record("x", "a", 1795225289917391), "another version": "b1" + record("h", "a", 1795225289917391)[2:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, client := newDriver(t)
+			client.Set(t.Context(), lockKey, damage, time.Hour)
+			req := owner("a")
+			waiting := req
+			waiting.Alive, waiting.Seq = time.Second, 1
+			for _, req := range []driver.AcquireRequest{req, waiting} {
+				if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrForeign) {
+					t.Errorf("Acquire: %+v, %v", reply, err)
+				}
+			}
+			if _, err := d.Inspect(t.Context(), req.Name); !errors.Is(err, driver.ErrForeign) {
+				t.Errorf("Inspect: %v", err)
+			}
+			if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); reply.Released {
+				t.Errorf("Release: %+v, %v", reply, err)
+			}
+			if client.Get(t.Context(), lockKey).Val() != damage {
+				t.Errorf("it is now %q", client.Get(t.Context(), lockKey).Val())
+			}
+			client.Del(t.Context(), lockKey)
+			mustGrant(t, d, owner("b"))
+		})
+	}
+}
+
+// A record that was restored without a TTL is held until its owner, or an operator, releases it.
+func TestAcquire_S1_restoredWithoutTTL_isHeld(t *testing.T) {
 	d, client := newDriver(t)
-	req := owner("a")
-	grant := mustGrant(t, d, req)
-	client.Del(t.Context(), fenceKey)
-	client.HSet(t.Context(), fenceKey, "not", "ours")
-	raise := driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: grant.FenceEnd + 1}
-	if reply, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrForeign) {
-		t.Errorf("Refence: %+v, %v", reply, err)
+	mustGrant(t, d, owner("a"))
+	client.Persist(t.Context(), lockKey)
+	if reply, err := d.Acquire(t.Context(), owner("b")); err != nil || reply.Outcome != driver.Busy || reply.State.TTL >= 0 {
+		t.Errorf("%+v, %v", reply, err)
 	}
-	if client.Exists(t.Context(), lockKey).Val() != 1 {
-		t.Error("the lock is gone")
+	if reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Minute}})[0]; !reply.Held {
+		t.Errorf("%+v", reply)
 	}
-	if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
-		t.Errorf("Release: %+v, %v", reply, err)
+	if left := client.PTTL(t.Context(), lockKey).Val(); left < driver.FenceKeep || left > driver.FenceKeep+2*time.Minute {
+		t.Errorf("after an extend the record expires in %s", left)
 	}
 }
 
-// A server without memory frees a lock all the same, and says if a mark could not be left that is needed.
+// A server without memory releases a lock, and keeps tombstones.
 func TestRelease_S1_outOfMemory(t *testing.T) {
 	d, client := newDriver(t)
 	held, never := owner("a"), owner("b")
@@ -114,12 +188,15 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 			t.Errorf("Release of what was held, copy %d: %+v, %v", copy, reply, err)
 		}
 	}
-	if client.Exists(t.Context(), lockKey).Val() != 0 {
+	if !isFree(client.Get(t.Context(), lockKey).Val()) {
 		t.Error("the lock stands")
 	}
 	void.Owner = never.Owner
-	if reply, err := d.Release(t.Context(), void); !errors.Is(err, driver.ErrRefused) {
-		t.Errorf("a mark without memory: %+v, %v", reply, err)
+	if reply, err := d.Release(t.Context(), void); err != nil || reply.Released || client.ZCard(t.Context(), tombstoneKey).Val() != 2 {
+		t.Errorf("a tombstone without memory: %+v, %v", reply, err)
+	}
+	if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("an acquire without memory: %+v, %v", reply, err)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)

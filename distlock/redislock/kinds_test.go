@@ -199,7 +199,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		"a right is missing in a script": {
 			fault: func(g *ground) {
 				connect(g.t, g)
-				do(g.t, g.server, "ACL", "SETUSER", "default", "-mget", "-get", "-pexpire")
+				do(g.t, g.server, "ACL", "SETUSER", "default", "-getex", "-get", "-pexpire")
 			},
 			calls: "acquire release inspect", want: "refused", text: "lacks a right",
 		},

@@ -1,10 +1,10 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -57,6 +57,11 @@ type service struct {
 	ownsClient bool
 	redis      *redisconn.Transport // over the client
 	wakes      *wakes
+	// busy are names whose last answer was busy: an Acquire of them needs the full script.
+	busy names
+	// listing and nodes are for the lists of a Cluster: *redisconn.Transport by *redis.Client.
+	listing sync.WaitGroup
+	nodes   sync.Map
 	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
 	payloads atomic.Pointer[encoded]
 }
@@ -65,131 +70,17 @@ func (s *service) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", Shared: true, Queues: true, FenceBlock: driver.FenceBlock}
 }
 
-func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	keys := keysOf(req.Name)
-	args := []any{req.Owner, req.TTL.Milliseconds(), 0, s.payload(req.Holder, req.Metadata)}
-	if req.Alive > 0 {
-		args = append(args, 0, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
-	}
-	return s.acquire(ctx, append(keys.all(), keys.void(req.Owner)), args)
-}
-
-func (s *service) acquire(ctx context.Context, keys []string, args []any) (driver.AcquireReply, error) {
-	cmd, replayed := acquireScript.Run(ctx, s.redis, keys, args...)
-	words, err := cmd.Slice()
-	if err != nil {
-		return driver.AcquireReply{}, s.failed(err)
-	}
-	reply, err := parseAcquire(words)
-	reply.Replayed = replayed
-	return reply, redisconn.After(replayed, err)
-}
-
-func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	keys := keysOf(req.Name)
-	reply, err := s.acquire(ctx, append(keys.all(), keys.void(req.Owner)), []any{req.Owner, 0, req.Floor, "", 1})
-	if err != nil || reply.Outcome != driver.Granted {
-		return driver.RaiseReply{}, err
-	}
-	return driver.RaiseReply{Held: true, Fence: reply.Fence, FenceEnd: reply.FenceEnd}, nil
-}
-
-func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies := make([]driver.ExtendReply, len(reqs))
-	todo := make([]int, len(reqs))
-	for i := range todo {
-		todo[i] = i
-	}
-	for whole := false; len(todo) > 0; whole = true {
-		todo = s.extend(ctx, reqs, replies, todo, whole)
-	}
-	return replies
-}
-
-// extend sends the requests that todo lists, in one exchange for each node. It returns the requests that
-// failed because a node does not know the script. If the first request is sent whole, its node knows the
-// script for the next ones.
-func (s *service) extend(
-	ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool,
-) (unknown []int) {
-	keys, calls := make([]string, len(todo)), make([]*redisconn.Call, len(todo))
-	for n, i := range todo {
-		exact := "0"
-		if reqs[i].Exact {
-			exact = "1"
-		}
-		keys[n] = keysOf(reqs[i].Name).lock()
-		calls[n] = extendScript.Call(ctx, whole && n == 0, keys[n:n+1], reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)
-	}
-	for n, err := range s.redis.Each(ctx, keys, calls) {
-		i := todo[n]
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			unknown = append(unknown, i)
-			continue
-		}
-		if err != nil {
-			replies[i].Err = s.failed(err)
-			continue
-		}
-		held, err := calls[n].Int()
-		if replies[i].Held = held == 1; err != nil {
-			replies[i].Err = errReply
-		}
-	}
-	return unknown
-}
-
-func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	of := keysOf(req.Name)
-	keys := of.all()
-	if req.Tombstone > 0 { // an absent key makes a Cluster reject the script while the slot moves
-		keys = append(keys, of.void(req.Owner))
-	}
-	ended, replayed, err := s.release(ctx, keys, req)
-	if err != nil {
-		return driver.ReleaseReply{}, s.failed(err)
-	}
-	return driver.ReleaseReply{Released: ended == 1, Replayed: replayed}, nil
-}
-
-func (s *service) release(
-	ctx context.Context, keys []string, req driver.ReleaseRequest,
-) (ended int, replayed bool, err error) {
-	args := []any{req.Owner, req.Tombstone.Milliseconds()}
-	if req.Leave {
-		args = append(args, 1)
-	}
-	cmd, replayed := releaseScript.Run(ctx, s.redis, keys, args...)
-	if err := cmd.Err(); req.Tombstone == 0 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
-		// While a slot moves, neither of its nodes accepts a request with keys that are not there.
-		// Without the queue, its waiters find the lock free when they ask.
-		lost := replayed
-		cmd, replayed = releaseScript.Run(ctx, s.redis, keys[:2], args...)
-		replayed = replayed || lost
-	}
-	ended, err = cmd.Int()
-	return ended, replayed, redisconn.After(replayed, err)
-}
-
 func (s *service) failed(err error) error { return redisconn.Explain(s.client, "redislock", err) }
-
-func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	of := keysOf(name)
-	cmd, _ := inspectScript.Run(ctx, s.redis, []string{of.lock(), of.line()})
-	reply, err := cmd.Slice()
-	if err != nil {
-		return driver.State{}, s.failed(err)
-	}
-	if len(reply) == 0 {
-		return driver.State{}, nil
-	}
-	return parseState(reply)
-}
 
 // Close closes the service's own connections and its subscription. The client of the caller stays open.
 func (s *service) Close() error {
 	s.wakes.close()
 	s.redis.Close()
+	s.listing.Wait()
+	s.nodes.Range(func(_, over any) bool {
+		over.(*redisconn.Transport).Close()
+		return true
+	})
 	if s.ownsClient {
 		return s.client.Close()
 	}

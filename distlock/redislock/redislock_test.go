@@ -70,15 +70,15 @@ func TestLocker_onARealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRelease(t, again)
-	// What is left goes by itself: the counter, and where an answer was slow, the mark of its owner.
-	if client.Exists(t.Context(), "distlock:{"+key+"}:fence").Val() != 1 {
-		t.Error("the counter is gone")
+	// What is left expires: the record, and where an answer was slow, the tombstone of its owner.
+	if !isFree(client.Get(t.Context(), "distlock:{"+key+"}:lock").Val()) {
+		t.Error("the lock stands")
 	}
 	for _, left := range client.Keys(t.Context(), "*").Val() {
 		expires := client.PTTL(t.Context(), left).Val()
 		switch {
-		case left == "distlock:{"+key+"}:fence" && expires > driver.FenceKeep-time.Minute && expires < driver.FenceKeep+time.Minute:
-		case strings.HasPrefix(left, "distlock:{"+key+"}:void:") && expires > 0 && expires <= 2*time.Minute:
+		case left == "distlock:{"+key+"}:lock" && expires > driver.FenceKeep-time.Minute && expires < driver.FenceKeep+time.Minute:
+		case left == "distlock:{"+key+"}:tombstones" && expires > 0 && expires <= 2*time.Minute:
 		default:
 			t.Errorf("%q is left, and expires in %s", left, expires)
 		}
@@ -123,10 +123,9 @@ func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
 	client := newClient(t, server)
 	prefix := "distlock:{" + key + "}:"
 	for name, put := range map[string]func() error{
-		"list":                func() error { return client.RPush(t.Context(), prefix+"lock", "x").Err() },
-		"other library":       func() error { return client.Set(t.Context(), prefix+"lock", "3f2a", 0).Err() },
-		"counter is a hash":   func() error { return client.HSet(t.Context(), prefix+"fence", "a", "b").Err() },
-		"counter is no count": func() error { return client.Set(t.Context(), prefix+"fence", "many", 0).Err() },
+		"list":            func() error { return client.RPush(t.Context(), prefix+"lock", "x").Err() },
+		"other library":   func() error { return client.Set(t.Context(), prefix+"lock", "3f2a", 0).Err() },
+		"another version": func() error { return client.Set(t.Context(), prefix+"lock", "b1"+record("h", "a", 5)[2:], 0).Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := client.FlushDB(t.Context()).Err(); err != nil {
@@ -239,19 +238,18 @@ func TestFence_S2_hasAllItsDigits(t *testing.T) {
 	}
 }
 
-// A counter that was written while the server's clock was years ahead gives tokens with all their
-// digits, and none beyond 2^53.
-func TestFence_S2_counterFarAheadOfTheClock(t *testing.T) {
+// A record that was written while the server's clock was years ahead gives tokens with all their digits, and none beyond
+// 2^53.
+func TestFence_S2_recordFarAheadOfTheClock(t *testing.T) {
 	d, client := newDriver(t)
-	for before, want := range map[string]int64{"8000000000:000000": 8_000_000_000_020_001, "9007199254:740000": 0} {
-		counter := before + ":0::" + strings.Repeat("b", 32)
-		if err := client.Set(t.Context(), fenceKey, counter, 0).Err(); err != nil {
+	for last, want := range map[int64]int64{8_000_000_000_020_000: 8_000_000_000_020_001, driver.MaxFence - 1: driver.MaxFence, driver.MaxFence: 0} {
+		if err := client.Set(t.Context(), lockKey, record("r", "b", last), time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
 		req := owner("a")
 		reply, err := d.Acquire(t.Context(), req)
 		if want > 0 && (err != nil || reply.Fence != want) || want == 0 && !errors.Is(err, driver.ErrRefused) {
-			t.Errorf("after the counter %s: %+v, %v; want %d", counter, reply, err, want)
+			t.Errorf("after the block up to %d: %+v, %v; want %d", last, reply, err, want)
 		}
 		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 			t.Fatal(err)
@@ -294,6 +292,7 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	}
 	server.Do("CLIENT", "PAUSE", "100000", "WRITE")
 	expires := time.UnixMilli(int64(watcher.PExpireTime(t.Context(), "distlock:{"+key+"}:lock").Val() / time.Millisecond))
+	expires = expires.Add(-driver.FenceKeep - 20*time.Millisecond) // the record outlives the lock
 	watch := leakcheck.NewWatch()
 	defer watch.Stop()
 	<-lease.Context().Done()

@@ -12,14 +12,14 @@ import (
 )
 
 // namespaces are those of package drivertest.
-var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
+var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
 
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
 func TestConformance_withTheDocumentedRights(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told)...)
+	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told, rights.Lists)...)
 	t.Cleanup(func() {
 		if refused := testservers.RefusedToUsers(t, server); refused != "" {
 			t.Errorf("the server has refused %s", refused)

@@ -6,20 +6,56 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
+// The parts of the scripts. Each file states its keys, arguments and replies.
 var (
-	//go:embed line.lua
-	lineLua string
-	//go:embed acquire.lua
+	//go:embed lua/time.lua
+	timeLua string
+	//go:embed lua/acquire.lua
 	acquireLua string
-	//go:embed extend.lua
-	extendLua string
-	//go:embed release.lua
+	//go:embed lua/release.lua
 	releaseLua string
-	//go:embed inspect.lua
+	//go:embed lua/batch.lua
+	batchLua string
+	//go:embed lua/record.lua
+	recordLua string
+	//go:embed lua/slow.lua
+	slowLua string
+	//go:embed lua/acquirefull.lua
+	acquireFullLua string
+	//go:embed lua/releasefull.lua
+	releaseFullLua string
+	//go:embed lua/raise.lua
+	raiseLua string
+	//go:embed lua/extend.lua
+	extendLua string
+	//go:embed lua/inspect.lua
 	inspectLua string
+)
 
-	acquireScript = redisconn.NewScript(lineLua + acquireLua)
+// The scripts. A batch is the lone script in a loop, with an answer of its own for each lock.
+var (
+	acquireScript = redisconn.NewScript(timeLua + `
+local fresh
+local key, owner, payload = KEYS[1], ARGV[2], ARGV[3]
+` + acquireLua)
+	acquireBatch = redisconn.NewScript(timeLua + `
+local first, fresh = 1, string.format('%.0f%.0f00086400020', now, block)
+local function one(key, owner, payload)
+` + acquireLua + "end\n" + batchLua)
+	acquireFull = redisconn.NewScript(recordLua + slowLua + acquireFullLua)
+
+	releaseScript = redisconn.NewScript(`
+local key, owner, full, plain = KEYS[1], ARGV[1], false, false
+` + releaseLua)
+	releaseBatch = redisconn.NewScript(`
+local first, full, plain = 0, false, false
+local function one(key, owner)
+` + releaseLua + "end\n" + batchLua)
+	releaseFull = redisconn.NewScript(`
+local key, owner, full, plain = KEYS[1], ARGV[1], true, not ARGV[2]
+` + releaseLua + recordLua + slowLua + releaseFullLua)
+
+	raiseScript   = redisconn.NewScript(recordLua + raiseLua)
 	extendScript  = redisconn.NewScript(extendLua)
-	releaseScript = redisconn.NewScript(lineLua + releaseLua)
 	inspectScript = redisconn.NewScript(inspectLua)
 )

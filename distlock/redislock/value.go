@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -39,125 +38,139 @@ func (s *service) payload(holder string, metadata map[string]string) string {
 	return text
 }
 
-// grant is what the head of a lock's value says: b1:<owner>:<s>:<µs>:<ahead>:<payload>.
-type grant struct {
-	since int64 // µs since the epoch
-	ahead int64 // µs that the token is ahead of since
+// scriptReply reads the parts of a script's reply, in order. Its error stays.
+type scriptReply struct {
+	parts []any
+	err   error
 }
 
-func (g grant) fence() int64 { return g.since + g.ahead }
-
-// end is the last token of the grant's block.
-func (g grant) end() int64 { return g.since + max(g.ahead, driver.FenceBlock) }
-
-// parseGrant returns the payload as it is.
-func parseGrant(text string) (g grant, payload string, err error) {
-	if !strings.HasPrefix(text, "b1:") {
-		return g, "", foreign(errors.New("its value was not written by this library"))
+func (r *scriptReply) next() any {
+	if len(r.parts) == 0 {
+		r.err = errReply
+		return nil
 	}
-	_, rest, _ := strings.Cut(text[3:], ":")
-	seconds, rest, _ := strings.Cut(rest, ":")
-	micros, rest, _ := strings.Cut(rest, ":")
-	ahead, payload, complete := strings.Cut(rest, ":")
-	since, err := parseTime(seconds, micros)
-	if err != nil || !complete {
-		return g, "", errReply
-	}
-	g.since = since
-	g.ahead, err = strconv.ParseInt(ahead, 10, 64)
-	if err != nil || g.ahead < 0 || g.ahead > driver.MaxFence || g.fence() < 1 || g.end() > driver.MaxFence {
-		return g, "", errReply
-	}
-	return g, payload, nil
+	part := r.parts[0]
+	r.parts = r.parts[1:]
+	return part
 }
 
-// parseTime reads the reply of TIME, as µs since the epoch.
-func parseTime(seconds, micros string) (int64, error) {
-	s, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil || s < 0 || s > driver.MaxFence/1e6 {
-		return 0, errReply
+func (r *scriptReply) text() string {
+	text, ok := r.next().(string)
+	if !ok {
+		r.err = errReply
 	}
-	us, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil || us < 0 || us >= 1e6 {
-		return 0, errReply
-	}
-	return s*1e6 + us, nil
-}
-
-func parseAcquire(reply []any) (driver.AcquireReply, error) {
-	if len(reply) == 0 {
-		return driver.AcquireReply{}, errReply
-	}
-	switch code, _ := reply[0].(int64); {
-	case code == 2:
-		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
-	case code == 1 && (len(reply) == 2 || len(reply) == 3):
-		g, _, err := parseGrant(asText(reply[1]))
-		if err != nil {
-			return driver.AcquireReply{}, err
-		}
-		granted := driver.AcquireReply{Outcome: driver.Granted, Fence: g.fence(), FenceEnd: g.end()}
-		if len(reply) == 3 {
-			granted.Waiters, err = parseCount(reply[2])
-		}
-		return granted, err
-	case (code == 0 || code == 3) && len(reply) == 7:
-		state, err := parseState(reply[1:6])
-		busy := driver.AcquireReply{Outcome: driver.Busy, State: state}
-		if ticket := asText(reply[6]); ticket != "" && err == nil {
-			busy.Ticket, err = strconv.ParseInt(ticket, 10, 64)
-			if err != nil || busy.Ticket < 1 {
-				err = errReply
-			}
-		}
-		if code == 3 {
-			busy.Outcome = driver.Full
-		}
-		return busy, err
-	}
-	return driver.AcquireReply{}, errReply
-}
-
-// parseState reads {value, PTTL, server's seconds, and µs, how many stand in line}.
-func parseState(reply []any) (driver.State, error) {
-	if len(reply) != 5 {
-		return driver.State{}, errReply
-	}
-	g, text, err := parseGrant(asText(reply[0]))
-	if err != nil {
-		return driver.State{}, err
-	}
-	var p payload
-	now, err := parseTime(asText(reply[2]), asText(reply[3]))
-	left, isNumber := reply[1].(int64)
-	waiters, wrong := parseCount(reply[4])
-	if wrong != nil {
-		return driver.State{}, wrong
-	}
-	if err != nil || !isNumber || json.Unmarshal([]byte(text), &p) != nil {
-		return driver.State{}, errReply
-	}
-	return driver.State{
-		Held:     true,
-		Holder:   p.Holder,
-		Fence:    g.fence(),
-		Age:      max(0, time.Duration(now-g.since)*time.Microsecond),
-		TTL:      time.Duration(left) * time.Millisecond,
-		Waiters:  waiters,
-		Metadata: p.Metadata,
-	}, nil
-}
-
-// parseCount reads how many stand in line.
-func parseCount(reply any) (int, error) {
-	n, isNumber := reply.(int64)
-	if !isNumber || n < 0 {
-		return 0, errReply
-	}
-	return int(n), nil
-}
-
-func asText(reply any) string {
-	text, _ := reply.(string)
 	return text
+}
+
+// number reads one of at least 0.
+func (r *scriptReply) number() int64 {
+	n, ok := r.next().(int64)
+	if !ok || n < 0 {
+		r.err = errReply
+	}
+	return n
+}
+
+// block reads the tokens of a grant.
+func (r *scriptReply) block() (fence, end int64) {
+	fence, end = r.number(), r.number()
+	if fence < 1 || fence > end || end > driver.MaxFence {
+		r.err = errReply
+	}
+	return fence, end
+}
+
+// shown reads a record, the TTL of its key, and the server's time in µs.
+func (r *scriptReply) shown() (rec record, ttl time.Duration, now int64) {
+	text := r.text()
+	ms, ok := r.next().(int64) // negative: none
+	s, sErr := strconv.ParseInt(r.text(), 10, 64)
+	us, usErr := strconv.ParseInt(r.text(), 10, 64)
+	if !ok || sErr != nil || usErr != nil || s < 0 || s > driver.MaxFence/1e6 || us < 0 || us >= 1e6 {
+		r.err = errReply
+	}
+	if r.err == nil {
+		rec, r.err = parseRecord(text)
+	}
+	return rec, time.Duration(ms) * time.Millisecond, s*1e6 + us
+}
+
+var outcomes = map[string]driver.Outcome{
+	"granted": driver.Granted, "busy": driver.Busy, "full": driver.Full, "cancelled": driver.Cancelled,
+}
+
+// parseAcquire reads the reply of acquirefull.lua.
+func parseAcquire(parts []any) (driver.AcquireReply, error) {
+	r := &scriptReply{parts: parts}
+	outcome, known := outcomes[r.text()]
+	a := driver.AcquireReply{Outcome: outcome}
+	switch {
+	case !known:
+		return a, errReply
+	case outcome == driver.Granted:
+		a.Fence, a.FenceEnd = r.block()
+		a.Waiters = int(r.number())
+	case outcome != driver.Cancelled:
+		rec, ttl, now := r.shown()
+		waiters := int(r.number())
+		a.Ticket = r.number()
+		if r.err == nil {
+			a.State, r.err = rec.state(ttl, now, waiters)
+		}
+	}
+	if r.err == nil && len(r.parts) > 0 {
+		r.err = errReply
+	}
+	if r.err != nil {
+		return driver.AcquireReply{}, r.err
+	}
+	return a, nil
+}
+
+// parseFast reads the reply of acquire.lua. It reports false if the full script has to decide.
+func parseFast(parts []any, req driver.AcquireRequest) (a driver.AcquireReply, final bool, err error) {
+	r := &scriptReply{parts: parts}
+	switch r.text() {
+	case "slow":
+		return a, false, r.err
+	case "granted":
+		a.Outcome = driver.Granted
+		a.Fence, a.FenceEnd = r.block()
+		return a, true, r.err
+	case "busy":
+		rec, ttl, now := r.shown()
+		if r.err != nil {
+			return a, false, r.err
+		}
+		if a.State, err = rec.state(ttl, now, 0); err != nil {
+			return a, false, err
+		}
+		another := a.State.Held && rec.owner != req.Owner && rec.previous != req.Owner
+		return a, another && !rec.flagged && req.Alive == 0, nil
+	}
+	return a, false, errReply
+}
+
+// parseState reads the reply of inspect.lua.
+func parseState(parts []any) (state driver.State, flagged bool, err error) {
+	if len(parts) == 0 {
+		return driver.State{}, false, nil
+	}
+	r := &scriptReply{parts: parts}
+	rec, ttl, now := r.shown()
+	waiters := r.number()
+	if r.err != nil {
+		return driver.State{}, false, r.err
+	}
+	state, err = rec.state(ttl, now, int(waiters))
+	return state, rec.flagged, err
+}
+
+// parseHolder reads the payload of a waiter.
+func parseHolder(text string) (string, error) {
+	var p payload
+	if json.Unmarshal([]byte(text), &p) != nil {
+		return "", foreign(errors.New("its queue has a damaged payload"))
+	}
+	return p.Holder, nil
 }

@@ -1,65 +1,71 @@
 package redislock
 
 import (
-	"strings"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// 2^53 - 1 µs are 9007199254 s and 740991 µs.
-func TestParseGrant_bounds(t *testing.T) {
-	for text, want := range map[string]grant{
-		"b1:o:0:0:1:":                      {0, 1},
-		"b1:o:0:999999:0:":                 {999999, 0},
-		"b1:o:9007199254:720991:20000:":    {driver.MaxFence - driver.FenceBlock, driver.FenceBlock},
-		"b1:o:9007199254:720991:0:":        {driver.MaxFence - driver.FenceBlock, 0},
-		"b1:o:0:0:9007199254740991:":       {0, driver.MaxFence},
-		"b1:o:1795225289:897391:12:a:b":    {1795225289897391, 12},
-		"b1:o:0:0:0:":                      {}, // no token
-		"b1:o:9007199254:720992:0:":        {}, // the block passes 2^53
-		"b1:o:9007199255:0:0:":             {},
-		"b1:o:9223372036854:0:0:":          {}, // overflow
-		"b1:o:9223372036854775808:0:1:":    {},
-		"b1:o:-1:999999:1000000:":          {},
-		"b1:o:1:-1:5:":                     {},
-		"b1:o:1:1000000:5:":                {},
-		"b1:o:1:x:5:":                      {},
-		"b1:o:1:1:-5:":                     {},
-		"b1:o:1:1:x:":                      {},
-		"b1:o:0:1:9007199254740992:":       {},
-		"b1:o:1:1:9223372036854775807:":    {}, // overflow
-		"b1:o:1:1:5":                       {}, // cut off
-		"b2:o:1:1:5:":                      {},
-		"xx:o:1795225289:897391:0:payload": {},
+const someRecord = "b2h!" + "0123456789abcdef0123456789abcdef" + "fedcba9876543210fedcba9876543210" +
+	"1795225289897391" + "1795225289917391" + "00086400020" + `{"h":"x"}`
+
+// with is the record with other text at a place, counted from 1.
+func with(at int, text string) string { return someRecord[:at-1] + text + someRecord[at-1+len(text):] }
+
+func TestParseRecord_C_foreignTextIsRefused(t *testing.T) {
+	r, err := parseRecord(someRecord)
+	want := record{
+		held: true, wasReleased: true, owner: "0123456789abcdef0123456789abcdef", previous: "fedcba9876543210fedcba9876543210",
+		token: 1795225289897391, last: 1795225289917391, keep: driver.FenceKeep + 20*time.Millisecond, payload: `{"h":"x"}`,
+	}
+	if err != nil || r != want {
+		t.Errorf("%+v, %v; want %+v", r, err, want)
+	}
+	if r, err := parseRecord(with(3, "R.")); err != nil || r.held || !r.flagged || r.wasReleased {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := parseRecord(with(69, "9007199254740991"+"9007199254740991")); err != nil || r.last != driver.MaxFence {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for name, text := range map[string]string{
+		"nothing": "", "another version": with(1, "b1"), "no state": with(3, "x"), "no how": with(4, "?"),
+		"cut off": someRecord[:headerLen-1], "no token": with(69, "179522528989739x"), "a sign": with(69, "+795225289897391"),
+		"no block": with(85, "179522528991739x"), "no keep": with(101, "0008640002x"),
+		"a block before its token": with(85, "1795225289897390"), "a token of 2^53": with(69, "9007199254740992"+"9007199254740992"),
 	} {
-		got, payload, err := parseGrant(text)
-		if want == (grant{}) {
-			if err == nil {
-				t.Errorf("%q: %+v, want an error", text, got)
-			}
-			continue
-		}
-		if _, rest, _ := strings.Cut(text, ":12:"); err != nil || got != want || payload != rest {
-			t.Errorf("%q: %+v, payload %q, %v; want %+v", text, got, payload, err, want)
+		if r, err := parseRecord(text); !errors.Is(err, driver.ErrForeign) {
+			t.Errorf("%s: %+v, %v; want ErrForeign", name, r, err)
 		}
 	}
 }
 
-func TestGrant_endsWithItsBlock(t *testing.T) {
-	for ahead, want := range map[int64]int64{0: driver.FenceBlock, driver.FenceBlock: driver.FenceBlock, driver.FenceBlock + 1: driver.FenceBlock + 1} {
-		if got := (grant{5, ahead}).end(); got != 5+want {
-			t.Errorf("%d µs ahead: it ends at %d, want %d", ahead, got, 5+want)
+// The age counts from the grant, also of a token ahead of the clock.
+func TestRecord_age_countsFromTheGrant(t *testing.T) {
+	const now = 1795225290_000000
+	for name, c := range map[string]struct {
+		token, last int64
+		keep        time.Duration
+		want        time.Duration
+	}{
+		"fresh":          {now - 5e6, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
+		"after a block":  {now - 5e6 + 1000, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
+		"an hour ahead":  {now - 5e6 + 3600e6, now - 5e6 + 3600e6, driver.FenceKeep + time.Hour, 5 * time.Second},
+		"clock set back": {now + 5e6, now + 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 0},
+	} {
+		r := record{held: true, token: c.token, last: c.last, keep: c.keep, payload: "{}"}
+		if state, err := r.state(c.keep+time.Second, now, 0); err != nil || !state.Held || state.Age != c.want || state.TTL != time.Second {
+			t.Errorf("%s: %+v, %v; want the age %s", name, state, err, c.want)
 		}
 	}
 }
 
 // What a proxy or another version has changed is no state of the lock.
 func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
-	const value = `b1:o:1795225289:897391:0:{"h":"x"}`
+	const ttl = int64(86_400_020 + 5000)
 	busy := func(change func(reply []any)) []any {
-		reply := []any{int64(0), value, int64(5000), "1795225290", "897391", int64(3), "1795225289000000"}
+		reply := []any{"busy", someRecord, ttl, "1795225290", "897391", int64(3), int64(1795225289000000)}
 		change(reply)
 		return reply
 	}
@@ -68,29 +74,28 @@ func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
 		got.State.Waiters != 3 || got.Ticket != 1795225289000000 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	full, err := parseAcquire(busy(func(r []any) { r[0], r[6] = int64(3), "" }))
+	full, err := parseAcquire(busy(func(r []any) { r[0], r[6] = "full", int64(0) }))
 	if err != nil || full.Outcome != driver.Full || full.Ticket != 0 {
 		t.Errorf("%+v, %v", full, err)
 	}
-	back, err := parseAcquire(busy(func(r []any) { r[3] = "1795225288" })) // the server's clock was set back
-	if err != nil || back.State.Age != 0 {
-		t.Errorf("%+v, %v", back, err)
-	}
 	for name, reply := range map[string][]any{
 		"nothing":           {},
-		"a grant, no value": {int64(1)},
-		"a grant, and more": {int64(1), value, int64(5000), int64(1)},
-		"a grant, no count": {int64(1), value, "5000"},
-		"busy, no state":    {int64(0)},
-		"busy, half":        {int64(0), value, int64(5000)},
-		"an unknown code":   busy(func(r []any) { r[0] = int64(4) }),
+		"a grant, no token": {"granted"},
+		"a grant, and more": {"granted", int64(1), int64(5), int64(1), int64(1)},
+		"a grant, no count": {"granted", int64(1), int64(5)},
+		"a grant, no block": {"granted", int64(5), int64(1), int64(0)},
+		"token 0":           {"granted", int64(0), int64(1), int64(0)},
+		"beyond 2^53":       {"granted", int64(5), driver.MaxFence + 1, int64(0)},
+		"busy, no state":    {"busy"},
+		"busy, half":        {"busy", someRecord, ttl},
+		"an unknown name":   busy(func(r []any) { r[0] = "taken" }),
 		"no ticket":         busy(func(r []any) { r[6] = "first" }),
-		"a negative ticket": busy(func(r []any) { r[6] = "-1" }),
+		"a negative ticket": busy(func(r []any) { r[6] = int64(-1) }),
 		"no count":          busy(func(r []any) { r[5] = "many" }),
-		"no code":           {"1", value},
+		"a number":          {int64(1), someRecord},
 		"no time":           busy(func(r []any) { r[3] = "soon" }),
 		"no TTL":            busy(func(r []any) { r[2] = "5000" }),
-		"no payload":        busy(func(r []any) { r[1] = "b1:o:1795225289:897391:0:{" }),
+		"no payload":        busy(func(r []any) { r[1] = someRecord[:headerLen] + "{" }),
 	} {
 		if got, err := parseAcquire(reply); err == nil {
 			t.Errorf("%s: %+v, want an error", name, got)

@@ -26,10 +26,12 @@ const (
 	refusedFor = time.Minute
 )
 
-// wakes tells those who stand in line that the lock was handed to them. All waiters of a driver share one subscription, to
-// a channel of the driver's own in each namespace, begun when the first of them lines up.
+// wakes tells those who stand in line that the lock was handed to them. All waiters of a driver
+// share one subscription, to a channel of the driver's own in each namespace, begun when the first
+// of them lines up.
 //
-// It may miss a message: none of those who wait rests on it. After every interruption all are told to ask.
+// It may miss a message: none of those who wait rests on it. After every interruption all are told
+// to ask.
 type wakes struct {
 	client     redis.UniversalClient
 	id         string
@@ -129,7 +131,8 @@ func send(to chan driver.Wake, wake driver.Wake) {
 	to <- wake
 }
 
-// refuse ends a subscription that the server does not allow. Waiters poll from now on, and after a while try again.
+// refuse ends a subscription that the server does not allow. Waiters poll from now on, and after a
+// while try again.
 func (w *wakes) refuse(s *subscription, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,28 +167,29 @@ func (w *wakes) close() {
 	}
 }
 
-// parseWake reads a message of hand_over in line.lua: "<owner>:<seq>:<ttl, ms>:<waiters>:<grant>".
+// parseWake reads a message of lua/slow.lua: "<owner>:<seq>:<ttl, ms>:<waiters>:<token>:<last token
+// of the block>".
 func parseWake(message string) (owner string, wake driver.Wake, err error) {
-	words := strings.SplitN(message, ":", 5)
-	if len(words) != 5 {
+	words := strings.Split(message, ":")
+	if len(words) != 6 {
 		return "", wake, errReply
 	}
-	g, _, err := parseGrant("b1::" + words[4])
-	if err != nil {
-		return "", wake, err
-	}
-	var numbers [3]int64
-	for i, word := range words[1:4] {
-		if numbers[i], err = strconv.ParseInt(word, 10, 64); err != nil || numbers[i] < 0 {
+	parts := make([]any, 5)
+	for i, word := range words[1:] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
 			return "", wake, errReply
 		}
+		parts[i] = n
 	}
-	if numbers[1] > int64(time.Hour*24*365/time.Millisecond) {
-		return "", wake, errReply
+	r := &scriptReply{parts: parts}
+	wake.Seq = r.number()
+	ttl := r.number()
+	wake.Grant = driver.AcquireReply{Outcome: driver.Granted, Waiters: int(r.number())}
+	wake.Grant.Fence, wake.Grant.FenceEnd = r.block()
+	if r.err != nil || ttl > (365*24*time.Hour).Milliseconds() {
+		return "", driver.Wake{}, errReply
 	}
-	return words[0], driver.Wake{
-		Grant: driver.AcquireReply{Outcome: driver.Granted, Fence: g.fence(), FenceEnd: g.end(), Waiters: int(numbers[2])},
-		Seq:   numbers[0],
-		TTL:   time.Duration(numbers[1]) * time.Millisecond,
-	}, nil
+	wake.TTL = time.Duration(ttl) * time.Millisecond
+	return words[0], wake, nil
 }

@@ -94,7 +94,7 @@ func rightsMissing(t *testing.T, s *service) {
 	}
 
 	for name, text := range map[string]string{
-		"otherkeys": "keys", "without-evalsha": "evalsha", "without-mget": "right", "without-set": "right", "without-time": "right",
+		"otherkeys": "keys", "without-evalsha": "evalsha", "without-get": "right", "without-set": "right", "without-time": "right",
 	} {
 		keys, without := namespace+":*", strings.TrimPrefix(name, "without-")
 		if name == "otherkeys" {
@@ -160,7 +160,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 	time.Sleep(ttl / 10) // so that it waits, if it may
 	check("Release", lease.Release(t.Context()))
 	check("the next", <-next)
-	s.awaitReply(t, 2*ttl, "0", key, "EXISTS", lockKey(key))
+	s.awaitReply(t, 2*ttl, "0", key, isHeld(key)...)
 }
 
 // inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If

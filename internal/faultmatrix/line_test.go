@@ -2,6 +2,7 @@ package faultmatrix
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,7 +152,7 @@ func wakeUpLost(t *testing.T, s *service) {
 		key := key + strings.ReplaceAll(name, " ", "-")
 		lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
 		w := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
-		mustDo(t, s.master(key), "DEL", lockKey(key))
+		mustDo(t, s.master(key), "PEXPIRE", lockKey(key), fmt.Sprint(recordKeep.Milliseconds()))
 		start := time.Now()
 		judges = append(judges, func() {
 			next := w.lease(2 * check)

@@ -105,7 +105,7 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	var older, turn *turn
 	if c.loads() {
 		older = other.begin(t)
-		mustDo(t, s.master(x.key), "DEL", lockKey(x.key))
+		mustDo(t, s.master(x.key), "PEXPIRE", lockKey(x.key), fmt.Sprint(recordKeep.Milliseconds()))
 	}
 	before := "before-" + text
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -34,7 +35,7 @@ func (s *service) master(key string) *testservers.Redis { return s.Master(lockKe
 func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 
 // lineKey and waitersKey are where it keeps who waits for it.
-func lineKey(key string) string    { return namespace + ":{" + key + "}:line" }
+func lineKey(key string) string    { return namespace + ":{" + key + "}:queue" }
 func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
 
 // client makes a client that the test closes; with changes its options.
@@ -124,10 +125,24 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 	}
 }
 
+// isHeld is a command that answers 1 if the lock is held, else 0.
+func isHeld(key string) []string {
+	return []string{"EVAL", `
+local record = redis.call('GET', KEYS[1])
+if not record or not string.find(record, '^b2[hH]') then
+  return 0
+end
+local ttl = redis.call('PTTL', KEYS[1])
+return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
+}
+
+// recordKeep is how long the record of a new grant outlives the lock.
+const recordKeep = driver.FenceKeep + 20*time.Millisecond
+
 // gone waits until nobody holds key, for at most a second: what a call may leave behind.
 func (s *service) gone(tb testing.TB, key string) {
 	tb.Helper()
-	s.awaitReply(tb, time.Second, "0", key, "EXISTS", lockKey(key))
+	s.awaitReply(tb, time.Second, "0", key, isHeld(key)...)
 }
 
 // lined waits until n stand in line for key.

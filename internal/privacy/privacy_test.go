@@ -101,7 +101,7 @@ func lost(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	ctx := w.t.Context()
 	forget := func() {
-		do(w.t, server, "DEL", "distlock:{"+session+"}:lock")
+		do(w.t, server, "PEXPIRE", "distlock:{"+session+"}:lock", "86400000")
 	}
 	lease, err := in.locker.Acquire(ctx, session)
 	must(w.t, err)
@@ -224,7 +224,7 @@ func brokenEntries(w *witness, server *testservers.Redis) {
 func foreignData(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	ctx := w.t.Context()
-	for _, suffix := range []string{"lock", "fence", "line", "waiters"} {
+	for _, suffix := range []string{"lock", "queue", "waiters", "tombstones"} {
 		for _, put := range [][]string{{"SET", "", text}, {"RPUSH", "", text}, {"HSET", "", text, text}, {"ZADD", "", "1", text}} {
 			do(w.t, server, "FLUSHALL")
 			put[1] = "distlock:{" + session + "}:" + suffix

@@ -227,33 +227,39 @@ func nothingLeft(t testing.TB, server *testservers.Redis) {
 }
 
 // stays are the kinds of keys that a lock or session may leave, each for a time.
-var stays = map[string]bool{"fence": true, "void": true, "log": true, "mark": true, "ids": true}
+var stays = map[string]bool{"tombstones": true, "log": true, "mark": true, "ids": true}
 
 func leftovers(t testing.TB, server *testservers.Redis) (left []string) {
 	// One script, because this asks about a thousand keys.
 	listing, err := server.Do("EVAL",
-		`local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do all[#all+1] = key .. ' ' .. redis.call('PTTL', key) end return all`, "0")
+		`local all = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local state = string.find(key, '}:lock', 1, true) and redis.call('GETRANGE', key, 2, 2) or ''
+  all[#all+1] = key .. state .. ' ' .. redis.call('PTTL', key)
+end
+return all`, "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	counters := 0
+	records := 0
 	for line := range strings.Lines(listing) {
 		key, expires, _ := strings.Cut(strings.TrimSpace(line), " ")
 		_, kind, _ := strings.Cut(key, "}:")
 		kind, _, _ = strings.Cut(kind, ":")
-		if kind == "fence" {
-			counters++
+		record := kind == "lockr" || kind == "lockR" // of a released lock
+		if record {
+			records++
 		}
 		if strings.HasPrefix(key, leakedKey) {
 			continue
 		}
-		endless := strings.Contains(key, "{talk-") && kind != "fence" && kind != "void" // a session that was given no end
-		if !stays[kind] || expires == "-1" && !endless {
+		endless := strings.Contains(key, "{talk-") && !record && kind != "tombstones" // a session that was given no end
+		if !stays[kind] && !record || expires == "-1" && !endless {
 			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
 		}
 	}
-	if counters == 0 {
-		t.Fatal("no lock has a counter: is this the server?")
+	if records == 0 {
+		t.Fatal("no lock has a record: is this the server?")
 	}
 	return left
 }

@@ -45,7 +45,7 @@ const passTime = `
 local lasting, bytes = 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', key)
-  if string.find(key, '}:void:', 1, true) and left > tonumber(ARGV[1]) then
+  if string.find(key, '}:tombstones', 1, true) and left > tonumber(ARGV[1]) then
     redis.call('PEXPIRE', key, ARGV[1])
     left = tonumber(ARGV[1])
   end

@@ -54,7 +54,7 @@ func TestSweep_connections(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%s,apart=%t", row.name, w.name, w.apart), func(t *testing.T) {
 				t.Parallel()
-				if failed := r.sweep(t, row, w); (failed == 0) != (row.silent || row.lists) {
+				if failed := r.sweep(t, row, w); (failed == 0) != row.silent {
 					t.Errorf("%d operations failed", failed)
 				}
 			})
@@ -163,8 +163,10 @@ func nothingLasts(t *testing.T, client *redis.Client) {
 			t.Errorf("%s stays for ever, %v", key, err)
 		case left < 0: // it has gone meanwhile
 		case strings.HasSuffix(key, ":lock"):
-			t.Errorf("%s is held", key)
-		case strings.HasSuffix(key, ":line"):
+			if record, err := client.Get(ctx, key).Result(); err == nil && strings.HasPrefix(strings.ToLower(record), "b2h") {
+				t.Errorf("%s is held", key)
+			}
+		case strings.HasSuffix(key, ":queue"):
 			if n, err := client.ZCard(ctx, key).Result(); err != nil || n > 0 {
 				t.Errorf("%s: %d wait, %v", key, n, err)
 			}

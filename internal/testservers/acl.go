@@ -13,7 +13,8 @@ const UserPassword = "secret"
 // Rights are those of a section "Rights", in the words of ACL SETUSER. Namespaces are left open.
 type Rights struct {
 	Needed  []string // for everything
-	Told    []string // to be told of hand-overs
+	Told    []string // to be told of handoffs
+	Lists   []string // to list locks
 	Cluster []string // besides, in a Cluster
 }
 
@@ -36,6 +37,8 @@ func DocumentedRights(tb testing.TB, file string) Rights {
 		switch {
 		case strings.HasPrefix(sentence, "To be told"):
 			list = &r.Told
+		case strings.HasPrefix(sentence, "To list"):
+			list = &r.Lists
 		case strings.HasPrefix(sentence, "In a Cluster"):
 			list = &r.Cluster
 		}
@@ -56,7 +59,7 @@ func (r Rights) Without(right string) Rights {
 	left := func(all []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right })
 	}
-	return Rights{left(r.Needed), left(r.Told), left(r.Cluster)}
+	return Rights{left(r.Needed), left(r.Told), left(r.Lists), left(r.Cluster)}
 }
 
 // SetUser makes a user who has these rights in some namespaces, and no others.

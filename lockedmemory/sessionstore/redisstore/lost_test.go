@@ -147,7 +147,7 @@ func TestStore_S2_aKnownTurnShowsNothingIfRedisIsFull(t *testing.T) {
 	must(t, old.memory.Save(named(t.Context()), "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
 		stale := context.WithoutCancel(ctx)
-		old.client.Del(ctx, old.lock()) // its lease is over, it does not know yet
+		old.expire(ctx) // its lease is over, it does not know yet
 		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error {
 			must(t, next.client.ConfigSet(ctx, "maxmemory", "1").Err())
 			if err := next.memory.Save(named(ctx), "q", "a"); err != nil {
@@ -226,7 +226,7 @@ func TestLoad_O_showsOneMoment(t *testing.T) {
 func TestSave_doesNotPass2To53(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redis.Options{}, nil, nil)
-	must(t, r.client.Set(t.Context(), "distlock:{"+r.key+"}:fence", "9007199254:740991:0::"+strings.Repeat("a", 32)+"!", time.Hour).Err())
+	must(t, r.client.Set(t.Context(), r.lock(), "b2r."+strings.Repeat("a", 64)+strings.Repeat("9007199254740991", 2)+"00086400000", time.Hour).Err())
 	if err := r.memory.Save(t.Context(), "q", "a"); err != nil {
 		t.Log("refused, as Turn would be: ", err)
 		return
@@ -258,7 +258,7 @@ func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
 	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
 	must(t, old.memory.Save(named(t.Context()), "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
-		old.client.Del(ctx, old.lock())
+		old.expire(ctx)
 		must(t, next.memory.Save(t.Context(), "q2", "a2"))
 		must(t, next.memory.Turn(t.Context(), next.opens))
 		if err := old.memory.Save(named(ctx), "q", "a"); err != nil {

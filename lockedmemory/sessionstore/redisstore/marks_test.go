@@ -101,7 +101,7 @@ func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
 		if _, err := s.memory.Load(ctx, ""); err != nil {
 			return err
 		}
-		s.client.Del(ctx, s.lock())
+		s.expire(ctx)
 		if err := theirs.memory.Turn(t.Context(), func(ctx context.Context) error { return theirs.memory.Save(ctx, "q", "a") }); err != nil {
 			t.Error(err)
 		}

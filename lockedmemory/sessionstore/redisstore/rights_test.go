@@ -179,7 +179,7 @@ func (r *rightless) did(what string, start time.Time, err error) {
 
 // expire ends a lease that could not be released for want of a right, as its TTL would.
 func (r *rightless) expire() {
-	if err := r.admin.Del(r.Context(), "distlock:{"+r.key+"}:lock").Err(); err != nil {
+	if err := r.admin.PExpire(r.Context(), "distlock:{"+r.key+"}:lock", 24*time.Hour).Err(); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -251,7 +251,7 @@ func (r *rightless) rare(when string) {
 	}
 	defer func() {
 		_ = lease.Release(r.Context())
-		r.admin.Del(r.Context(), "distlock:{"+lease.Key()+"}:lock")
+		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
 	}()
 	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, RememberTurns: time.Hour})
 	if err != nil {

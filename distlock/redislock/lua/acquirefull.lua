@@ -1,0 +1,119 @@
+-- Grants a lock, keeps a grant, or lets an owner wait. record.lua and slow.lua stand before it.
+--
+-- KEYS  see slow.lua; or the lock alone, while its slot moves: then without queue and tombstones
+-- ARGV  1 owner   2 TTL in ms   3 payload
+--       and, to wait, 4 for how many ms   5 seq   6 ticket to enter with, or 0   7 channel, or ''
+-- Reply {'granted', token, last token of the block, waiters}          now or before
+--       {'busy', record, its PTTL, server's s, µs, waiters, ticket}   held by another owner
+--       {'full', the same}                                            and the queue is full
+--       {'cancelled'}                                                 ended, or with a tombstone
+--       the errors FOREIGN, FENCE: nothing was written
+--
+-- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left: a
+-- late copy takes back nothing that an extend has given. A waiter keeps its ticket, and the longest
+-- promise that it has made.
+local owner, alive, whole = ARGV[1], ARGV[4], queue ~= nil
+
+local r, refused = read(redis.call('GET', lock))
+if refused then
+  return refused
+end
+
+if r.held and r.owner == owner then
+  redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], r.left or 0) + r.keep))
+  return {'granted', r.token, r.last, whole and redis.call('ZCARD', queue) or 0}
+end
+if r.owner == owner or r.previous == owner or whole and buried(owner) then
+  redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
+  return {'cancelled'}
+end
+
+local waiting, life, ticket = 0, r.flagged and math.max(r.keep, r.ttl) or 0, nil
+if whole then
+  waiting, life = redis.call('ZCARD', queue), tombstone_life()
+  ticket = tonumber(redis.call('ZSCORE', queue, owner) or nil)
+end
+
+-- No request overtakes the queue: a free lock goes to the first of it.
+if not r.held then
+  local to, dead
+  if waiting > 0 then
+    to, dead = first(r, owner, tonumber(ARGV[6] or 0), nil)
+    waiting = waiting - #dead
+  end
+  if not to then
+    refused = grant(r, owner, ARGV[3])
+    if refused then
+      return refused
+    end
+    if whole then
+      waiting = waiting - (ticket and 1 or 0)
+      r.flagged = waiting > 0 or life > 0
+    end
+    write(r, tonumber(ARGV[2]), life)
+    if dead then
+      dead[#dead + 1] = owner
+      pcall(dequeue, dead)
+    end
+    return {'granted', r.token, r.last, waiting}
+  end
+  waiting = waiting - 1
+  r.flagged = waiting > 0 or life > 0 or alive ~= nil
+  refused = hand_off(r, to, life)
+  if refused then
+    return refused
+  end
+  dead[#dead + 1] = to.id
+  pcall(dequeue, dead)
+  notify(r, to, waiting)
+  if not alive then
+    return {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
+  end
+end
+if whole and not r.flagged and (alive or waiting > 0 or life > 0) then
+  set_flag(r, true, life) -- ⚑ before an owner enters the queue; and if a hand has deleted a flagged record
+end
+local shown = {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
+
+if not alive or not whole then
+  redis.call('GETEX', lock) -- ⚑ as above
+  return shown
+end
+
+-- The owner enters the queue, or stays there.
+local until_ms = now_ms + tonumber(alive)
+if ticket then
+  local promised = string.match(redis.call('HGET', waiters, owner) or '', '^%d+')
+  until_ms = math.max(until_ms, tonumber(promised or 0))
+elseif waiting >= 1000 then -- driver.MaxQueue
+  redis.call('GETEX', lock) -- ⚑ as above
+  local entries, dead = redis.call('HGETALL', waiters), {}
+  for i = 1, #entries, 2 do
+    if tonumber(string.match(entries[i + 1], '^%d+') or 0) <= now_ms then
+      dead[#dead + 1] = entries[i]
+    end
+  end
+  dequeue(dead)
+  waiting = redis.call('ZCARD', queue)
+  if waiting >= 1000 then
+    shown[1], shown[6] = 'full', waiting
+    return shown
+  end
+end
+if not ticket then
+  ticket = tonumber(ARGV[6])
+  if ticket == 0 then
+    ticket = math.max(now, tonumber(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0) + 1)
+  end
+  redis.call('ZADD', queue, ms(ticket), owner)
+  waiting = waiting + 1
+end
+redis.call('HSET', waiters, owner, ms(until_ms) .. ':' .. ARGV[5] .. ':' .. ARGV[7] .. ':' .. ARGV[3])
+local keep = until_ms - now_ms + 1000 -- when the promises of all have ended, the queue goes too
+for _, key in ipairs({queue, waiters}) do
+  if redis.call('PTTL', key) < keep then
+    redis.call('PEXPIRE', key, ms(keep))
+  end
+end
+shown[6], shown[7] = waiting, ticket
+return shown

@@ -1,0 +1,26 @@
+-- Prolongs the grant of an owner.
+--
+-- KEYS  1 the lock
+-- ARGV  1 owner   2 TTL in ms   3 '1': exactly that; '0': never less than is left
+-- Reply 'held', and the TTL is set; 'not held', which is final; or the error FOREIGN
+--
+-- Never repeated: a late copy of an exact one would take back what a later one has given. Both
+-- writes need no memory.
+local raw = redis.call('GETEX', KEYS[1]) -- ⚑ a write command, so that no read-only replica answers
+if not raw then
+  return 'not held'
+end
+local state, keep = string.match(raw, '^b2([hrHR])[!.]'), tonumber(string.sub(raw, 101, 111))
+if not state or not keep then
+  return redis.error_reply('FOREIGN the record of the lock was not written by this library')
+elseif string.sub(raw, 5, 36) ~= ARGV[1] or state == 'r' or state == 'R' then
+  return 'not held'
+end
+local ttl, wanted = redis.call('PTTL', KEYS[1]), ARGV[2] + keep
+if ttl >= 0 and ttl <= keep then
+  return 'not held'
+end
+if ARGV[3] == '1' or ttl < wanted then
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', wanted))
+end
+return 'held'

@@ -1,0 +1,17 @@
+-- For the scripts of a store that keeps its data beside the lock; it stands before them. See
+-- beside.go.
+
+-- is_granted reports whether a fencing token, a number, is one of those that were reserved for the
+-- present holder.
+local function is_granted(lock, token)
+  local raw = redis.call('GET', lock) or ''
+  if not string.find(raw, '^b2[hH][!.]') or #raw < 111 then
+    return false
+  end
+  local first, last = tonumber(string.sub(raw, 69, 84)), tonumber(string.sub(raw, 85, 100))
+  if not first or not last or token < first or token > last then
+    return false
+  end
+  local ttl = redis.call('PTTL', lock)
+  return ttl < 0 or ttl > tonumber(string.sub(raw, 101, 111))
+end

@@ -1,0 +1,31 @@
+-- Shows a lock. It changes nothing.
+--
+-- KEYS  1 the lock   and, for its queue, 2 the queue   3 its waiters
+-- ARGV  1 how many live waiters to show
+-- Reply {what the key holds, its PTTL, server's s, µs, waiters, and for each that is shown: ticket,
+--       entry in the hash}, or {} without a record
+local raw = redis.call('GET', KEYS[1])
+if not raw then
+  return {}
+end
+local time = redis.call('TIME')
+local reply = {raw, redis.call('PTTL', KEYS[1]), time[1], time[2], 0}
+if KEYS[2] then
+  reply[5] = redis.call('ZCARD', KEYS[2])
+  local left, at = tonumber(ARGV[1]), 0
+  local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+  while left > 0 do
+    local waiter = redis.call('ZRANGE', KEYS[2], at, at, 'WITHSCORES')
+    if not waiter[1] then
+      break
+    end
+    local entry = redis.call('HGET', KEYS[3], waiter[1]) or ''
+    if tonumber(string.match(entry, '^%d+') or 0) > now_ms then
+      reply[#reply + 1] = waiter[2]
+      reply[#reply + 1] = entry
+      left = left - 1
+    end
+    at = at + 1
+  end
+end
+return reply

@@ -1,0 +1,68 @@
+-- The record of a lock. It stands before every script but the fast ones. docs/design/redis.md
+-- describes the record, its invariants, and the states of an owner.
+--
+--   1–2  b2   3  h held, r released; H, R: flagged   4  how the previous owner ended: ! released, . not
+--   5–36  owner   37–68  previous owner; zeros: none
+--   69–84  token   85–100  last token of the block   101–111  keep, ms   112–  payload
+local lock = KEYS[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] -- µs
+local now_ms = math.floor(now / 1000)
+local none = string.rep('0', 32)
+
+local function ms(n) return string.format('%.0f', n) end
+
+-- read returns the record that a key holds as a table, or the error FOREIGN. Without a key it is a
+-- free one without owners. left is how long the lock is held yet, in ms; it is nil if the key has
+-- no TTL.
+local function read(raw)
+  if not raw then
+    return {state = 'r', how = '.', owner = none, previous = none, token = 0, last = 0, left = 0, ttl = 0, payload = ''}
+  end
+  local state, how = string.match(raw, '^b2([hrHR])([!.])')
+  local _, digits = string.find(raw, '^%d+', 69)
+  if not state or (digits or 0) < 111 then
+    return nil, redis.error_reply('FOREIGN the record of the lock was not written by this library')
+  end
+  local r = {
+    raw = raw, state = string.lower(state), flagged = state == 'H' or state == 'R', how = how,
+    owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
+    token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
+    keep = tonumber(string.sub(raw, 101, 111)), payload = string.sub(raw, 112), ttl = redis.call('PTTL', lock),
+  }
+  if r.ttl >= 0 then
+    r.left = r.ttl - r.keep
+  elseif r.state == 'r' then
+    r.left = 0
+  end
+  r.held = r.state == 'h' and (not r.left or r.left > 0)
+  return r
+end
+
+-- write replaces the record. left is how long the lock is held, in ms; below 0: since when it is
+-- not. life is for how long its tombstones need the flag, in ms.
+local function write(r, left, life)
+  local keep = 86400000 + math.ceil(math.max(r.last - now, 0) / 1000) -- driver.FenceKeep
+  keep = math.max(keep, life - math.min(left or 0, 0))
+  keep = math.min(keep, 99999999999) -- eleven digits: three years
+  local state = r.flagged and string.upper(r.state) or r.state
+  r.raw = 'b2' .. state .. r.how .. r.owner .. r.previous
+    .. string.format('%016.0f%016.0f%011.0f', r.token, r.last, keep) .. r.payload
+  if left then
+    r.ttl = left + keep
+    redis.call('SET', lock, r.raw, 'PX', ms(r.ttl))
+  else
+    redis.call('SET', lock, r.raw, 'KEEPTTL') -- restored without a TTL
+  end
+end
+
+-- mint reserves tokens above those of the record. It returns nothing, or an error.
+local function mint(r, floor)
+  local token = math.max(r.last + 1, now, floor)
+  local last = math.max(token, now + 20000) -- driver.FenceBlock, µs
+  if last > 9007199254740991 then
+    return redis.error_reply('FENCE the fencing token would pass 2^53')
+  end
+  r.token, r.last = token, last
+end
+

@@ -1,0 +1,45 @@
+-- Ends the grant of an owner. script.go makes three scripts of it: for a lone lock without its
+-- queue, for a batch of such, and, with slow.lua and releasefull.lua behind it, for a lock with its
+-- queue.
+--
+-- KEYS  the locks
+-- ARGV  for each lock: owner
+-- Reply for each lock:
+--       'released'  the grant is ended, by this call or by an earlier copy of it
+--       'pass'      the same, and there may be a queue: releasefull.lua has to pass the lock
+--       'not held'  this owner does not hold the lock, or not any more
+--       the error FOREIGN: the key holds no record, and stays as it is
+--
+-- full says that releasefull.lua follows, plain that the request neither cancels nor breaks: then
+-- this script answers for an unflagged lock that is held.
+--
+-- May be repeated. ⚑ The first command is a write command: no read-only replica answers, and Redis
+-- allows the writes after it when it is out of memory.
+local raw = redis.call('GETEX', key)
+local state = string.match(raw or '', '^b2([hrHR])[!.]')
+if not full or plain and state == 'h' then
+  if not raw then
+    return 'not held'
+  elseif not state or #raw < 111 then
+    return redis.error_reply('FOREIGN the record of the lock was not written by this library')
+  elseif string.sub(raw, 5, 36) ~= owner then
+    return string.sub(raw, 37, 68) == owner and string.sub(raw, 4, 4) == '!' and 'released' or 'not held'
+  elseif state == 'r' then
+    return 'released'
+  elseif state == 'R' then
+    return 'pass'
+  end
+  local ttl, keep = redis.call('PTTL', key), string.sub(raw, 101, 111)
+  if ttl >= 0 and ttl <= tonumber(keep) then
+    return 'not held'
+  end
+  local released = state == 'h' and 'r' or 'R'
+  if ttl < 0 then -- restored without a TTL
+    redis.call('SET', key, 'b2' .. released .. string.sub(raw, 4, 111), 'PX', string.format('%.0f', keep))
+  elseif #raw > 175 then -- no long payload stays for a day
+    redis.call('SET', key, 'b2' .. released .. string.sub(raw, 4, 111), 'KEEPTTL')
+  else
+    redis.call('SETRANGE', key, '2', released)
+  end
+  return state == 'h' and 'released' or 'pass'
+end

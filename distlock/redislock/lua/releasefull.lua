@@ -1,0 +1,96 @@
+-- Ends the grant of an owner, and hands the lock to the first waiter. It goes on where release.lua
+-- ends, behind record.lua and slow.lua.
+--
+-- KEYS  see slow.lua
+-- ARGV  1 owner
+--       and, to cancel, 2 for how many ms to leave a tombstone, or 0   3 '1' to leave the queue, too
+--       and, to break a grant, 4 one of its tokens; 1 is not used
+-- Reply 'released', 'not held', or an error, see release.lua
+--
+-- May be repeated as long as no two other owners were granted the lock since: a copy is then
+-- answered 'not held'. A client sends it after 'pass', too. Every copy hands a free lock to the
+-- first waiter, and sets the flag anew.
+local tombstone = tonumber(ARGV[2] or 0)
+local leaves = tombstone > 0 or ARGV[3] == '1'
+
+local r, refused = read(raw)
+if refused then
+  return refused
+end
+if ARGV[4] then
+  local token = tonumber(ARGV[4])
+  if not r.held or token < r.token or token > r.last then
+    return 'not held'
+  end
+  owner = r.owner
+end
+local ends = r.held and r.owner == owner
+local answer = 'not held'
+if ends or r.owner == owner and r.state == 'r' or r.previous == owner and r.how == '!' then
+  answer = 'released'
+end
+if ends then
+  r.state, r.held = 'r', false
+end
+
+-- ⚑ Data of another program, or a right that is missing, keeps no lock from being released.
+local to, dead, waiting, life = nil, {}, 0, 0
+local seen, problem = pcall(function()
+  waiting, life = redis.call('ZCARD', queue), math.max(tombstone_life(), tombstone)
+  if not r.held then
+    to, dead = first(r, nil, 0, leaves and owner or nil)
+  end
+  if leaves and redis.call('ZSCORE', queue, owner) then
+    local there = false
+    for _, id in ipairs(dead) do
+      there = there or id == owner
+    end
+    if not there then
+      dead[#dead + 1] = owner
+    end
+  end
+  waiting = waiting - #dead - (to and 1 or 0)
+end)
+if not seen then
+  to, dead = nil, {}
+end
+
+local flag = not seen or waiting > 0 or life > 0
+if to then
+  local flagged = r.flagged
+  r.flagged = flag
+  if hand_off(r, to, life) then
+    to, r.flagged = nil, flagged -- no token is left: release it at least
+  else
+    dead[#dead + 1] = to.id
+  end
+end
+if not to then
+  if ends then
+    r.flagged = flag
+    r.payload = #r.payload <= 64 and r.payload or '' -- no long payload stays for a day
+    write(r, 0, life)
+  elseif r.raw or tombstone > 0 then
+    set_flag(r, flag, life)
+  end
+end
+if not seen and tombstone > 0 then
+  return problem
+end
+pcall(dequeue, dead)
+if to then
+  notify(r, to, waiting)
+end
+if tombstone > 0 then
+  redis.call('ZREMRANGEBYSCORE', tombstones, '-inf', ms(now_ms))
+  local ends_at = math.max(now_ms + tombstone, tonumber(redis.call('ZSCORE', tombstones, owner) or 0))
+  redis.call('ZADD', tombstones, ms(ends_at), owner)
+  if redis.call('ZCARD', tombstones) > 1000 then
+    local sooner = redis.call('ZRANGE', tombstones, 0, 1) -- the other one that ends first has to go
+    redis.call('ZREM', tombstones, sooner[1] == owner and sooner[2] or sooner[1])
+  end
+  if redis.call('PTTL', tombstones) < ends_at - now_ms then
+    redis.call('PEXPIRE', tombstones, ms(ends_at - now_ms))
+  end
+end
+return answer

@@ -1,0 +1,91 @@
+-- The queue and the tombstones of a lock. It stands behind record.lua, before acquirefull.lua and
+-- releasefull.lua.
+--
+-- KEYS  1 the lock   2 the queue: owners by ticket (sorted set)   3 its waiters (hash), by owner:
+--       "<alive until, ms>:<seq>:<channel>:<payload>"   4 the tombstones: owners by their end, ms (sorted set)
+--
+-- ⚑ A script reads all of them, then writes the record, once, and these keys last. A right that is
+-- missing, or data of another program, thus stops a script before it has an effect, and no failure
+-- after that takes an effect back.
+local queue, waiters, tombstones = KEYS[2], KEYS[3], KEYS[4]
+
+-- buried reports whether an owner has a tombstone.
+local function buried(owner)
+  return tonumber(redis.call('ZSCORE', tombstones, owner) or 0) > now_ms
+end
+
+-- tombstone_life is how long the last tombstone stands yet, in ms.
+local function tombstone_life()
+  return math.max(tonumber(redis.call('ZRANGE', tombstones, -1, -1, 'WITHSCORES')[2] or 0) - now_ms, 0)
+end
+
+-- first returns the first live waiter that comes before an owner with a ticket; 0: behind all. The
+-- dead before it are waiters whose promise has ended, and owners that cannot hold the lock any
+-- more. gone leaves the queue, so it counts as dead.
+local function first(r, owner, ticket, gone)
+  local dead = {}
+  while true do
+    local at = redis.call('ZRANGE', queue, #dead, #dead, 'WITHSCORES')
+    local id = at[1]
+    if not id or id == owner or ticket > 0 and ticket < tonumber(at[2]) then
+      return nil, dead
+    end
+    local alive, seq, notify, payload = string.match(redis.call('HGET', waiters, id) or '', '^(%d+):(%d+):(%w*):(.*)$')
+    if alive and #id == 32 and tonumber(alive) > now_ms and id ~= gone and id ~= r.owner and id ~= r.previous then
+      return {id = id, left = tonumber(alive) - now_ms, seq = seq, notify = notify, payload = payload}, dead
+    end
+    dead[#dead + 1] = id
+  end
+end
+
+-- set_flag sets the flag, or takes it away. ⚑ The record must outlive the tombstones: without it, a
+-- fast script grants.
+local function set_flag(r, flag, life)
+  local same = r.flagged == flag
+  r.flagged = flag
+  if not r.raw or (r.held and r.keep or r.ttl) < life then
+    write(r, r.left, life)
+  elseif not same then
+    redis.call('SETRANGE', lock, '2', flag and string.upper(r.state) or r.state)
+  end
+end
+
+local function dequeue(ids)
+  for _, id in ipairs(ids) do
+    redis.call('ZREM', queue, id)
+    redis.call('HDEL', waiters, id)
+  end
+end
+
+-- grant makes a free record that of another owner. The record is not written yet. It returns
+-- nothing, or an error.
+local function grant(r, owner, payload)
+  local refused = mint(r, 0)
+  if refused then
+    return refused
+  end
+  r.how = r.state == 'r' and r.raw and '!' or '.'
+  r.state, r.previous, r.owner, r.payload, r.held = 'h', r.owner, owner, payload, true
+end
+
+-- hand_off grants a free lock to a waiter, for the time that is left of its promise.
+-- It returns nothing, or an error.
+local function hand_off(r, to, life)
+  local left = math.max(to.left, 1000) -- driver.MinHandoff
+  local refused = grant(r, to.id, to.payload)
+  if refused then
+    return refused
+  end
+  write(r, left, life)
+  to.ttl = ms(left)
+end
+
+-- notify tells the waiter of a handoff. Without the right to publish, the waiter finds out when it
+-- asks.
+local function notify(r, to, behind)
+  if to.notify ~= '' then
+    redis.pcall('PUBLISH', string.match(lock, '^[^{]*') .. 'wake:' .. to.notify,
+      to.id .. ':' .. to.seq .. ':' .. to.ttl .. ':' .. behind .. ':' .. string.format('%.0f:%.0f', r.token, r.last))
+  end
+end
+

@@ -1,0 +1,236 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
+)
+
+// newGrant is how much longer than its TTL the record of a new grant lives, in ms.
+const newGrant = int64(driver.FenceKeep/1e6) + driver.FenceBlock/1000
+
+// Acquire sends the fast script first, unless the full one is sure to be needed.
+func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if len(req.Owner) != ownerLen {
+		return driver.AcquireReply{}, fmt.Errorf("redislock: %w: the owner must have %d digits", driver.ErrNotDone, ownerLen)
+	}
+	lost := false
+	if req.Seq <= 1 && !s.busy.has(req.Name) {
+		reply, final, err := s.acquireFast(ctx, req)
+		if final || err != nil {
+			return reply, err
+		}
+		lost = reply.Replayed
+	}
+	reply, err := s.acquireFull(ctx, req)
+	reply.Replayed = reply.Replayed || lost
+	return reply, redisconn.After(lost, err)
+}
+
+func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, bool, error) {
+	cmd, replayed := acquireScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()},
+		req.TTL.Milliseconds()+newGrant, req.Owner, s.payload(req.Holder, req.Metadata))
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.AcquireReply{}, false, s.failed(err)
+	}
+	reply, final, err := parseFast(parts, req)
+	reply.Replayed = replayed
+	return reply, final, redisconn.After(replayed, err)
+}
+
+// acquireFull remembers whether the name is busy: the next Acquire would need the full script, too.
+func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	args := []any{req.Owner, req.TTL.Milliseconds(), s.payload(req.Holder, req.Metadata)}
+	if req.Alive > 0 {
+		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
+	}
+	keys := keysOf(req.Name).all()
+	cmd, replayed, err := s.run(ctx, acquireFull, keys, args, acquireFull, args)
+	if err != nil {
+		return driver.AcquireReply{}, s.failed(err)
+	}
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.AcquireReply{}, s.failed(err)
+	}
+	reply, err := parseAcquire(parts)
+	reply.Replayed = replayed
+	s.busy.note(req.Name, reply.Outcome != driver.Granted || reply.Waiters > 0)
+	return reply, redisconn.After(replayed, err)
+}
+
+// run sends a script with all keys of a lock. While their slot moves, no node of a Cluster accepts
+// keys that are not there. Then run sends another script, with the record alone; nil: none.
+func (s *service) run(
+	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script, movingArgs []any,
+) (cmd *redis.Cmd, replayed bool, err error) {
+	replayed, err = s.redis.Repeat(ctx, func() error {
+		var err error
+		cmd, err = script.Once(ctx, s.redis, keys, args...)
+		if moving != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+			cmd, err = moving.Once(ctx, s.redis, keys[:1], movingArgs...)
+		}
+		return err
+	})
+	return cmd, replayed, err
+}
+
+func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	cmd, replayed := raiseScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.RaiseReply{}, s.failed(err)
+	}
+	r := &scriptReply{parts: parts}
+	switch r.text() {
+	case "held":
+		fence, end := r.block()
+		if r.err == nil {
+			return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: end}, nil
+		}
+	case "not held":
+		return driver.RaiseReply{}, nil
+	}
+	return driver.RaiseReply{}, redisconn.After(replayed, errReply)
+}
+
+func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := make([]driver.ExtendReply, len(reqs))
+	todo := make([]int, len(reqs))
+	for i := range todo {
+		todo[i] = i
+	}
+	for whole := false; len(todo) > 0; whole = true {
+		todo = s.extend(ctx, reqs, replies, todo, whole)
+	}
+	return replies
+}
+
+// extend sends the requests that todo lists, in one exchange for each node. It returns the requests that
+// failed because a node does not know the script. If the first request is sent whole, its node knows the
+// script for the next ones.
+func (s *service) extend(
+	ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool,
+) (unknown []int) {
+	keys, calls := make([]string, len(todo)), make([]*redisconn.Call, len(todo))
+	for n, i := range todo {
+		exact := "0"
+		if reqs[i].Exact {
+			exact = "1"
+		}
+		keys[n] = keysOf(reqs[i].Name).lock()
+		calls[n] = extendScript.Call(ctx, whole && n == 0, keys[n:n+1], reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)
+	}
+	for n, err := range s.redis.Each(ctx, keys, calls) {
+		i := todo[n]
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			unknown = append(unknown, i)
+			continue
+		}
+		if err != nil {
+			replies[i].Err = s.failed(err)
+			continue
+		}
+		switch answer, _ := calls[n].Text(); answer {
+		case "held":
+			replies[i].Held = true
+		case "not held":
+		default:
+			replies[i].Err = errReply
+		}
+	}
+	return unknown
+}
+
+func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	moving := releaseScript
+	if req.Tombstone > 0 { // it needs its key
+		moving = nil
+	}
+	args := []any{req.Owner}
+	if req.Leave {
+		args = append(args, req.Tombstone.Milliseconds(), 1)
+	} else if req.Tombstone > 0 {
+		args = append(args, req.Tombstone.Milliseconds(), 0)
+	}
+	released, replayed, err := s.release(ctx, keysOf(req.Name).all(), args, moving)
+	return driver.ReleaseReply{Released: released, Replayed: replayed}, err
+}
+
+func (s *service) release(
+	ctx context.Context, keys []string, args []any, moving *redisconn.Script,
+) (released, replayed bool, err error) {
+	cmd, replayed, err := s.run(ctx, releaseFull, keys, args, moving, args[:1])
+	if err != nil {
+		return false, false, s.failed(err)
+	}
+	switch answer, _ := cmd.Text(); answer {
+	case "released", "pass": // the waiters of a slot that moves find the lock free when they ask
+		return true, replayed, nil
+	case "not held":
+		return false, replayed, nil
+	}
+	return false, false, redisconn.After(replayed, errReply)
+}
+
+func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	keys := keysOf(name)
+	state, flagged, err := s.inspect(ctx, []string{keys.lock()})
+	if err == nil && flagged && state.Held {
+		if with, _, err := s.inspect(ctx, []string{keys.lock(), keys.queue()}); err == nil {
+			return with, nil
+		}
+	}
+	return state, err
+}
+
+func (s *service) inspect(ctx context.Context, keys []string) (state driver.State, flagged bool, err error) {
+	cmd, _ := inspectScript.Run(ctx, s.redis, keys, 0)
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.State{}, false, s.failed(err)
+	}
+	return parseState(parts)
+}
+
+// names is a bounded set of names.
+type names struct {
+	mu  sync.Mutex
+	all map[driver.Name]struct{}
+}
+
+// maxNames bounds the names. A name that is not in the set costs a round trip when it is busy.
+const maxNames = 1024
+
+func (n *names) has(name driver.Name) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.all[name]
+	return ok
+}
+
+// note puts a name into the set, or takes it out.
+func (n *names) note(name driver.Name, in bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.all, name)
+	if !in {
+		return
+	}
+	for other := range n.all {
+		if len(n.all) < maxNames {
+			break
+		}
+		delete(n.all, other)
+	}
+	if n.all == nil {
+		n.all = make(map[driver.Name]struct{})
+	}
+	n.all[name] = struct{}{}
+}

@@ -1,0 +1,75 @@
+package redislock
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// The header of a record, see lua/record.lua.
+const (
+	ownerLen  = 32
+	headerLen = 111
+)
+
+// record is what Redis keeps of a name, apart from its queue and its tombstones.
+type record struct {
+	held, flagged   bool // held says nothing about the TTL
+	wasReleased     bool // the previous owner was released
+	owner, previous string
+	token, last     int64
+	keep            time.Duration
+	payload         string
+}
+
+// parseRecord fails with driver.ErrForeign if the text is no record.
+func parseRecord(text string) (r record, err error) {
+	if len(text) < headerLen || !strings.HasPrefix(text, "b2") ||
+		!strings.Contains("hrHR", text[2:3]) || !strings.Contains("!.", text[3:4]) {
+		return r, foreign(errors.New("its value is no record of this library"))
+	}
+	r.held, r.flagged = strings.EqualFold(text[2:3], "h"), text[2] < 'a'
+	r.wasReleased = text[3] == '!'
+	r.owner, r.previous, r.payload = text[4:36], text[36:68], text[headerLen:]
+	var numbers [3]int64
+	for i, part := range []string{text[68:84], text[84:100], text[100:headerLen]} {
+		n, err := strconv.ParseUint(part, 10, 63)
+		if err != nil {
+			return record{}, foreign(errors.New("its record has a damaged number"))
+		}
+		numbers[i] = int64(n)
+	}
+	r.token, r.last, r.keep = numbers[0], numbers[1], time.Duration(numbers[2])*time.Millisecond
+	if r.token > r.last || r.last > driver.MaxFence {
+		return record{}, foreign(errors.New("its record has a token out of range"))
+	}
+	return r, nil
+}
+
+// state shows the record, whose key has the given TTL, at a moment of the server's clock in µs. An
+// expired or released record is free.
+func (r record) state(ttl time.Duration, now int64, waiters int) (driver.State, error) {
+	left := ttl - r.keep
+	if ttl < 0 {
+		left = -1 // restored without a TTL
+	}
+	if !r.held || ttl >= 0 && left <= 0 {
+		return driver.State{}, nil
+	}
+	var shown payload
+	if json.Unmarshal([]byte(r.payload), &shown) != nil {
+		return driver.State{}, foreign(errors.New("its record has a damaged payload"))
+	}
+	since := r.last - driver.FenceBlock
+	if r.token == r.last { // a token ahead of the clock: keep says by how much
+		since = r.last - (r.keep - driver.FenceKeep).Microseconds()
+	}
+	return driver.State{
+		Held: true, Holder: shown.Holder, Metadata: shown.Metadata, Fence: r.token, TTL: left, Waiters: waiters,
+		Age: max(0, time.Duration(now-since)*time.Microsecond),
+	}, nil
+}
