@@ -22,6 +22,7 @@ type Lease struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	guard    chan struct{} // holds a token while a step of Guard runs
+	attached []attachment  // guarded by grant.mu
 
 	ending // guarded by grant.mu
 }
@@ -189,6 +190,21 @@ func (le *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	return le.release(ctx, errReleased)
+}
+
+// attachment is what a store keeps with a lease, see fencing.Attach.
+type attachment struct{ key, value any }
+
+func (le *Lease) attach(key, value any) any {
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	for _, a := range le.attached {
+		if a.key == key {
+			return a.value
+		}
+	}
+	le.attached = append(le.attached, attachment{key, value})
+	return value
 }
 
 // values is a context with a lease in it. It has the values of another context, but not its end.

@@ -12,6 +12,7 @@ func init() {
 	seam.Locker = func(le *Lease) *Locker { return le.grant.locker }
 	seam.Check = (*Lease).check
 	seam.Join = (*Lease).join
+	seam.Attach = (*Lease).attach
 	seam.RaiseToken = (*Lease).raiseToken
 	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
 	seam.Driver = func(l *Locker) driver.Driver { return l.driver }

@@ -21,6 +21,7 @@ var (
 	locker     = seam.Locker.(func(*distlock.Lease) *distlock.Locker)
 	check      = seam.Check.(func(*distlock.Lease, context.Context) error)
 	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
+	attach     = seam.Attach.(func(*distlock.Lease, any, any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
@@ -56,6 +57,11 @@ func Check(ctx context.Context, lease *distlock.Lease) error { return check(leas
 func Join(ctx context.Context, lease *distlock.Lease) (context.Context, context.CancelFunc) {
 	return join(lease, ctx)
 }
+
+// Attach returns what is attached to a lease under key. If nothing is, it attaches value. The
+// attachment lasts as long as the lease is referenced, also after its end. The key is comparable, as
+// for context.WithValue.
+func Attach(lease *distlock.Lease, key, value any) any { return attach(lease, key, value) }
 
 // Locker returns the Locker of a lease.
 func Locker(lease *distlock.Lease) *distlock.Locker { return locker(lease) }

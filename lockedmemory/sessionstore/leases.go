@@ -1,16 +1,13 @@
 package sessionstore
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
-
-// leases are the states of a store under the leases of its calls.
-type leases struct{ byLease sync.Map } // of *leaseState, by *distlock.Lease
 
 // leaseState is the state of a store under one lease.
 type leaseState struct {
@@ -23,23 +20,17 @@ type leaseState struct {
 	need  driver.Place // see driver.Access
 }
 
-var placesByLease sync.Map // of *atomic.Int64, by *distlock.Lease
+// placesKey is that of the places among the attachments of a lease.
+type placesKey struct{}
 
-// of returns the state under a lease, which is removed when the lease ends. ⚑ A lease that has ended
-// counts as a lease that has read everything: its turn may have.
-func (ls *leases) of(lease *distlock.Lease) *leaseState {
+// stateOf returns the state of a store under a lease. ⚑ A lease that has ended counts as a lease that
+// has read everything: its turn may have.
+func stateOf(store any, lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
 		return &leaseState{places: new(atomic.Int64), need: driver.Place{Fence: lease.Fence()}}
 	}
-	shared, _ := placesByLease.LoadOrStore(lease, new(atomic.Int64))
-	state, known := ls.byLease.LoadOrStore(lease, &leaseState{places: shared.(*atomic.Int64)})
-	if !known {
-		context.AfterFunc(lease.Context(), func() {
-			ls.byLease.Delete(lease)
-			placesByLease.Delete(lease) // last: a call that stores places later also stores a state
-		})
-	}
-	return state.(*leaseState)
+	places := fencing.Attach(lease, placesKey{}, new(atomic.Int64)).(*atomic.Int64)
+	return fencing.Attach(lease, store, &leaseState{places: places}).(*leaseState)
 }
 
 // skip notes that places up to n are taken.

@@ -66,7 +66,7 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease,
 		most: cmp.Or(s.driver.Retention().MaxExchanges, all), size: firstSize}
 	if leased {
-		r.state = s.leases.of(lease)
+		r.state = stateOf(s, lease)
 	}
 	return r, nil
 }
@@ -126,7 +126,7 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 		return false, ErrTurnConflict
 	case driver.Gone:
 		err := ErrGone
-		if ended := context.Cause(r.lease.Context()); ended != nil { // see leases.of
+		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
 			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
 		}
 		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+

@@ -20,7 +20,6 @@ type Store[M, D any] struct {
 	key    lockedmemory.KeyFunc
 	codec  Codec[M, D]
 	opts   Options
-	leases leases
 }
 
 // New makes a Store over a driver, which several stores may share. Backends have a New of their own
