@@ -15,10 +15,12 @@ type Bar struct {
 
 // Bars are the bars that this library sets itself, in the order of the scenarios.
 var Bars = []Bar{
-	{"serial_vs_raw", false, 1.25},
-	{"serial_vs_redislock", false, 1.10},
-	{"parallel_vs_best_peer", true, 1.1},
-	{"local_vs_best_peer", true, 50},
+	{"serial_vs_raw", false, 1.5},
+	{"serial_vs_redislock", false, 1.3},
+	{"serial_redis_vs_raw", false, 4.3},
+	{"parallel_vs_best_peer", true, 0.9},
+	{"parallel_redis_vs_raw", false, 2.9},
+	{"local_vs_best_peer", true, 25},
 	{"cross_vs_ideal", true, 0.93},
 	{"cross_p99_wait_vs_fair", false, 2},
 	{"cross_max_wait_vs_fair", false, 4},
@@ -26,9 +28,9 @@ var Bars = []Bar{
 	{"cross_min_max_share", true, 0.8},
 	{"handoff_vs_rtt", false, 3},
 	{"idle_calls_per_waiter_per_s", false, 0.3},
-	{"save_vs_xadd", false, 8}, // three round trips: acquire, append, release
+	{"save_vs_xadd", false, 2.8},
 	{"turn_save_vs_xadd", false, 1.15},
-	{"turn_id_save_vs_xadd", false, 1.6},
+	{"turn_id_save_vs_xadd", false, 2.2},
 	{"load_1000_vs_lrange", false, 1.35},
 	{"append_100k_vs_10", false, 1.1},
 	{"turn_append_100k_vs_10", false, 1.1},

@@ -63,7 +63,7 @@ func TestWriteJSON_hasTheRatiosAtItsTop(t *testing.T) {
 	if got.Local != 170 || got.Idle != 7.5 || got.CPUs != 2 || got.Missed != 1 || got.Redis != "7.0.15" {
 		t.Errorf("got %+v", got)
 	}
-	if local := got.Ratios["local_vs_best_peer"]; !local.Met || local.Bar != "at least" || local.Limit != 50 || local.Max != 170.5 {
+	if local := got.Ratios["local_vs_best_peer"]; !local.Met || local.Bar != "at least" || local.Limit != 25 || local.Max != 170.5 {
 		t.Errorf("got %+v", local)
 	}
 	if s := got.Scenarios["local"]; s.Rounds != 3 || s.Subjects["belugalock"]["per_s"] != spread(512345) {
@@ -91,7 +91,7 @@ func TestWriteTables(t *testing.T) {
 	if err := example().WriteTables(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"512,345", "≥ 50", "met", "≤ 0.3", "missed", "1 bar missed.", "local: one key (3 rounds)", "idle: waiters (1 round)"} {
+	for _, want := range []string{"512,345", "≥ 25", "met", "≤ 0.3", "missed", "1 bar missed.", "local: one key (3 rounds)", "idle: waiters (1 round)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

@@ -90,7 +90,7 @@ func connect(ctx context.Context, l subject.Locker, key string, goroutines int) 
 	for i := range keys {
 		keys[i] = key + "-warm-up-" + string(rune('a'+i))
 	}
-	_, _, err := rush(ctx, l, keys, 0, 20*time.Millisecond)
+	_, _, _, err := rush(ctx, l, keys, 0, 20*time.Millisecond)
 	return err
 }
 

@@ -39,8 +39,8 @@ func newBench(t *testing.T) *Bench {
 func TestRun_measuresEverySubject(t *testing.T) {
 	t.Parallel()
 	ratios := map[string][]string{
-		"serial":   {"serial_vs_raw", "serial_vs_redislock"},
-		"parallel": {"parallel_vs_best_peer"},
+		"serial":   {"serial_vs_raw", "serial_vs_redislock", "serial_redis_vs_raw"},
+		"parallel": {"parallel_vs_best_peer", "parallel_redis_vs_raw"},
 		"local":    {"local_vs_best_peer"},
 		"cross": {"cross_vs_ideal", "cross_p99_wait_vs_fair", "cross_max_wait_vs_fair", "cross_calls_per_acquisition",
 			"cross_min_max_share"},

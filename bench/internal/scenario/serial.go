@@ -30,30 +30,43 @@ func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 		}
 	}
 
-	p50 := rounds{}
+	p50, inRedis := rounds{}, rounds{}
 	for n := range pace.N {
 		order := b.round("serial", n, pace.N, names)
-		taken := map[string][]time.Duration{}
+		taken, served := map[string][]time.Duration{}, map[string]time.Duration{}
 		for sweep, end := 0, time.Now().Add(pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
 			for _, name := range rotated(order, sweep) {
+				before, err := b.serverTime(ctx, name)
+				if err != nil {
+					return nil, err
+				}
 				times, err := pairs(ctx, lockers[name], "serial-"+name, times)
 				if err != nil {
 					return nil, err
 				}
+				after, err := b.serverTime(ctx, name)
+				if err != nil {
+					return nil, err
+				}
 				taken[name] = append(taken[name], times...)
+				served[name] += after - before
 			}
 		}
 		for _, name := range names {
 			p50.add(name, micros(stats.Quantile(taken[name], 0.5)))
+			if served[name] > 0 {
+				inRedis.add(name, micros(served[name])/float64(len(taken[name])))
+			}
 		}
 	}
 	return &Outcome{
 		Title:  "one goroutine, a free key: acquire and release",
 		Rounds: pace.N,
-		Rows:   rows(names, column{"p50_us", "p50 µs", p50}),
+		Rows:   rows(names, column{"p50_us", "p50 µs", p50}, column{"redis_us", "µs in Redis", inRedis}),
 		Ratios: []Ratio{
 			ratio("serial_vs_raw", subject.Raw, p50[subject.Ours], p50[subject.Raw]),
 			ratio("serial_vs_redislock", subject.Bsm, p50[subject.Ours], p50[subject.Bsm]),
+			ratio("serial_redis_vs_raw", subject.Raw, inRedis[subject.Ours], inRedis[subject.Raw]),
 		},
 	}, nil
 }

@@ -20,7 +20,7 @@ const (
 // parallel measures what many goroutines get done that do not stand in each other's way: each has a key of its own.
 func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
 	names := subject.Free()
-	rates, err := b.throughput(ctx, "parallel", b.Pace.Parallel, names, parallelGoroutines, false)
+	rates, inRedis, err := b.throughput(ctx, "parallel", b.Pace.Parallel, names, parallelGoroutines, false)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,11 @@ func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
 	return &Outcome{
 		Title:  "64 goroutines, each with its own key",
 		Rounds: b.Pace.Parallel.N,
-		Rows:   rows(names, column{"per_s", "acquisitions/s", rates}),
-		Ratios: []Ratio{ratio("parallel_vs_best_peer", best, rates[subject.Ours], rates[best])},
+		Rows:   rows(names, column{"per_s", "acquisitions/s", rates}, column{"redis_us", "µs in Redis", inRedis}),
+		Ratios: []Ratio{
+			ratio("parallel_vs_best_peer", best, rates[subject.Ours], rates[best]),
+			ratio("parallel_redis_vs_raw", subject.Raw, inRedis[subject.Ours], inRedis[subject.Raw]),
+		},
 	}, nil
 }
 
@@ -37,7 +40,7 @@ func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
 // gives it back at once.
 func (b *Bench) local(ctx context.Context) (*Outcome, error) {
 	names := subject.Contended()
-	rates, err := b.throughput(ctx, "local", b.Pace.Local, names, localGoroutines, true)
+	rates, _, err := b.throughput(ctx, "local", b.Pace.Local, names, localGoroutines, true)
 	if err != nil {
 		return nil, err
 	}
@@ -50,14 +53,16 @@ func (b *Bench) local(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// throughput returns the acquisitions per second of every subject in every round.
-func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names []string, goroutines int, shared bool) (rounds, error) {
+// throughput returns the acquisitions per second of every subject in every round, and how long Redis
+// has run the commands of each.
+func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names []string, goroutines int, shared bool,
+) (rates, inRedis rounds, err error) {
 	lockers, closeAll, err := b.open(names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer closeAll()
-	rates := rounds{}
+	rates, inRedis = rounds{}, rounds{}
 	for n := range pace.N {
 		for _, s := range b.round(name, n, pace.N, names) {
 			keys := make([]string, goroutines)
@@ -68,15 +73,26 @@ func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names 
 					keys[i] += "-" + strconv.Itoa(i)
 				}
 			}
-			rate, faults, err := rush(ctx, lockers[s], keys, pace.Settle, pace.Window)
+			before, err := b.serverTime(ctx, s)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s, err)
+				return nil, nil, err
+			}
+			rate, n, faults, err := rush(ctx, lockers[s], keys, pace.Settle, pace.Window)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", s, err)
+			}
+			after, err := b.serverTime(ctx, s)
+			if err != nil {
+				return nil, nil, err
 			}
 			rates.add(s, rate)
+			if after > before {
+				inRedis.add(s, micros(after-before)/float64(n))
+			}
 			b.blame(s, faults)
 		}
 	}
-	return rates, nil
+	return rates, inRedis, nil
 }
 
 // tally is what one goroutine has counted. It has a cache line of its own: hundreds of thousands of acquisitions per
@@ -87,9 +103,11 @@ type tally struct {
 	_      [96]byte
 }
 
-// rush lets a goroutine per key acquire and release it for as long as the two times say, and returns the acquisitions per
-// second of the second. It reads no clock per acquisition: what it reads, at both ends, are the counters.
-func rush(ctx context.Context, l subject.Locker, keys []string, settle, window time.Duration) (perSecond float64, faults Faults, err error) {
+// rush lets a goroutine per key acquire and release it for as long as the two times say. It returns
+// the acquisitions per second of the second time, and the number of all. It reads the counters at both
+// ends, and no clock per acquisition.
+func rush(ctx context.Context, l subject.Locker, keys []string, settle, window time.Duration,
+) (perSecond float64, n int64, faults Faults, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	uncancelled := context.WithoutCancel(ctx)
@@ -121,12 +139,12 @@ func rush(ctx context.Context, l subject.Locker, keys []string, settle, window t
 	cancel(errOver)
 	all.Wait()
 	if cause := context.Cause(ctx); cause != errOver {
-		return 0, faults, cause
+		return 0, 0, faults, cause
 	}
 	for i := range tallies {
 		faults.merge(tallies[i].faults)
 	}
-	return float64(after-before) / took.Seconds(), faults, nil
+	return float64(after-before) / took.Seconds(), count(), faults, nil
 }
 
 // errOver ends what is measured.
