@@ -221,7 +221,7 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 // sessionsOf returns the sessions of a namespace. In this process, the first memory sets the retention.
 func (s *service) sessionsOf(keep driver.Retention) (driver.Driver, error) {
 	if s.client() != nil {
-		return redisstore.DriverBeside(s.locks.Driver, &keep)
+		return redisstore.NewColocatedDriver(s.locks.Driver, &keep)
 	}
 	services.Lock()
 	defer services.Unlock()

@@ -1,5 +1,5 @@
 -- For the scripts of a store that keeps its data beside the lock; it stands before them. See
--- beside.go.
+-- colocated.go.
 
 -- is_granted reports whether a fencing token, a number, is one of those that were reserved for the
 -- present holder.

@@ -38,7 +38,7 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	}
 	var locker *distlock.Locker
 	var store *sessionstore.Store[M, D]
-	sessions, err := DriverBeside(d, &opts.Retention)
+	sessions, err := NewColocatedDriver(d, &opts.Retention)
 	if err == nil {
 		store, err = sessionstore.New(sessions, key, codec, &opts.Store)
 	}

@@ -50,9 +50,9 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 	return newDriver(redisconn.New(client), keep)
 }
 
-// DriverBeside makes a driver that shares the connections of locks, a driver of package redislock, and
+// NewColocatedDriver makes a driver that shares the connections of locks, a driver of package redislock, and
 // ends with it. It refuses other drivers with distlock.ErrInvalidOption, and what New refuses.
-func DriverBeside(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
+func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
 	transport := redislock.TransportOf(locks)
 	if transport == nil {
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
@@ -114,7 +114,7 @@ func field(id string) string {
 func (s *service) access(a driver.Access) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0
-	if b, ok := redislock.BesideOf(fencing.Locker(a.Lease), s.client, a.Session); ok {
+	if b, ok := redislock.ColocatedOf(fencing.Locker(a.Lease), s.client, a.Session); ok {
 		lock, isLock = b.Lock, 1
 	}
 	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.keep.IdleTTL.Milliseconds(),

@@ -46,8 +46,8 @@ func TestNewDriver_refusesReplicaReads(t *testing.T) {
 	}
 }
 
-func TestDriverBeside_refusesOtherLocks(t *testing.T) {
-	if d, err := redisstore.DriverBeside(memlock.NewDriver(), nil); d != nil || !errors.Is(err, distlock.ErrInvalidOption) {
+func TestNewColocatedDriver_refusesOtherLocks(t *testing.T) {
+	if d, err := redisstore.NewColocatedDriver(memlock.NewDriver(), nil); d != nil || !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("beside locks in this process: %v, %v", d, err)
 	}
 }

@@ -17,7 +17,7 @@ var (
 	//go:embed clear.lua
 	clearLua string
 
-	loadScript   = redisconn.NewScript(redislock.BesideLua + sessionLua + loadLua)
-	appendScript = redisconn.NewScript(redislock.BesideLua + sessionLua + appendLua)
-	clearScript  = redisconn.NewScript(redislock.BesideLua + sessionLua + clearLua)
+	loadScript   = redisconn.NewScript(redislock.ColocatedLua + sessionLua + loadLua)
+	appendScript = redisconn.NewScript(redislock.ColocatedLua + sessionLua + appendLua)
+	clearScript  = redisconn.NewScript(redislock.ColocatedLua + sessionLua + clearLua)
 )

@@ -10,29 +10,29 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// Beside is what a store needs that keeps its data on the Redis of its locks, to check a fencing token
+// Colocated is what a store needs that keeps its data on the Redis of its locks, to check a fencing token
 // against the lock itself. It is for packages like redisstore, and may change between releases: use
 // all packages of this module in one version.
-type Beside struct {
+type Colocated struct {
 	// Lock is the key of a lock, which stays redislock's to write. It can stand in one script with any
 	// other key that has the same hash tag, see [HashTag], in a Cluster too.
 	Lock string
 }
 
-// BesideLua defines a function of Lua: is_granted(Lock, token) reports whether a token, a number, is
+// ColocatedLua defines a function of Lua: is_granted(Lock, token) reports whether a token, a number, is
 // one of the lock's present owner.
 //
 //go:embed lua/granted.lua
-var BesideLua string
+var ColocatedLua string
 
-// BesideOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.
+// ColocatedOf returns the key of the lock on key, if locker keeps its locks on the Redis of this very client.
 // It reports false for another client, also if that has the same address.
-func BesideOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Beside, bool) {
+func ColocatedOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Colocated, bool) {
 	s, ok := driver.As[*service](fencing.Driver(locker))
 	if !ok || s.client != client {
-		return Beside{}, false
+		return Colocated{}, false
 	}
-	return Beside{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
+	return Colocated{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
 }
 
 // HashTag is how the keys of a lock begin after their namespace, "{key}:": what decides in which slot of a Cluster they are.

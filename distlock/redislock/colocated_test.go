@@ -16,29 +16,29 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-var isGranted = redis.NewScript(redislock.BesideLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
+var isGranted = redis.NewScript(redislock.ColocatedLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
 
-// beside is a Locker, and what a store beside it sees of one lock.
-type beside struct {
+// colocated is a Locker, and what a store beside it sees of one lock.
+type colocated struct {
 	testing.TB
 	server *testservers.Database
 	client *redis.Client
 	locker *distlock.Locker
-	keys   redislock.Beside
+	keys   redislock.Colocated
 }
 
-func newBeside(tb testing.TB) *beside {
+func newColocated(tb testing.TB) *colocated {
 	server := testservers.SharedRedis(tb)
 	client := newClient(tb, server)
 	l := newLocker(tb, client, distlock.Options{Wait: -1})
-	keys, ok := redislock.BesideOf(l, client, "k}%")
+	keys, ok := redislock.ColocatedOf(l, client, "k}%")
 	if !ok {
 		tb.Fatal("a Locker does not know its client")
 	}
-	return &beside{tb, server, client, l, keys}
+	return &colocated{tb, server, client, l, keys}
 }
 
-func (b *beside) granted(token int64) bool {
+func (b *colocated) granted(token int64) bool {
 	b.Helper()
 	is, err := isGranted.Run(b.Context(), b.client, []string{b.keys.Lock}, token).Int()
 	if err != nil {
@@ -47,7 +47,7 @@ func (b *beside) granted(token int64) bool {
 	return is == 1
 }
 
-func (b *beside) lease() *distlock.Lease {
+func (b *colocated) lease() *distlock.Lease {
 	b.Helper()
 	lease, err := b.locker.Acquire(b.Context(), "k}%")
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *beside) lease() *distlock.Lease {
 	return lease
 }
 
-func (b *beside) release(lease *distlock.Lease) {
+func (b *colocated) release(lease *distlock.Lease) {
 	b.Helper()
 	if err := lease.Release(context.Background()); err != nil {
 		b.Fatal(err)
@@ -64,8 +64,8 @@ func (b *beside) release(lease *distlock.Lease) {
 }
 
 // The tokens of the lock's owner are those that were reserved for its grant.
-func TestBeside_knowsTheOwnersTokens(t *testing.T) {
-	b := newBeside(t)
+func TestColocated_S2_ownersTokens(t *testing.T) {
+	b := newColocated(t)
 	first := b.lease()
 	if !b.granted(first.Fence()) || !b.granted(first.Fence()+19_000) || b.granted(first.Fence()-1) || b.granted(first.Fence()+20_001) {
 		t.Errorf("%t %t %t %t", b.granted(first.Fence()), b.granted(first.Fence()+19_000), b.granted(first.Fence()-1), b.granted(first.Fence()+20_001))
@@ -98,9 +98,9 @@ func TestBeside_knowsTheOwnersTokens(t *testing.T) {
 	}
 }
 
-func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {
-	b := newBeside(t)
-	if _, ok := redislock.BesideOf(b.locker, newClient(t, b.server), "k"); ok {
+func TestColocatedOf_otherClient_false(t *testing.T) {
+	b := newColocated(t)
+	if _, ok := redislock.ColocatedOf(b.locker, newClient(t, b.server), "k"); ok {
 		t.Error("another client of the same server")
 	}
 	byURL, err := lockurl.Open(t.Context(), b.server.URL(), nil)
@@ -108,7 +108,7 @@ func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer byURL.Close(context.Background())
-	if _, ok := redislock.BesideOf(byURL, b.client, "k"); ok {
+	if _, ok := redislock.ColocatedOf(byURL, b.client, "k"); ok {
 		t.Error("a Locker with a client of its own")
 	}
 	d, err := redislock.NewDriver(b.client)
@@ -120,7 +120,7 @@ func TestBesideOf_knowsNobodyElsesClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hidden.Close(context.Background())
-	if _, ok := redislock.BesideOf(hidden, b.client, "k"); ok {
+	if _, ok := redislock.ColocatedOf(hidden, b.client, "k"); ok {
 		t.Error("a driver that is wrapped, and does not say in what")
 	}
 	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.keys.Lock {
