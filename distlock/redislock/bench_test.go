@@ -80,7 +80,7 @@ func uncontended(b *testing.B, punctual bool) {
 	b.ReportMetric(0, "ns/op") // of both together: says nothing
 }
 
-func TestLocker_acquireAndReleaseAreTwoRoundTrips(t *testing.T) {
+func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
 	wire := &wire{}
 	l := newLocker(t, newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: wire.dial}), distlock.Options{})
 	before := int64(0)

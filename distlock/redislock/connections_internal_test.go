@@ -159,7 +159,7 @@ func TestService_closesItsConnections(t *testing.T) {
 	}
 }
 
-func TestService_C_slotsThatAreNotToldAreAnError(t *testing.T) {
+func TestService_C_unknownSlots_error(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, io.EOF }, MaxRedirects: -1,
 	})

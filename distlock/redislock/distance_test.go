@@ -17,7 +17,7 @@ import (
 )
 
 // A server that is far away is slow, not in doubt: nothing that was released is marked as cancelled.
-func TestLocker_atADistanceMarksNothing(t *testing.T) {
+func TestLocker_distantServer_noTombstones(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	proxy.Latency(10 * time.Millisecond)
@@ -58,7 +58,7 @@ func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 }
 
 // A pause of the server that outlasts a call in the caller's goroutine is no failure, though the client sends nothing again.
-func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
+func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
@@ -82,13 +82,13 @@ func TestLocker_aPauseIsNoFailureOfAClientWithoutRetries(t *testing.T) {
 }
 
 // Whether a request was sent twice is known, not guessed.
-func TestDriver_tellsWhatWasSentAgain(t *testing.T) { tellsWhatWasSentAgain(t, onNode(t)) }
+func TestDriver_S1_reportsReplays(t *testing.T) { reportsReplays(t, onNode(t)) }
 
-func TestDriver_tellsWhatWasSentAgain_onCluster(t *testing.T) {
-	tellsWhatWasSentAgain(t, on("cluster"))
+func TestDriver_S1_reportsReplays_onCluster(t *testing.T) {
+	reportsReplays(t, on("cluster"))
 }
 
-func tellsWhatWasSentAgain(t *testing.T, options redis.UniversalOptions) {
+func reportsReplays(t *testing.T, options redis.UniversalOptions) {
 	d, network := interrupted(t, options)
 	for i, again := range []bool{false, true, false} {
 		lose := func() {
@@ -120,11 +120,11 @@ func interrupted(t *testing.T, options redis.UniversalOptions) (driver.Driver, *
 }
 
 // An extend whose answer is lost is an error, and not sent again: a copy could shorten what was prolonged since.
-func TestDriver_N_sendsAnExtendOnce(t *testing.T) { sendsAnExtendOnce(t, onNode(t)) }
+func TestDriver_N_extend_isSentOnce(t *testing.T) { extendIsSentOnce(t, onNode(t)) }
 
-func TestDriver_N_sendsAnExtendOnce_onCluster(t *testing.T) { sendsAnExtendOnce(t, on("cluster")) }
+func TestDriver_N_extend_isSentOnce_onCluster(t *testing.T) { extendIsSentOnce(t, on("cluster")) }
 
-func TestDriver_N_sendsAnExtendOnce_overTheClient(t *testing.T) {
+func TestDriver_N_extend_isSentOnce_overTheClient(t *testing.T) {
 	network := faultnet.NewNet(t)
 	options := onNode(t)
 	options.Dialer = network.Dial
@@ -133,7 +133,7 @@ func TestDriver_N_sendsAnExtendOnce_overTheClient(t *testing.T) {
 	sendsOnce(t, driverOver(t, struct{ redis.UniversalClient }{client}), network)
 }
 
-func sendsAnExtendOnce(t *testing.T, options redis.UniversalOptions) {
+func extendIsSentOnce(t *testing.T, options redis.UniversalOptions) {
 	d, network := interrupted(t, options)
 	sendsOnce(t, d, network)
 }

@@ -20,7 +20,7 @@
 // # Rights
 //
 // An ACL user needs ~<namespace>:* and +evalsha +eval +get +getex +set +setrange +pexpire +pttl
-// +time +zadd +zrem +zrange +zscore +zcard +zremrangebyscore +hset +hget +hgetall +hdel. To be told
+// +time +zadd +zrem +zrange +zscore +zcard +zremrangebyscore +hset +hget +hgetall +hdel. To be notified
 // of handoffs it also needs &<namespace>:* and +publish +subscribe; without, waiters poll. To list
 // locks it also needs +scan. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //

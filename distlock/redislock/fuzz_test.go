@@ -30,7 +30,7 @@ func FuzzKeys(f *testing.F) {
 }
 
 // What a key is escaped to is a key that somebody else may use.
-func TestKeys_S1_noTwoNamesShareALock(t *testing.T) {
+func TestKeys_S1_twoNames_twoLocks(t *testing.T) {
 	for _, one := range hostileNames {
 		for _, two := range hostileNames {
 			wantApart(t, driver.Name{Namespace: "app", Key: one}, driver.Name{Namespace: "app", Key: two})

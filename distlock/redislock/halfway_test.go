@@ -26,7 +26,7 @@ func newQueue(t *testing.T) *queue {
 	q.client = newClient(t, q.server)
 	q.holder = mustAcquire(t, q.locker())
 	q.next = wait(t, t.Context(), q.locker())
-	lined(t, q.server, 1)
+	awaitWaiters(t, q.server, 1)
 	return q
 }
 
@@ -43,7 +43,7 @@ func (q *queue) rights(rule string) {
 }
 
 // Scripts do not roll back. If a right is missing after the record is written, the handoff stands.
-func TestRelease_L_handOverThatFailsHalfWay(t *testing.T) {
+func TestRelease_L_handoffFailsHalfWay(t *testing.T) {
 	q := newQueue(t)
 	q.rights("-zrem")
 	mustRelease(t, q.holder)
@@ -57,7 +57,7 @@ func TestRelease_L_handOverThatFailsHalfWay(t *testing.T) {
 }
 
 // Who finds the lock free, and somebody in line before him, hands it over, whether he may say so or not.
-func TestAcquire_L_handsOverWithoutTheRightToNotify(t *testing.T) {
+func TestAcquire_L_handoffWithoutPublishACL(t *testing.T) {
 	q := newQueue(t)
 	q.rights("-publish")
 	q.client.PExpire(t.Context(), prefix+"lock", driver.FenceKeep) // the record outlives the lock

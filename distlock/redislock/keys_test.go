@@ -103,12 +103,12 @@ func TestRelease_longPayload_isDropped(t *testing.T) {
 			req.Metadata = map[string]string{"traceparent": strings.Repeat("x", 100)}
 			mustGrant(t, d, req)
 			if queue {
-				lineUp(t, d, "b")
+				enqueue(t, d, "b")
 				waiting := driver.ReleaseRequest{Name: req.Name, Owner: owner("b").Owner, Leave: true}
 				if _, err := d.Release(t.Context(), waiting); err != nil {
 					t.Fatal(err)
 				}
-				lineUp(t, d, "c")
+				enqueue(t, d, "c")
 				client.Del(t.Context(), waitersKey) // so that the queue has no live waiter
 			}
 			if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
@@ -181,9 +181,9 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	if reply.Err != nil || !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	void := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, Tombstone: time.Minute}
+	cancel := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, Tombstone: time.Minute}
 	plain := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}
-	for copy, req := range []driver.ReleaseRequest{void, plain} {
+	for copy, req := range []driver.ReleaseRequest{cancel, plain} {
 		if reply, err := d.Release(t.Context(), req); err != nil || !reply.Released {
 			t.Errorf("Release of what was held, copy %d: %+v, %v", copy, reply, err)
 		}
@@ -191,8 +191,8 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	if !isFree(client.Get(t.Context(), lockKey).Val()) {
 		t.Error("the lock stands")
 	}
-	void.Owner = never.Owner
-	if reply, err := d.Release(t.Context(), void); err != nil || reply.Released || client.ZCard(t.Context(), tombstoneKey).Val() != 2 {
+	cancel.Owner = never.Owner
+	if reply, err := d.Release(t.Context(), cancel); err != nil || reply.Released || client.ZCard(t.Context(), tombstoneKey).Val() != 2 {
 		t.Errorf("a tombstone without memory: %+v, %v", reply, err)
 	}
 	if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrRefused) {

@@ -104,11 +104,11 @@ type recordModel struct {
 	queue   []redis.Z
 }
 
-const nobody = "00000000000000000000000000000000"
+const noOwner = "00000000000000000000000000000000"
 
 func (m *recordModel) now() time.Duration { return time.Since(m.start) + m.passed }
 func (m *recordModel) isHeld() bool       { return m.exists && m.held && m.until > m.now() }
-func (m *recordModel) buried(owner string) bool {
+func (m *recordModel) hasTombstone(owner string) bool {
 	return m.tombstones[owner] > m.now()
 }
 
@@ -178,7 +178,7 @@ func (m *recordModel) grant(owner string, left time.Duration) {
 	m.wasReleased = m.exists && !m.held
 	m.previous = m.owner
 	if !m.exists {
-		m.previous = nobody
+		m.previous = noOwner
 	}
 	m.exists, m.held, m.owner, m.until = true, true, owner, m.now()+left
 }
@@ -317,7 +317,7 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 	switch q.op {
 	case "acquire", "acquireBatch":
 		if name == "granted" {
-			if m.remembered(q.owner) || m.buried(q.owner) && !m.flagLost || m.head("", 0, "") != "" && !m.flagLost {
+			if m.remembered(q.owner) || m.hasTombstone(q.owner) && !m.flagLost || m.head("", 0, "") != "" && !m.flagLost {
 				m.Fatalf("%+v is granted, to an owner that has ended, or has a tombstone, or overtakes the queue", q)
 			}
 			m.mint(reply[1].(int64), reply[2].(int64), 0, before)
@@ -344,7 +344,7 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 			}
 			m.until = max(m.until, m.now()+q.ttl)
 			return
-		case m.remembered(q.owner) || whole && m.buried(q.owner):
+		case m.remembered(q.owner) || whole && m.hasTombstone(q.owner):
 			want("cancelled")
 			return
 		}
@@ -461,7 +461,7 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 		if q.tombstone > 0 {
 			m.tombstones[q.owner] = max(m.tombstones[q.owner], m.now()+q.tombstone)
 			if !m.exists {
-				m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last = true, false, nobody, nobody, false, 0, 0
+				m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last = true, false, noOwner, noOwner, false, 0, 0
 			}
 		}
 	}
@@ -503,7 +503,7 @@ func (m *recordModel) compare(q request) {
 		m.Fatalf("after %+v the record lives for %s, and a tombstone for %s", q, ttl, life)
 	}
 	if there {
-		if r.held != m.held || r.owner != m.owner || r.previous != m.previous || m.previous != nobody && r.wasReleased != m.wasReleased ||
+		if r.held != m.held || r.owner != m.owner || r.previous != m.previous || m.previous != noOwner && r.wasReleased != m.wasReleased ||
 			r.token != m.real(m.token) || r.last != m.real(m.last) {
 			m.Fatalf("after %+v the record is %+v, want %+v", q, r, *m)
 		}
@@ -575,7 +575,7 @@ func (m *recordModel) draw() request {
 			q.alive = oneOf(t, "alive", []time.Duration{70, 110, 30, 10}) * time.Second
 			q.seq = len(m.sent)
 			if len(m.queue) > 0 && chance(t, "ticket", 3) == 2 {
-				q.ticket = int64(m.queue[0].Score) + int64(rapid.IntRange(-1, 1).Draw(t, "beside")) // as one that had left
+				q.ticket = int64(m.queue[0].Score) + int64(rapid.IntRange(-1, 1).Draw(t, "next to it")) // as one that had left
 				if slices.ContainsFunc(m.queue, func(z redis.Z) bool { return int64(z.Score) == q.ticket }) {
 					q.ticket = 0
 				}
@@ -604,14 +604,14 @@ func (m *recordModel) pass(d time.Duration) {
 	m.passed += d
 	if _, _, there := m.written(); m.exists && !there {
 		for owner := range m.tombstones {
-			if m.buried(owner) && !m.flagLost {
+			if m.hasTombstone(owner) && !m.flagLost {
 				m.Fatal("the record has gone before a tombstone")
 			}
 		}
 		if m.isHeld() {
 			m.Fatal("the record of a held lock has gone")
 		}
-		m.forget()
+		m.reset()
 	}
 	if m.exists && m.last > 0 {
 		// shift moves no token below 0.
@@ -619,8 +619,8 @@ func (m *recordModel) pass(d time.Duration) {
 	}
 }
 
-func (m *recordModel) forget() {
-	m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last, m.until = false, false, nobody, nobody, false, 0, 0, 0
+func (m *recordModel) reset() {
+	m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last, m.until = false, false, noOwner, noOwner, false, 0, 0, 0
 }
 
 // only fails if a request changes anything, or is answered without an error that starts with a
@@ -659,7 +659,7 @@ func oneOf[T any](t *rapid.T, label string, choices []T) T {
 func checkRecord(t *rapid.T, client *redis.Client) {
 	ctx := context.Background()
 	m := &recordModel{T: t, client: client, keys: keysOf(driver.Name{Namespace: "n", Key: "k"}).all(), start: time.Now(),
-		promises: make(map[string]time.Duration), tombstones: make(map[string]time.Duration), owner: nobody, previous: nobody}
+		promises: make(map[string]time.Duration), tombstones: make(map[string]time.Duration), owner: noOwner, previous: noOwner}
 	m.must(client.FlushDB(ctx).Err())
 	set := func(args ...any) { m.must(client.Do(ctx, args...).Err()) }
 	var do map[string]func(*rapid.T)
@@ -749,7 +749,7 @@ func checkRecord(t *rapid.T, client *redis.Client) {
 			case 15, 12: // the record
 				m.observe()
 				set("DEL", m.keys[0])
-				m.forget()
+				m.reset()
 				m.highest, m.flagLost = 0, true
 			case 14:
 				set("DEL", m.keys[1])

@@ -40,7 +40,7 @@ func newLocker(tb testing.TB, client redis.UniversalClient, opts distlock.Option
 	return l
 }
 
-func TestNew_refusesWhatCannotKeepALock(t *testing.T) {
+func TestNew_unsuitableClients_refused(t *testing.T) {
 	var none *redis.Client
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
@@ -51,7 +51,7 @@ func TestNew_refusesWhatCannotKeepALock(t *testing.T) {
 	}
 }
 
-func TestLocker_onARealServer(t *testing.T) {
+func TestLocker_onRealServer(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{Holder: "test", TTL: 5 * time.Second})
@@ -118,7 +118,7 @@ func wantKind(t *testing.T, err, kind error, texts ...string) {
 }
 
 // Data of others is never overwritten, and nobody waits for it to go away.
-func TestLocker_S1_dataOfOthersIsLeftAlone(t *testing.T) {
+func TestLocker_S1_foreignData_isKept(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := newClient(t, server)
 	prefix := "distlock:{" + key + "}:"
@@ -190,11 +190,11 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 	}
 }
 
-func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
+func TestLocker_documentedRights(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Told)...)
+	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Notified)...)
 	client := newClient(t, server, redis.Options{Username: "locker", Password: testservers.UserPassword})
 	l := newLocker(t, client, distlock.Options{})
 	lease := mustAcquire(t, l)
@@ -214,7 +214,7 @@ func TestLocker_worksWithTheDocumentedRights(t *testing.T) {
 }
 
 // Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
-func TestFence_S2_hasAllItsDigits(t *testing.T) {
+func TestFence_S2_hasAllDigits(t *testing.T) {
 	d := drivers(onNode(t))(t)
 	rounded := 0
 	for i := range 20 {
@@ -257,7 +257,7 @@ func TestFence_S2_recordFarAheadOfTheClock(t *testing.T) {
 	}
 }
 
-func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
+func TestFence_S2_emptyRestart_rises(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	l := newLocker(t, newClient(t, server), distlock.Options{})
@@ -274,7 +274,7 @@ func TestFence_S2_risesThoughTheServerForgets(t *testing.T) {
 	mustRelease(t, second)
 }
 
-func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
+func TestLease_N_cutOffHolder_endsBeforeTTL(t *testing.T) {
 	server := testservers.StartRedis(t)
 	const ttl = time.Second
 	client := newClient(t, server)
@@ -296,9 +296,9 @@ func TestLease_N_cutOffHolderIsToldBeforeTheKeyExpires(t *testing.T) {
 	watch := leakcheck.NewWatch()
 	defer watch.Stop()
 	<-lease.Context().Done()
-	told := time.Now()
-	if late := told.Sub(expires) - watch.Stalled(expires.Add(-ttl/10), told); late >= 0 {
-		t.Errorf("told %s after the key had expired", late)
+	noticed := time.Now()
+	if late := noticed.Sub(expires) - watch.Stalled(expires.Add(-ttl/10), noticed); late >= 0 {
+		t.Errorf("noticed %s after the key had expired", late)
 	}
 	if context.Cause(lease.Context()) != distlock.ErrLost {
 		t.Errorf("cause %v", context.Cause(lease.Context()))
@@ -312,7 +312,7 @@ type onEnd func(*distlock.Operation)
 func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
 func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
 
-func TestLease_isRenewedThoughThePoolIsUsedUp(t *testing.T) {
+func TestLease_N_poolUsedUp_isRenewed(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	// The client waits for a connection four times before it says so, which has to be well before the TTL has passed.
 	client := newClient(t, server, redis.Options{PoolSize: 1, PoolTimeout: 20 * time.Millisecond})

@@ -15,11 +15,11 @@ import (
 var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
 
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
-func TestConformance_withTheDocumentedRights(t *testing.T) {
+func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Told, rights.Lists)...)
+	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified, rights.Lists)...)
 	t.Cleanup(func() {
 		if refused := testservers.RefusedToUsers(t, server); refused != "" {
 			t.Errorf("the server has refused %s", refused)

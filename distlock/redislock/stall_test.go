@@ -15,7 +15,7 @@ import (
 
 // A server that stops answering in the middle of a call keeps no caller whose context ends, whether or not the client
 // keeps deadlines.
-func TestLocker_callersLeaveAStalledServerAtOnce(t *testing.T) {
+func TestLocker_L_stalledServer_callersLeave(t *testing.T) {
 	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
 		t.Run(name, func(t *testing.T) {
 			server := testservers.StartRedis(t)

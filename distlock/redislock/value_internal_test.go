@@ -62,7 +62,7 @@ func TestRecord_age_countsFromTheGrant(t *testing.T) {
 }
 
 // What a proxy or another version has changed is no state of the lock.
-func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
+func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	const ttl = int64(86_400_020 + 5000)
 	busy := func(change func(reply []any)) []any {
 		reply := []any{"busy", someRecord, ttl, "1795225290", "897391", int64(3), int64(1795225289000000)}
@@ -104,7 +104,7 @@ func TestParseAcquire_refusesWhatMakesNoSense(t *testing.T) {
 }
 
 // A Locker's holder is always the same, that of a Driver need not be.
-func TestPayload_isThatOfTheRequest(t *testing.T) {
+func TestPayload_followsTheRequest(t *testing.T) {
 	s := &service{}
 	for _, c := range []struct {
 		holder   string

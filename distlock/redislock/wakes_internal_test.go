@@ -15,7 +15,7 @@ import (
 )
 
 // Rights that are missing today may be granted tomorrow.
-func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
+func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
@@ -56,25 +56,25 @@ func TestWakes_listenAgainWhenTheyMay(t *testing.T) {
 }
 
 // What was said while the connection was down is lost. Everybody is told to ask, as soon as there is another connection.
-func TestWakes_L_tellEverybodyToAskAfterAnInterruption(t *testing.T) {
+func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	w := newWakes(client)
 	defer w.close()
-	told := make(map[string]<-chan driver.Wake)
+	wakes := make(map[string]<-chan driver.Wake)
 	for _, owner := range []string{"a", "b"} {
 		wake, stop, err := w.listen(t.Context(), "n:wake:x", owner)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer stop()
-		told[owner] = wake
+		wakes[owner] = wake
 	}
 	if killed, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil || killed != "1" {
 		t.Fatalf("%s connections were ended, %v, want 1", killed, err)
 	}
-	for owner, wake := range told {
+	for owner, wake := range wakes {
 		select {
 		case wake, ok := <-wake:
 			if !ok || wake.Grant.Outcome == driver.Granted {
@@ -87,7 +87,7 @@ func TestWakes_L_tellEverybodyToAskAfterAnInterruption(t *testing.T) {
 }
 
 // A waiter that leaves while the connection is being made is not kept, and leaves nothing behind.
-func TestWakes_leavingDoesNotWait(t *testing.T) {
+func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 	server := testservers.StartRedis(t)
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})

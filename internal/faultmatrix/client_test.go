@@ -165,7 +165,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 
 // inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
 // they are not, each Locker says so once.
-func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key string, told bool) {
+func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key string, notified bool) {
 	t.Helper()
 	var logs [3]strings.Builder
 	var lockers [3]*distlock.Locker
@@ -177,13 +177,13 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 		if _, err := lockers[1].TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("%s: a second lock: %v", key, err)
 		}
-		first := lineUp(t, s, lockers[1], key, 1)
-		second := lineUp(t, s, lockers[2], key, 2)
+		first := enqueue(t, s, lockers[1], key, 1)
+		second := enqueue(t, s, lockers[2], key, 2)
 		if err := holder.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("%s: Extend: %v", key, err)
 		}
 		limit := 250*time.Millisecond + prompt*4 // Retry.Max is what a waiter polls at
-		if told {
+		if notified {
 			limit = 4 * prompt
 		}
 		for _, w := range []*waiting{first, second} {
@@ -200,13 +200,13 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 		mustRelease(t, holder)
 	}
 	s.gone(t, key)
-	s.lineGone(t, key)
+	s.queueGone(t, key)
 	for i := range logs {
 		if err := lockers[i].Close(t.Context()); err != nil { // waits for the log
 			t.Error(err)
 		}
 		want := 1
-		if told || i == 0 { // who never waits does not want to be told
+		if notified || i == 0 { // who never waits does not want to be notified
 			want = 0
 		}
 		if text := logs[i].String(); strings.Count(text, "cannot notify") != want || strings.Count(text, "\n") != want {

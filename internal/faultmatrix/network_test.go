@@ -224,7 +224,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 					network.Latency(0)
 					cancel()
 					if name == "wait" {
-						s.lineGone(t, key)
+						s.queueGone(t, key)
 						mustRelease(t, held)
 					}
 					switch {

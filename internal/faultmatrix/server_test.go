@@ -235,7 +235,7 @@ func slotMoved(t *testing.T, s *service) {
 	const key, ttl = "slotMoved", time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
 	lease := mustAcquire(t, l, key)
-	waiter := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
+	waiter := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
 	for range 3 {
 		s.Cluster.MoveSlot(lockKey(key))
 		keeps(t, lease, ttl)

@@ -34,8 +34,8 @@ func (s *service) master(key string) *testservers.Redis { return s.Master(lockKe
 // lockKey is where Redis keeps the lock on key, which needs no escaping.
 func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 
-// lineKey and waitersKey are where it keeps who waits for it.
-func lineKey(key string) string    { return namespace + ":{" + key + "}:queue" }
+// queueKey and waitersKey are where it keeps who waits for it.
+func queueKey(key string) string   { return namespace + ":{" + key + "}:queue" }
 func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
 
 // client makes a client that the test closes; with changes its options.
@@ -145,16 +145,16 @@ func (s *service) gone(tb testing.TB, key string) {
 	s.awaitReply(tb, time.Second, "0", key, isHeld(key)...)
 }
 
-// lined waits until n stand in line for key.
-func (s *service) lined(tb testing.TB, key string, n int) {
+// awaitWaiters waits until n stand in line for key.
+func (s *service) awaitWaiters(tb testing.TB, key string, n int) {
 	tb.Helper()
-	s.awaitReply(tb, 15*time.Second, strconv.Itoa(n), key, "ZCARD", lineKey(key))
+	s.awaitReply(tb, 15*time.Second, strconv.Itoa(n), key, "ZCARD", queueKey(key))
 }
 
-// lineGone waits until nobody stands in line for key, for at most a second.
-func (s *service) lineGone(tb testing.TB, key string) {
+// queueGone waits until nobody stands in line for key, for at most a second.
+func (s *service) queueGone(tb testing.TB, key string) {
 	tb.Helper()
-	s.awaitReply(tb, time.Second, "0", key, "EXISTS", lineKey(key), waitersKey(key))
+	s.awaitReply(tb, time.Second, "0", key, "EXISTS", queueKey(key), waitersKey(key))
 }
 
 // awaitReply sends a command to the master of key until it has the reply that is wanted. The limit

@@ -113,7 +113,7 @@ func TestTransport_S1_followsFailovers(t *testing.T) {
 }
 
 // A slow reply costs no connection. A caller that leaves costs the one that it used.
-func TestConns_whatCostsAConnection(t *testing.T) {
+func TestConns_closedByLeaversAlone(t *testing.T) {
 	options, proxy := proxied(t)
 	options.ClientName = "costs"
 	s := open(t, options)

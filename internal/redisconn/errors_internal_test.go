@@ -97,7 +97,7 @@ func TestExplain_kinds(t *testing.T) {
 }
 
 // A node that refuses connections is a lock service that is away; one of several is a fail-over.
-func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
+func TestExplain_refusedDial_severalNodes(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
 	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
 		if err := explain(refused, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
@@ -107,7 +107,7 @@ func TestExplain_aRefusedConnectionIsTemporaryAmongSeveralNodes(t *testing.T) {
 }
 
 // A Cluster is looked at anew if that may help.
-func TestExplain_asksForTheSlotsAnew(t *testing.T) {
+func TestExplain_reloadsSlots(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		anew int32

@@ -23,7 +23,7 @@ import (
 )
 
 // On the way to a server that is far away nobody waits for another's round trip.
-func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
+func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 	options, proxy := proxied(t)
 	const together = 30
 	options.PoolSize = together
@@ -67,7 +67,7 @@ func TestExchange_aDistantServerDelaysNobodyByAnothersRoundTrip(t *testing.T) {
 }
 
 // When the connection breaks before the answers, each call either was sent again, and says so, or has failed.
-func TestExchange_lostRepliesLeaveEachCallInDoubt(t *testing.T) {
+func TestExchange_C_lostReplies_unknownOutcome(t *testing.T) {
 	for _, retries := range []int{-1, 0} {
 		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
 			options, proxy := proxied(t)
@@ -117,7 +117,7 @@ func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
 // go-redis looks at the first answer only when it decides whether to send a pipeline again.
-func TestExchange_aCallThatIsTurnedAwayIsSentAgain(t *testing.T) {
+func TestExchange_C_rejectedCall_isSentAgain(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 		return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -183,7 +183,7 @@ func TestExchange_survivesHooks(t *testing.T) {
 }
 
 // A node of a Cluster that hangs delays nobody whose key is on another.
-func TestExchange_nodesOfAClusterAreApart(t *testing.T) {
+func TestExchange_clusterNodes_areApart(t *testing.T) {
 	cluster := testservers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
 	s := open(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true, PoolSize: 20})

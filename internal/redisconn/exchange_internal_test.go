@@ -190,7 +190,7 @@ func (x *exchange) wantIdle(t *testing.T) {
 	})
 }
 
-func TestExchange_callsThatAreReadyTogetherShareARoundTrip(t *testing.T) {
+func TestExchange_readyCalls_shareARoundTrip(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	const n = 20
 	end := x.occupy(t, s, w)
@@ -243,7 +243,7 @@ func TestExchange_isBounded(t *testing.T) {
 }
 
 // A call on its own is a command on its own, and so are as many as do not wait for each other.
-func TestExchange_aLoneCallIsAPlainCommand(t *testing.T) {
+func TestExchange_loneCall_plainCommand(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	for i := range 10 {
 		if _, err := s.Acquire(t.Context(), acquireOf(i)); err != nil {

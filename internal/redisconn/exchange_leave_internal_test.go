@@ -32,7 +32,7 @@ var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	},
 }
 
-func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T) {
+func TestExchange_leavesBeforeSend_notSent(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
 			s, x, w := patiently(t, onNode(t))
@@ -62,7 +62,7 @@ func TestExchange_aCallerThatLeavesBeforeItsCallWasSentTakesItBack(t *testing.T)
 	}
 }
 
-func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) {
+func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
 			s, x, w := patiently(t, onNode(t))
@@ -104,7 +104,7 @@ func TestExchange_aCallerThatLeavesAfterItsCallWasSentHurtsNobody(t *testing.T) 
 
 // The pipeline of a leader who is cancelled has not left yet: it takes the calls of the others along all the same, and each gets its
 // answer.
-func TestExchange_aLeaderThatIsCancelledHurtsNobody(t *testing.T) {
+func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	end := x.occupy(t, s, w)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestExchange_aLeaderThatIsCancelledHurtsNobody(t *testing.T) {
 
 // The server does not answer for longer than some of the callers wait. The others get their answers, though a caller in a
 // hurry came first, and nothing is sent twice.
-func TestExchange_lastsAsLongAsTheMostPatientOfItsCallers(t *testing.T) {
+func TestExchange_lastsToLatestDeadline(t *testing.T) {
 	options, proxy := proxied(t)
 	s, x, w := patiently(t, options)
 	end := x.occupy(t, s, w)
@@ -176,7 +176,7 @@ func TestExchange_lastsAsLongAsTheMostPatientOfItsCallers(t *testing.T) {
 }
 
 // Callers without an answer leave when their contexts end.
-func TestExchange_everybodyIsBackInTime(t *testing.T) {
+func TestExchange_L_callersReturnInTime(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
 			options, proxy := proxied(t)
@@ -235,7 +235,7 @@ func TestExchange_patienceEnds(t *testing.T) {
 	x.wantIdle(t)
 }
 
-func TestExchange_anAnswerThatComesInTheMomentOfLeavingCounts(t *testing.T) {
+func TestExchange_answerWhileLeaving_counts(t *testing.T) {
 	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

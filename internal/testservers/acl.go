@@ -12,10 +12,10 @@ const UserPassword = "secret"
 
 // Rights are those of a section "Rights", in the words of ACL SETUSER. Namespaces are left open.
 type Rights struct {
-	Needed  []string // for everything
-	Told    []string // to be told of handoffs
-	Lists   []string // to list locks
-	Cluster []string // besides, in a Cluster
+	Needed   []string // for everything
+	Notified []string // to be notified of handoffs
+	Lists    []string // to list locks
+	Cluster  []string // besides, in a Cluster
 }
 
 // DocumentedRights reads the rights that the section "Rights" of a doc.go lists, so that tests run
@@ -35,8 +35,8 @@ func DocumentedRights(tb testing.TB, file string) Rights {
 	for sentence := range strings.SplitSeq(strings.ReplaceAll(text, "\n// ", " "), ". ") {
 		list := &r.Needed
 		switch {
-		case strings.HasPrefix(sentence, "To be told"):
-			list = &r.Told
+		case strings.HasPrefix(sentence, "To be notified"):
+			list = &r.Notified
 		case strings.HasPrefix(sentence, "To list"):
 			list = &r.Lists
 		case strings.HasPrefix(sentence, "In a Cluster"):
@@ -59,7 +59,7 @@ func (r Rights) Without(right string) Rights {
 	left := func(all []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right })
 	}
-	return Rights{left(r.Needed), left(r.Told), left(r.Lists), left(r.Cluster)}
+	return Rights{left(r.Needed), left(r.Notified), left(r.Lists), left(r.Cluster)}
 }
 
 // SetUser makes a user who has these rights in some namespaces, and no others.

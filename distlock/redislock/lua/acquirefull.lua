@@ -23,7 +23,7 @@ if r.held and r.owner == owner then
   redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], r.left or 0) + r.keep))
   return {'granted', r.token, r.last, whole and redis.call('ZCARD', queue) or 0}
 end
-if r.owner == owner or r.previous == owner or whole and buried(owner) then
+if r.owner == owner or r.previous == owner or whole and has_tombstone(owner) then
   redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
   return {'cancelled'}
 end

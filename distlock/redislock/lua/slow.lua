@@ -9,8 +9,8 @@
 -- after that takes an effect back.
 local queue, waiters, tombstones = KEYS[2], KEYS[3], KEYS[4]
 
--- buried reports whether an owner has a tombstone.
-local function buried(owner)
+-- has_tombstone reports whether an owner has a tombstone.
+local function has_tombstone(owner)
   return tonumber(redis.call('ZSCORE', tombstones, owner) or 0) > now_ms
 end
 

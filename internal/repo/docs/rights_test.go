@@ -26,7 +26,7 @@ func TestGuide_rightsAreThoseOfThePackages(t *testing.T) {
 		heading, namespace string
 		want               []string
 	}{
-		{rightsOfLock, "distlock", slices.Concat(lock.Needed, lock.Told)},
+		{rightsOfLock, "distlock", slices.Concat(lock.Needed, lock.Notified)},
 		{rightsOfStore, "session", store.Needed},
 		{rightsInCluster, "", lock.Cluster},
 		{rightsInCluster, "", store.Cluster},

@@ -64,7 +64,7 @@ if refusal then
   end
   return refusal
 end
-stands(0)
+on_entry(0)
 if record then
   local some = after('HRANDFIELD', ids, 4, 'WITHVALUES') or {}
   for i = 1, #some, 2 do

@@ -188,7 +188,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 }
 
 // ⚑ go-redis leaves the commands of a pipeline without an error if Redis rejects its connection.
-func TestSave_C_overAConnectionThatRedisRejects(t *testing.T) {
+func TestSave_C_rejectedConnection_refused(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	do := func(args ...string) {

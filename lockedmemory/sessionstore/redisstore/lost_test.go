@@ -23,7 +23,7 @@ import (
 )
 
 // A Save that was never sent has not happened, and nobody has to be in doubt.
-func TestSave_C_toARedisThatIsGoneHasNotHappened(t *testing.T) {
+func TestSave_C_noServer_nothingWritten(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, &distlock.Options{Wait: 3 * time.Second}, nil)
@@ -72,7 +72,7 @@ func TestSave_C_silentRedis_nothingWritten(t *testing.T) {
 }
 
 // A copy of a Save outside a turn that arrives after its Save was made otherwise, and after more than a TTL, is refused.
-func TestStore_O_aPacketThatIsVeryLateIsRefused(t *testing.T) {
+func TestStore_O_veryLatePacket_refused(t *testing.T) {
 	t.Parallel()
 	for _, clear := range []bool{false, true} {
 		t.Run(fmt.Sprint("clear=", clear), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSave_O_latePacket_clearStands(t *testing.T) {
 }
 
 // A turn ID that is known is success, but a token that Redis did not take was not shown.
-func TestStore_S2_aKnownTurnShowsNothingIfRedisIsFull(t *testing.T) {
+func TestStore_S2_knownTurn_fullMemory(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	old, next := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil), newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
@@ -223,7 +223,7 @@ func TestLoad_O_showsOneMoment(t *testing.T) {
 }
 
 // Where tokens are used up, nothing is written that nobody can read.
-func TestSave_doesNotPass2To53(t *testing.T) {
+func TestSave_tokensUsedUp_nothingUnreadable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redis.Options{}, nil, nil)
 	must(t, r.client.Set(t.Context(), r.lock(), "b2r."+strings.Repeat("a", 64)+strings.Repeat("9007199254740991", 2)+"00086400000", time.Hour).Err())
@@ -237,7 +237,7 @@ func TestSave_doesNotPass2To53(t *testing.T) {
 }
 
 // An error that comes after the entry was written does not lead to another entry.
-func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
+func TestSave_O_errorAfterWrite_oneEntry(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
@@ -252,7 +252,7 @@ func TestSave_O_anErrorAfterTheWriteIsNoRefusal(t *testing.T) {
 }
 
 // A stale lease to which a known turn was confirmed is refused with whatever comes next.
-func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
+func TestStore_S2_knownTurn_staleLease(t *testing.T) {
 	t.Parallel()
 	old, next := newRig(t, redis.Options{}, nil, nil), newRig(t, redis.Options{}, nil, nil)
 	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
@@ -273,7 +273,7 @@ func TestStore_S2_aKnownTurnDoesNotMakeAStaleLeaseGood(t *testing.T) {
 }
 
 // Three clients save in all ways at once, give up at any time, and lose answers: what was acknowledged is there once, and nothing twice.
-func TestStore_O_underAStorm(t *testing.T) {
+func TestStore_O_randomFailures(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
 	var n atomic.Int64
@@ -352,7 +352,7 @@ func TestStore_O_underAStorm(t *testing.T) {
 }
 
 // While a slot of a Cluster is on the move, its master turns scripts away. A turn whose lock is held waits for the end of that.
-func TestStore_sitsOutASlotOnTheMove_onCluster(t *testing.T) {
+func TestStore_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.StartCluster(t)
 	r := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true}), nil, nil)

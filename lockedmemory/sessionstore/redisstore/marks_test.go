@@ -23,7 +23,7 @@ import (
 
 // However turns and Saves follow each other, a log has at most one marker, and its mark lives as long as
 // the log.
-func TestMarks_doNotGather(t *testing.T) {
+func TestMarks_oneMarkerAtMost(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 150})
 	ctx := t.Context()
@@ -59,7 +59,7 @@ func TestMarks_doNotGather(t *testing.T) {
 }
 
 // A session that was removed by hand has not forgotten who was there last.
-func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
+func TestMarks_S2_outliveRemovedLog(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
@@ -79,7 +79,7 @@ func TestMarks_S2_outliveALogThatWasRemoved(t *testing.T) {
 }
 
 // Where the mark is gone as well, the lock tells who may begin a session anew.
-func TestMarks_S2_theLockIsTheGuardWhereTheyAreGone(t *testing.T) {
+func TestMarks_S2_removed_lockDecides(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	old := s.stale(t, idle)
@@ -93,7 +93,7 @@ func TestMarks_S2_theLockIsTheGuardWhereTheyAreGone(t *testing.T) {
 }
 
 // A holder that was overtaken while it worked does not bring a session back that is gone.
-func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
+func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	theirs := newRig(t, redis.Options{}, nil, nil)
@@ -117,7 +117,7 @@ func TestSave_S2_ofAHolderThatWasOvertakenMakesNoSession(t *testing.T) {
 }
 
 // Where the turn ID cannot be noted, for want of a right, the Save has not happened: the next one under this ID would be a second entry.
-func TestSave_O_ofATurnThatCannotBeNotedLeavesNoEntry(t *testing.T) {
+func TestSave_O_turnIDNotWritten_noEntry(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Wait: time.Second}, nil)
@@ -181,7 +181,7 @@ func TestSave_S2_damagedMarkIsInvalid(t *testing.T) {
 }
 
 // A mark that is not there any more is no reason to remove what another program has put in its place.
-func TestMarks_leaveDataOfOthersAlone(t *testing.T) {
+func TestMarks_foreignData_isKept(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
@@ -223,7 +223,7 @@ func (h halving) Write(b []byte) (int, error) {
 
 // An older holder that writes while a new one loads for the first time is refused, or its write is in what is loaded: an answer to a
 // history that is no more would be the other way.
-func TestLoad_S2_showsItsTokenBeforeItReads(t *testing.T) {
+func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 	t.Parallel()
 	var between atomic.Pointer[func()]
 	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

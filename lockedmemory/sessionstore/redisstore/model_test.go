@@ -97,7 +97,7 @@ func higher(a, b driver.Place) driver.Place {
 // Holders load, save and clear under rising tokens, packets come late and twice, and the log expires.
 // Whatever the order, the scripts answer and keep what the table of states says. And whatever the
 // table says: no Save stands in a history that its holder has not seen the beginning of.
-func TestDriver_S2_followsTheTableOfStates(t *testing.T) {
+func TestDriver_S2_tableOfStates(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })

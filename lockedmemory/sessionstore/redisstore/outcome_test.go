@@ -16,7 +16,7 @@ import (
 )
 
 // A Save that is refused says that nothing was written, and nothing else, also if the lease's end is noticed meanwhile.
-func TestSave_S2_saysWhatBecameOfIt(t *testing.T) {
+func TestSave_S2_refused_nothingWritten(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for name, c := range map[string]struct {
 		id, output string

@@ -27,7 +27,7 @@ const docOfLock = "../../../distlock/redislock/doc.go"
 
 // A user who has the rights that doc.go lists, and no others, keeps the whole contract of a store: with the lock's rights besides,
 // where one client is for both, and without, where the lock has its own.
-func TestConformance_withTheDocumentedRights(t *testing.T) {
+func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
 	as := func(t *testing.T, server *testservers.Redis, user string) redis.UniversalOptions {
@@ -41,14 +41,14 @@ func TestConformance_withTheDocumentedRights(t *testing.T) {
 	t.Run("oneClient", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
-		testservers.SetUser(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Told)...)
+		testservers.SetUser(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Notified)...)
 		storetest.Run(t, service(as(t, server, "both"), nil))
 	})
 	t.Run("twoClients", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
 		testservers.SetUser(t, server, "store", []string{"session"}, ofStore.Needed...)
-		testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+		testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 		locks := as(t, server, "locker")
 		storetest.Run(t, service(as(t, server, "store"), &locks))
 	})
@@ -73,7 +73,7 @@ func TestStore_C_withoutARight(t *testing.T) {
 				without := ofStore.Without(missing)
 				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
 				if apart {
-					testservers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Told)...)
+					testservers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 				} else { // the lock's rights are there, but for one that both need
 					locker = user
 					without = testservers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}

@@ -125,10 +125,10 @@ local function trim(markers)
   end
 end
 
--- stands is called when the log has an entry of the token, perhaps its first one. At the first access
+-- on_entry is called when the log has an entry of the token, perhaps its first one. At the first access
 -- it moves the mark, removes the marker before it, and trims; markers is how many the token has.
 -- ⚑ It never lowers the mark: the call may be a late copy, known by its op.
-local function stands(markers)
+local function on_entry(markers)
   if not there then
     local own = token == fence
     set_mark(own and top or fence .. '-0', 'l', own and cleared or '')
@@ -160,7 +160,7 @@ local function show()
   if refusal and not own then
     return refusal
   elseif there then
-    stands(own and 0 or 1)
+    on_entry(own and 0 or 1)
   elseif own then
     after('PEXPIRE', KEYS[2], ARGV[4]) -- and no more: a late Load must not hide a Clear
   else

@@ -25,8 +25,8 @@ type waiting struct {
 	at   time.Time // when it was done
 }
 
-// lineUp begins an Acquire, and returns when it is the n-th to stand in line.
-func lineUp(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *waiting {
+// enqueue begins an Acquire, and returns when it is the n-th to stand in line.
+func enqueue(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *waiting {
 	tb.Helper()
 	w := &waiting{tb: tb, done: make(chan struct{})}
 	go func() {
@@ -34,7 +34,7 @@ func lineUp(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *w
 		w.got, w.err = l.Acquire(context.Background(), key)
 		w.at = time.Now()
 	}()
-	s.lined(tb, key, n)
+	s.awaitWaiters(tb, key, n)
 	return w
 }
 
@@ -72,22 +72,22 @@ func waiterDies(which string) func(*testing.T, *service) {
 		key := "waiterDies-" + which
 		l := locker(t, s.client(t), distlock.Options{})
 		holder := mustAcquire(t, l, key)
-		var line []*child
+		var queue []*child
 		for n := range 3 {
-			line = append(line, startChild(t, "lock", order{URL: s.URL(), Key: key, TTL: ttl}))
-			s.lined(t, key, n+1)
+			queue = append(queue, startChild(t, "lock", order{URL: s.URL(), Key: key, TTL: ttl}))
+			s.awaitWaiters(t, key, n+1)
 		}
-		dead, others := line[0], line[1:]
+		dead, others := queue[0], queue[1:]
 		fence, start := holder.Fence(), time.Now()
 		switch which {
 		case "head":
 			dead.Kill()
 			mustRelease(t, holder)
 		case "middle":
-			dead, others = line[1], []*child{line[0], line[2]}
+			dead, others = queue[1], []*child{queue[0], queue[2]}
 			dead.Kill()
 			mustRelease(t, holder)
-		case "justHandedOver":
+		case "afterHandoff":
 			dead.must(dead.Pause()) // so that it cannot know
 			mustRelease(t, holder)
 			info, err := l.Inspect(t.Context(), key)
@@ -106,7 +106,7 @@ func waiterDies(which string) func(*testing.T, *service) {
 			c.release()
 		}
 		s.gone(t, key)
-		s.lineGone(t, key)
+		s.queueGone(t, key)
 	}
 }
 
@@ -120,7 +120,7 @@ func wakeUpLost(t *testing.T, s *service) {
 	const key = "wakeUpLost"
 	for range 3 {
 		holder := mustAcquire(t, holders, key)
-		w := lineUp(t, s, far, key, 1)
+		w := enqueue(t, s, far, key, 1)
 		s.everywhere(t, "CLIENT", "KILL", "TYPE", "pubsub", "USER", "far")
 		mustRelease(t, holder)
 		start := time.Now()
@@ -130,7 +130,7 @@ func wakeUpLost(t *testing.T, s *service) {
 	}
 
 	holder := mustAcquire(t, holders, key)
-	w := lineUp(t, s, far, key, 1)
+	w := enqueue(t, s, far, key, 1)
 	network.Refuse()
 	mustRelease(t, holder)
 	if info, err := holders.Inspect(t.Context(), key); err != nil || info.Fence <= holder.Fence() {
@@ -151,7 +151,7 @@ func wakeUpLost(t *testing.T, s *service) {
 	} {
 		key := key + strings.ReplaceAll(name, " ", "-")
 		lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
-		w := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
+		w := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
 		mustDo(t, s.master(key), "PEXPIRE", lockKey(key), fmt.Sprint(recordKeep.Milliseconds()))
 		start := time.Now()
 		judges = append(judges, func() {
@@ -174,8 +174,8 @@ func notificationMissed(t *testing.T, s *service) {
 		const ttl = 4 * time.Second
 		silent := s.user(t, "silent", "~*", "&*", "+@all", "-publish")
 		holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
-		first := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
-		second := lineUp(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)
+		first := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
+		second := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)
 		mustRelease(t, holder)
 		start := time.Now()
 		newcomer := locker(t, s.client(t), distlock.Options{TTL: ttl})
@@ -193,19 +193,19 @@ func notificationMissed(t *testing.T, s *service) {
 		rises(t, lease.Fence(), next.Fence())
 		mustRelease(t, next)
 		s.gone(t, key)
-		s.lineGone(t, key)
+		s.queueGone(t, key)
 	})
 }
 
 // The master dies while some stand in line, which its replica knows of. They ask the next one, and have the lock in their
 // order. Who is late with that, because the fail-over takes longer than the second by which it may be, gives way.
-func failoverKeepsTheLine(t *testing.T, s *service) {
-	const key, ttl = "failoverKeepsTheLine", 20 * time.Second
+func failoverKeepsTheQueue(t *testing.T, s *service) {
+	const key, ttl = "failoverKeepsTheQueue", 20 * time.Second
 	opts := distlock.Options{TTL: ttl, Wait: -1, RenewEvery: 500 * time.Millisecond}
 	holder := mustAcquire(t, locker(t, s.client(t), opts), key)
-	var line []*waiting
+	var queue []*waiting
 	for n := range 3 {
-		line = append(line, lineUp(t, s, locker(t, s.client(t), opts), key, n+1))
+		queue = append(queue, enqueue(t, s, locker(t, s.client(t), opts), key, n+1))
 	}
 	old := s.master(key)
 	s.AwaitReplicas(old)
@@ -221,7 +221,7 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 				n++
 			}
 		}
-		return n == len(line)
+		return n == len(queue)
 	}) {
 		t.Fatalf("there stood in line %v, and after the fail-over %v", before, after)
 	}
@@ -229,9 +229,9 @@ func failoverKeepsTheLine(t *testing.T, s *service) {
 		wantsWrite(t, "Release", err) // it goes on in the background
 	}
 	start, fence := time.Now(), holder.Fence()
-	for i, w := range line {
+	for i, w := range queue {
 		lease := w.lease(ttl)
-		for _, later := range line[i+1:] {
+		for _, later := range queue[i+1:] {
 			later.still()
 		}
 		rises(t, fence, lease.Fence())
@@ -266,7 +266,7 @@ func waits(s *service) operation {
 		waiting, over := context.WithCancel(ctx)
 		go func() {
 			testservers.Within(10*time.Second, func() bool {
-				reply, err := s.master(key).Do("ZCARD", lineKey(key))
+				reply, err := s.master(key).Do("ZCARD", queueKey(key))
 				return waiting.Err() != nil || err == nil && reply == "1"
 			})
 			if waiting.Err() == nil {

@@ -33,12 +33,12 @@ func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.C
 }
 
 // After ten seconds without a word the server is pinged. Being refused is an answer.
-func TestListen_L_outlastsASilenceWithoutTheRightToPing(t *testing.T) {
+func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	t.Parallel()
 	client, _ := restricted(t, testservers.StartRedis(t))
 	d := driverOver(t, client)
 	mustGrant(t, d, owner("a"))
-	wakes := lineUp(t, d, "b")
+	wakes := enqueue(t, d, "b")
 	select {
 	case wake, ok := <-wakes:
 		t.Fatalf("told %+v, %t", wake, ok)
@@ -63,20 +63,20 @@ func TestListen_L_outlastsASilenceWithoutTheRightToPing(t *testing.T) {
 }
 
 // A right that is taken away while they wait is no reason to wait for ever.
-func TestListen_L_isEndedWhenTheServerRefusesItLater(t *testing.T) {
+func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	client, admin := restricted(t, server)
 	d := driverOver(t, client)
 	mustGrant(t, d, owner("a"))
-	told := []<-chan driver.Wake{lineUp(t, d, "b"), lineUp(t, d, "c")}
+	all := []<-chan driver.Wake{enqueue(t, d, "b"), enqueue(t, d, "c")}
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "-subscribe").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, wakes := range told {
+	for i, wakes := range all {
 		ended := time.After(10 * time.Second)
 		for open := true; open; {
 			select {
@@ -105,7 +105,7 @@ func (c cutOff) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T) {
+func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 	t.Parallel()
 	var mended atomic.Bool
 	client := newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -140,7 +140,7 @@ func TestListen_L_onlyTheFirstWaitsForASubscriptionThatDoesNotCome(t *testing.T)
 }
 
 // The subscription connects for as long as the server hangs.
-func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
+func TestClose_hangingServer_endsWithContext(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	d := driverOver(t, newClient(t, server))
@@ -170,7 +170,7 @@ func TestClose_returnsByItsContextThoughTheServerHangs(t *testing.T) {
 }
 
 // The keys that are not there, as those of a line in which nobody stands, are in the way of a script while a slot is moved.
-func TestRelease_C_worksWhileItsSlotIsMoved_onCluster(t *testing.T) {
+func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.SharedTopology("cluster").Cluster
 	d := drivers(on("cluster"))(t)
@@ -219,7 +219,7 @@ func (asks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 }
 
 // The last redirection that go-redis follows may lead to a node that redirects, too.
-func TestRelease_C_afterTheLastRedirection(t *testing.T) {
+func TestRelease_C_afterLastRedirection(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testservers.SharedRedis(t))
 	d, req := driverOver(t, struct{ redis.UniversalClient }{client}), owner("a")

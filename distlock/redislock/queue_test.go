@@ -35,7 +35,7 @@ func do(t *testing.T, server server, args ...string) string {
 	return reply
 }
 
-func lined(t *testing.T, server server, n int) {
+func awaitWaiters(t *testing.T, server server, n int) {
 	t.Helper()
 	testservers.Await(t, 5*time.Second, fmt.Sprint(n, " in line"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
 }
@@ -112,7 +112,7 @@ func (w *waiter) still() {
 
 // However many wait, for however many locks, a Locker listens on one connection; not before somebody waits, and not after
 // it is closed.
-func TestLine_oneSubscriptionPerLocker(t *testing.T) {
+func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	holders := newLocker(t, newClient(t, server), distlock.Options{})
@@ -162,7 +162,7 @@ func TestLine_oneSubscriptionPerLocker(t *testing.T) {
 }
 
 // When nobody waits any more, the line's keys are gone: at once if all have left, and soon if they have died.
-func TestLine_leavesNothingBehind(t *testing.T) {
+func TestQueue_empty_noKeysLeft(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	left := func() bool { return do(t, server, "EXISTS", prefix+"queue", prefix+"waiters") == "0" }
@@ -170,7 +170,7 @@ func TestLine_leavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for n := range 3 {
 		wait(t, ctx, newLocker(t, newClient(t, server), distlock.Options{}))
-		lined(t, server, n+1)
+		awaitWaiters(t, server, n+1)
 	}
 	cancel()
 	testservers.Await(t, 5*time.Second, "gone", left)
@@ -198,7 +198,7 @@ func TestLine_leavesNothingBehind(t *testing.T) {
 }
 
 // Something of another program stands where the line should be: who acquires is told, and who holds the lock can give it back.
-func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
+func TestQueue_C_foreignData_isKept(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	for at, put := range map[string][]string{"queue": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
 		l := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second})
@@ -223,7 +223,7 @@ func TestLine_dataOfOthersIsLeftAlone(t *testing.T) {
 }
 
 // Where nobody may listen, waiters poll as often as Retry says, and try to listen again later.
-func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
+func TestQueue_noSubscribeACL_polls(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
@@ -233,7 +233,7 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 	var log strings.Builder
 	l := newLocker(t, client, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Retry: distlock.Retry{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}})
 	w := wait(t, t.Context(), l)
-	lined(t, server, 1)
+	awaitWaiters(t, server, 1)
 	start, before := time.Now(), wire.trips.Load()
 	sent := func() int64 { return wire.trips.Load() - before }
 	testservers.Await(t, 20*time.Second, "asking", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
@@ -252,7 +252,7 @@ func TestLine_pollsCalmlyWithoutRights(t *testing.T) {
 }
 
 // Who leaves before it is known whether it may listen says nothing about the server.
-func TestLine_leavingIsNoReasonToWarn(t *testing.T) {
+func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
@@ -279,12 +279,12 @@ func TestLine_leavingIsNoReasonToWarn(t *testing.T) {
 
 // Whoever may publish to a Locker's channel can say what it likes: what makes no sense, or is not for somebody who waits,
 // changes nothing but that a waiter may ask once more.
-func TestLine_senselessMessagesDoNoHarm(t *testing.T) {
+func TestQueue_invalidMessages_areDropped(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{}))
-	lined(t, server, 1)
+	awaitWaiters(t, server, 1)
 	channel, owner := channel(t, server), do(t, server, "ZRANGE", prefix+"queue", "0", "0")
 	const grant = "1795225289897391:1795225289917391"
 	for _, message := range []string{
@@ -313,17 +313,17 @@ func TestLine_senselessMessagesDoNoHarm(t *testing.T) {
 
 // A message that claims a hand-over which was never made is believed for no longer than a waiter's own promise, however long
 // it says: the lease is lost with its first renewal. Who can forge one may as well write the lock's keys.
-func TestLine_aForgedHandOverDoesNotLast(t *testing.T) {
+func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	server := testservers.StartRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{TTL: ttl}))
-	lined(t, server, 1)
+	awaitWaiters(t, server, 1)
 	channel, owner := channel(t, server), do(t, server, "ZRANGE", prefix+"queue", "0", "0")
 	watch := leakcheck.NewWatch()
 	defer watch.Stop()
-	told := time.Now()
+	sent := time.Now()
 	do(t, server, "PUBLISH", channel, owner+":1:"+fmt.Sprint((200*24*time.Hour).Milliseconds())+":0:1795225289897391:1795225289917391")
 	forged := w.got(20 * time.Second)
 	select {
@@ -331,7 +331,7 @@ func TestLine_aForgedHandOverDoesNotLast(t *testing.T) {
 	case <-time.After(20 * time.Second):
 	}
 	lost := time.Now()
-	if held := lost.Sub(told) - watch.Stalled(told, lost); held > ttl {
+	if held := lost.Sub(sent) - watch.Stalled(sent, lost); held > ttl {
 		t.Errorf("a lease that rests on a forged message is held for %s, its TTL is %s", held, ttl)
 	}
 	if err := forged.Err(); !errors.Is(err, distlock.ErrLost) {

@@ -12,8 +12,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// lineUp has an owner stand in line behind the holder, and returns what it will be told.
-func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
+// enqueue has an owner stand in line behind the holder, and returns what it will be told.
+func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Helper()
 	req := owner(c)
 	wakes, stop, err := d.(driver.Listener).Listen(t.Context(), req.Name, req.Owner)
@@ -30,7 +30,7 @@ func lineUp(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 
 // A lock that nobody has given back is handed on by whoever finds it free: also by a release that is about something else, as
 // the clean-up of the lease that was lost.
-func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
+func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
 	t.Parallel()
 	d, client := newDriver(t)
 	for gone, remove := range map[string]func(){
@@ -48,8 +48,8 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 			t.Run(gone+"/"+who, func(t *testing.T) {
 				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
-				wakes := lineUp(t, d, "b")
-				lineUp(t, d, "c")
+				wakes := enqueue(t, d, "b")
+				enqueue(t, d, "c")
 				remove()
 				release.Name = owner("a").Name
 				if _, err := d.Release(t.Context(), release); err != nil {
@@ -71,7 +71,7 @@ func TestRelease_L_ofAnybodyHandsOnALockThatIsGone(t *testing.T) {
 
 // Keys of the lock's names that hold something else, put there while somebody stands in line, are left as they are; and they
 // keep nobody's lock from being released.
-func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
+func TestHandoff_C_foreignData_isKept(t *testing.T) {
 	t.Parallel()
 	d, client := newDriver(t)
 	list := func(t *testing.T, key string) {
@@ -82,7 +82,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 		t.Run("acquire/"+name, func(t *testing.T) {
 			client.FlushDB(t.Context())
 			mustGrant(t, d, owner("a"))
-			wakes := lineUp(t, d, "b")
+			wakes := enqueue(t, d, "b")
 			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // it is free
 			list(t, key)
 			before := client.Get(t.Context(), lockKey).Val()
@@ -120,7 +120,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 			t.Run("release/"+name+"/"+who, func(t *testing.T) {
 				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
-				lineUp(t, d, "b")
+				enqueue(t, d, "b")
 				spoil(t)
 				types := make(map[string]string)
 				for _, key := range []string{queueKey, waitersKey, tombstoneKey} {
@@ -141,7 +141,7 @@ func TestHandOver_leavesDataOfAnotherTypeAlone(t *testing.T) {
 }
 
 // Whoever lines up comes after all who stand there, also if Redis's clock has been set back since they came.
-func TestLine_L_ticketsRiseThoughTheClockStepsBack(t *testing.T) {
+func TestQueue_L_clockStepsBack_ticketsRise(t *testing.T) {
 	d, client := newDriver(t)
 	holder, before := owner("a"), owner("b")
 	mustGrant(t, d, holder)
@@ -154,7 +154,7 @@ func TestLine_L_ticketsRiseThoughTheClockStepsBack(t *testing.T) {
 			t.Fatalf("%+v, %v", reply, err)
 		}
 	}
-	if line := client.ZRange(t.Context(), queueKey, 0, -1).Val(); !slices.Equal(line, []string{before.Owner, late.Owner}) {
-		t.Errorf("the line is %q", line)
+	if queue := client.ZRange(t.Context(), queueKey, 0, -1).Val(); !slices.Equal(queue, []string{before.Owner, late.Owner}) {
+		t.Errorf("the queue is %q", queue)
 	}
 }
