@@ -23,8 +23,8 @@ type address struct {
 	secret bool // the query has a password
 }
 
-// parseAddress returns errors without any part of the URL but a known word: a password with a special
-// character can end up in each part.
+// parseAddress parses a URL. ⚑ A password with a special character can end up in each part of the URL.
+// The errors therefore show only known words.
 func parseAddress(rawURL string) (address, error) {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	switch {
@@ -39,8 +39,8 @@ func parseAddress(rawURL string) (address, error) {
 	at := strings.LastIndexByte(authority, '@')
 	user, hosts := authority[:at+1], authority[at+1:]
 	if strings.Count(user, "@") > 1 && strings.Contains(authority, ",") {
-		return address{}, errors.New("user and password stand once, before the first host, " +
-			"and an @ in them is written as %40")
+		return address{}, errors.New("user and password belong before the first host alone: " +
+			"write an @ in them as %40")
 	}
 	u, err := url.Parse("redis://" + user + "host" + tail) // package url rejects several hosts
 	if err != nil || strings.ContainsAny(tail, "@#") {
@@ -58,8 +58,8 @@ func parseAddress(rawURL string) (address, error) {
 var errEncoding = errors.New("it cannot be parsed: percent-encode the special characters in user, " +
 	"password and parameters, such as %40 for @, %2F for / and %23 for #")
 
-// check refuses parameters that go-redis would take, although a lock cannot honour them, and passwords
-// that it would quote.
+// check refuses parameters that go-redis accepts but a lock cannot honour. It refuses passwords that
+// go-redis would quote in an error.
 func (a address) check() error {
 	for _, name := range slices.Sorted(maps.Keys(a.query)) {
 		value := a.query.Get(name)
@@ -68,7 +68,7 @@ func (a address) check() error {
 		}
 		switch name {
 		case "username", "password", "sentinel_username", "sentinel_password":
-			// Without a user before the host, those of the nodes may be parameters beside those of the Sentinels.
+			// User and password of the nodes may be parameters if the URL has none before the host.
 			if a.kind != "sentinel" || a.user != nil && !strings.HasPrefix(name, "sentinel_") {
 				return fmt.Errorf("%s is not a parameter here: write user:password@ before the host; "+
 					"if the URL has both, leave one of them out", name)
@@ -99,7 +99,7 @@ func (a address) checkDatabase() error {
 	database := a.query.Get("db")
 	if path := strings.Trim(a.path, "/"); a.server != "unix" && path != "" {
 		if database != "" {
-			return errors.New("the database stands in the path and in db: leave one of them out")
+			return errors.New("the URL has a database in the path and in db: leave one of them out")
 		}
 		database = path
 	}
@@ -112,8 +112,8 @@ func (a address) checkDatabase() error {
 // secure reports whether the scheme stands for TLS.
 func (a address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
 
-// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. User
-// and password are left out, so that no error of go-redis shows them. TLS is the caller's.
+// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. ⚑ The URL has
+// no user and password, so no error of go-redis shows them. The caller sets TLS.
 func (a address) url(port string) (string, error) {
 	u := url.URL{Scheme: "unix", Path: a.path}
 	if a.server != "unix" {

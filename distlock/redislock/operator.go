@@ -16,14 +16,12 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// What serves operators: Redis looks through all of its keys.
-
 // scanned is how many keys Redis looks at for one page.
 const scanned = 1000
 
-// place is how far a list has come: a node, the cursor of its SCAN, and the last name that was
-// shown of the names that this cursor returns. ⚑ SCAN from the same cursor returns all names again
-// that have not been returned before it.
+// place is where the next page of a list begins: a node, a cursor of SCAN, and the last name that an
+// earlier page has shown of this cursor. ⚑ SCAN with the same cursor returns all names again that were
+// not returned before this cursor.
 type place struct {
 	node   string
 	cursor uint64
@@ -42,13 +40,13 @@ func parsePlace(text string) (p place, err error) {
 		p.cursor, err = strconv.ParseUint(words[1], 10, 64)
 	}
 	if len(words) < 3 || err != nil {
-		return p, fmt.Errorf("redislock: %w: the list goes on after a place that it has not returned", driver.ErrNotDone)
+		return p, fmt.Errorf("redislock: %w: no page of a list has returned this place: use ListReply.Next", driver.ErrNotDone)
 	}
 	return p, nil
 }
 
-// List implements driver.Lister. Each page looks at about 1,000 keys of one node. Names that were
-// used within a day are looked at, and those that are free are left out.
+// List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about 1,000
+// keys of one node. It leaves out free locks.
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
 	at, err := parsePlace(req.After)
 	if err != nil {
@@ -147,7 +145,7 @@ func (s *service) scan(ctx context.Context, over *redisconn.Transport, namespace
 	return slices.Compact(found), next, err
 }
 
-// listed shows names. It leaves out free locks and data of other programs.
+// listed returns the locks of names. It leaves out free locks and data of other programs.
 func (s *service) listed(ctx context.Context, over *redisconn.Transport, names []driver.Name, waiters int,
 ) (listed []driver.Listed, err error) {
 	for _, name := range names {
@@ -195,7 +193,7 @@ func parseListed(name driver.Name, parts []any) (l driver.Listed, err error) {
 	return l, r.err
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Breaker, for operators.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
 	broken, replayed, err := s.release(ctx, keysOf(name).all(), []any{"", 0, 0, fence}, nil)
 	return broken, redisconn.After(replayed, err)

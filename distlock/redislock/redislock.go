@@ -14,9 +14,9 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// New makes a Locker for the Redis of client, which stays the caller's: closing the Locker does not close
-// it. Nil opts mean the defaults. It does no I/O. It refuses a nil client, a kind of client that cannot
-// keep a lock, and options out of range with distlock.ErrInvalidOption.
+// New makes a Locker for the Redis of client. The caller closes client after the Locker. Nil opts mean
+// the defaults. New does no I/O. It refuses a nil client, a client that cannot keep a lock, and options
+// out of range with distlock.ErrInvalidOption.
 //
 // The Locker has connections of its own, with the options of client, so a pool without a free connection
 // delays no call. The hooks of client do not see the calls. A client that is neither *redis.Client nor
@@ -33,15 +33,15 @@ func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker
 	return locker, nil
 }
 
-// NewDriver makes a driver for the Redis of client, which stays the caller's. The driver's Close, or that
-// of its Locker, closes the driver's connections, see New.
+// NewDriver makes a driver for the Redis of client. The driver's Close, or that of its Locker, closes the
+// driver's connections, see [New]. The caller closes client.
 func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
 	if _, ok := client.(*redis.Ring); ok {
-		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, and two would hold "+
-			"one lock: use redis.NewClient", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, so two clients could "+
+			"hold one lock: use redis.NewClient", distlock.ErrInvalidOption)
 	}
 	return newService(client), nil
 }
@@ -57,12 +57,12 @@ type service struct {
 	ownsClient bool
 	redis      *redisconn.Transport // over the client
 	wakes      *wakes
-	// busy are names whose last answer was busy: an Acquire of them needs the full script.
+	// busy are names whose last answer was busy. Their next Acquire needs the full script.
 	busy names
 	// listing and nodes are for the lists of a Cluster: *redisconn.Transport by *redis.Client.
 	listing sync.WaitGroup
 	nodes   sync.Map
-	// payloads keeps the last payload without metadata: a Locker's holder is always the same.
+	// payloads keeps the last payload without metadata. The holder of a Locker never changes.
 	payloads atomic.Pointer[encoded]
 }
 
@@ -72,7 +72,7 @@ func (s *service) Capabilities() driver.Capabilities {
 
 func (s *service) failed(err error) error { return redisconn.Explain(s.client, "redislock", err) }
 
-// Close closes the service's own connections and its subscription. The client of the caller stays open.
+// Close closes the service's own connections and its subscription. The caller's client stays open.
 func (s *service) Close() error {
 	s.wakes.close()
 	s.redis.Close()

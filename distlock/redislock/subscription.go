@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// silence is after how long without a word the server is asked whether it is there.
+	// silence is how long the connection may be silent before it is checked with a ping.
 	silence = 10 * time.Second
 	// reconnectPause is the time between two attempts to connect again.
 	reconnectPause = 100 * time.Millisecond
 )
 
-// subscription is the connection on which the server tells a driver of hand-overs. One goroutine reads it; it
-// connects again by itself.
+// subscription is the connection on which the server notifies a driver of handoffs. One goroutine reads
+// it. The connection reconnects by itself.
 type subscription struct {
 	wakes   *wakes
 	ctx     context.Context
@@ -32,20 +32,20 @@ type subscription struct {
 	channels map[string]*channel
 }
 
-// channel is one that is subscribed to.
+// channel is a channel of Redis.
 type channel struct {
-	ready     chan struct{} // closed when messages are sure to come, or will not
+	ready     chan struct{} // closed when messages arrive, and when the subscription ends
 	confirmed bool
 }
 
 func newSubscription(w *wakes) *subscription {
 	s := &subscription{wakes: w, channels: make(map[string]*channel)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pubsub = w.client.Subscribe(s.ctx) // to nothing: so it does not connect yet
+	s.pubsub = w.client.Subscribe(s.ctx) // to no channel, so it does not connect yet
 	return s
 }
 
-// to subscribes to a channel, if that has not been done, and returns what is closed when it is known whether it may.
+// to subscribes to a channel once. The server has accepted or refused it when ready is closed.
 func (s *subscription) to(name string) (ready <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,9 @@ func (s *subscription) to(name string) (ready <-chan struct{}) {
 	return ch.ready
 }
 
-// subscribe asks for a channel until that has been sent. go-redis remembers one that it could not send, and subscribes to it
-// when it connects again; but it may have done that already, before it remembered, and would then stay silent for ever.
+// subscribe sends the subscription, and repeats it until it is sent. ⚑ go-redis stores a channel that it
+// could not send, and subscribes to it when it reconnects. If it reconnects before it stores the channel,
+// it never subscribes.
 func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 	for s.ctx.Err() == nil {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
@@ -74,7 +75,7 @@ func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 	}
 }
 
-// end lets the goroutines end, and those go who wait for a channel.
+// end ends the goroutines, and the waits for a channel.
 func (s *subscription) end() {
 	s.cancel()
 	s.mu.Lock()
@@ -90,7 +91,7 @@ func (s *subscription) end() {
 }
 
 func (s *subscription) read() {
-	asked := false // whether the server is there
+	pinged := false // without an answer yet
 	for s.ctx.Err() == nil {
 		message, err := s.pubsub.ReceiveTimeout(s.ctx, silence)
 		var timeout net.Error
@@ -102,20 +103,20 @@ func (s *subscription) read() {
 		}
 		switch {
 		case err == nil:
-			asked = false
-		case refuses(err) && asked: // to ping, which is an answer
-			asked = false
+			pinged = false
+		case refuses(err) && pinged: // a refused ping is an answer, too
+			pinged = false
 		case refuses(err):
 			s.wakes.refuse(s, err)
 			return
-		case redisconn.IsReply(err): // and so has not subscribed
+		case redisconn.IsReply(err): // the server refuses to subscribe for now
 			redisconn.Pause(s.ctx, reconnectPause)
 			s.renew()
-		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
-			asked = true
+		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
+			pinged = true
 			_ = s.pubsub.Ping(s.ctx)
 		case errors.As(err, &timeout) && timeout.Timeout():
-			asked = false
+			pinged = false
 			s.renew()
 		default:
 			redisconn.Pause(s.ctx, reconnectPause)
@@ -123,7 +124,7 @@ func (s *subscription) read() {
 	}
 }
 
-// subscribed notes that the server has confirmed a channel: for the first time, or again after an interruption.
+// subscribed notes that the server has confirmed a channel, for the first time or after an interruption.
 func (s *subscription) subscribed(name string) {
 	s.mu.Lock()
 	ch := s.channels[name]
@@ -136,7 +137,8 @@ func (s *subscription) subscribed(name string) {
 		s.wakes.all()
 		return
 	}
-	// Whoever may listen may not be allowed to call: then nobody would, and it is better to know.
+	// The user may have the right to subscribe without the right to publish. Then no process notifies,
+	// and waiters have to poll.
 	s.running.Go(func() {
 		if err := s.wakes.client.Publish(s.ctx, name, "").Err(); refuses(err) {
 			s.wakes.refuse(s, err)
@@ -151,7 +153,7 @@ func (s *subscription) subscribed(name string) {
 	})
 }
 
-// refuses reports whether the server will not do what it was asked for, now or in a moment.
+// refuses reports whether err is a lasting refusal by the server.
 func refuses(err error) bool {
 	return err != nil && redisconn.IsReply(err) && !redisconn.IsTemporary(err)
 }

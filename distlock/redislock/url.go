@@ -31,16 +31,15 @@ const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+c
 //	redis+cluster://user:password@host:6379,host:6379
 //	    the Cluster of these nodes; a *redis.ClusterClient
 //
-// Write valkey for redis if you like: both mean the same. The default port is 6379, for Sentinels
-// 26379. The default database is 0. A Cluster has no other. Percent-encode special characters
-// everywhere, most of all @, / and &.
+// valkey in a scheme means the same as redis. The default port is 6379, for Sentinels 26379. The
+// default database is 0. A Cluster has no other. Percent-encode special characters, such as @, / and &.
 //
 // User and password are those of Redis. The parameters sentinel_username and sentinel_password are
 // those of the Sentinels.
 //
-// With rediss or valkeys as the first word, all connections use TLS. Each node and each Sentinel
-// needs a certificate that is valid for its own address: that of the URL, or that which the Sentinels
-// or the Cluster give for it. These parameters change that; the files are PEM, read once:
+// With rediss or valkeys, all connections use TLS. Each node and each Sentinel needs a certificate for
+// its own address: the address in the URL, or the one that the Sentinels or the Cluster return. These
+// parameters change this. ParseURL reads the files once, as PEM.
 //
 //	tls_server_name=NAME  every certificate has to be valid for NAME instead
 //	tls_ca=FILE           trusts the authorities in FILE alone; default: those of the system
@@ -145,8 +144,8 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 		return nil, errors.New("it has no master_name: add ?master_name=NAME, " +
 			"the name that the Sentinels know the master by")
 	}
-	// To dial the master, go-redis asks the Sentinels, with retries of its own. With the default of
-	// DialerRetries it takes half a minute to report that no Sentinel answers.
+	// To dial the master, go-redis asks the Sentinels, with retries. With the default of DialerRetries,
+	// the error that no Sentinel answers takes half a minute.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	if a.user != nil {
 		options.Username, options.Password = a.credentials()
@@ -164,9 +163,8 @@ func clusterOptions(a address, secure *tls.Config) (*redis.ClusterOptions, error
 	if err != nil {
 		return nil, err
 	}
-	// go-redis does not reload the nodes of a Cluster when a master refuses connections. The locks
-	// do. With the default of a minute, the data beside the locks would stay out of reach for so
-	// long.
+	// When a master refuses connections, go-redis does not reload the nodes of a Cluster, and the locks
+	// do. With the default of a minute, the data beside the locks would be unavailable for a minute.
 	options.ClusterStateReloadInterval = time.Second
 	options.Username, options.Password = a.credentials()
 	options.TLSConfig, options.ContextTimeoutEnabled = secure, true
@@ -180,9 +178,9 @@ func parse[T any](parser func(string) (*T, error), name string, a address, port 
 		return nil, err
 	}
 	options, err := parser(location)
-	if err != nil && a.secret { // go-redis quotes unknown parameters, and a password with a bare & ends in one
+	if err != nil && a.secret { // ⚑ go-redis quotes an unknown parameter, as the rest of a password after an &
 		return nil, errors.New("a parameter is not known or has a wrong value, and may be a part of a password: " +
-			"write a & in a password as %26")
+			"correct it, and write an & in a password as %26")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (the parameters are those of %s of go-redis); redislock.ParseURL names some more",

@@ -9,7 +9,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// payload is what the holder shows to others. Lua passes it on as it is.
+// payload shows a holder or a waiter to others. Lua does not read it.
 type payload struct {
 	Holder   string            `json:"h,omitempty"`
 	Metadata map[string]string `json:"m,omitempty"`
@@ -23,7 +23,7 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
-// encoded is a payload that was encoded before.
+// encoded is a payload in its stored form.
 type encoded struct{ holder, text string }
 
 func (s *service) payload(holder string, metadata map[string]string) string {
@@ -38,7 +38,7 @@ func (s *service) payload(holder string, metadata map[string]string) string {
 	return text
 }
 
-// scriptReply reads the parts of a script's reply, in order. Its error stays.
+// scriptReply reads the parts of a script's reply in order. It keeps its error.
 type scriptReply struct {
 	parts []any
 	err   error
@@ -62,7 +62,7 @@ func (r *scriptReply) text() string {
 	return text
 }
 
-// number reads one of at least 0.
+// number reads a number of at least 0.
 func (r *scriptReply) number() int64 {
 	n, ok := r.next().(int64)
 	if !ok || n < 0 {

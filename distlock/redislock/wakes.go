@@ -18,20 +18,18 @@ import (
 )
 
 const (
-	// listenLimit is how long a waiter who is among the first to listen waits for the subscription.
+	// listenLimit bounds the wait of a Listen for the confirmation of its subscription.
 	listenLimit = time.Second
-	// unconfirmedFor is how long others do not wait for it again, unless it is confirmed meanwhile.
+	// unconfirmedFor is how long a Listen fails at once after such a wait, until the server confirms.
 	unconfirmedFor = 10 * time.Second
-	// refusedFor is how long to take the server at its word that something is not allowed.
+	// refusedFor is how long a Listen fails at once after the server has refused the subscription.
 	refusedFor = time.Minute
 )
 
-// wakes tells those who stand in line that the lock was handed to them. All waiters of a driver
-// share one subscription, to a channel of the driver's own in each namespace, begun when the first
-// of them lines up.
+// wakes notifies waiters of handoffs. All waiters of a driver share one subscription, to a channel of
+// the driver in each namespace. The first waiter begins it.
 //
-// It may miss a message: none of those who wait rests on it. After every interruption all are told
-// to ask.
+// Messages can be lost, so no waiter relies on them. After every interruption all waiters ask Redis.
 type wakes struct {
 	client     redis.UniversalClient
 	id         string
@@ -40,8 +38,8 @@ type wakes struct {
 	mu      sync.Mutex
 	waiting map[string]chan driver.Wake // by owner
 	current *subscription               // nil before the first waiter, and after a refusal
-	refused error                       // why there is none
-	until   time.Time                   // when to try again
+	refused error                       // the last refusal or timeout
+	until   time.Time                   // its end
 	closed  bool
 }
 
@@ -58,7 +56,7 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 
 func (w *wakes) listen(ctx context.Context, on, owner string) (<-chan driver.Wake, func(), error) {
 	w.mu.Lock()
-	if w.closed || time.Now().Before(w.until) { // as it was found a moment ago
+	if w.closed || time.Now().Before(w.until) {
 		defer w.mu.Unlock()
 		return nil, nil, cmp.Or(w.refused, redis.ErrClosed)
 	}
@@ -100,7 +98,7 @@ func (w *wakes) listen(ctx context.Context, on, owner string) (<-chan driver.Wak
 	return wake, stop, nil
 }
 
-// deliver passes a message on to the waiter it is for, if that still waits.
+// deliver sends a message to its waiter, unless the waiter has left.
 func (w *wakes) deliver(message string) {
 	owner, wake, err := parseWake(message)
 	if err != nil {
@@ -113,7 +111,7 @@ func (w *wakes) deliver(message string) {
 	}
 }
 
-// all tells everybody to ask: messages may have been missed.
+// all makes all waiters ask Redis, because messages may be lost.
 func (w *wakes) all() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +120,7 @@ func (w *wakes) all() {
 	}
 }
 
-// send replaces a wake that has not been taken yet. There is one sender at a time.
+// send replaces a wake that the waiter has not read yet. There is one sender at a time.
 func send(to chan driver.Wake, wake driver.Wake) {
 	select {
 	case <-to:
@@ -131,8 +129,8 @@ func send(to chan driver.Wake, wake driver.Wake) {
 	to <- wake
 }
 
-// refuse ends a subscription that the server does not allow. Waiters poll from now on, and after a
-// while try again.
+// refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the next
+// Listen subscribes again.
 func (w *wakes) refuse(s *subscription, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +145,7 @@ func (w *wakes) refuse(s *subscription, err error) {
 	s.end()
 }
 
-// confirmed notes that a subscription stands, whatever was found before.
+// confirmed ends the last refusal or timeout.
 func (w *wakes) confirmed(s *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,8 +165,8 @@ func (w *wakes) close() {
 	}
 }
 
-// parseWake reads a message of lua/slow.lua: "<owner>:<seq>:<ttl, ms>:<waiters>:<token>:<last token
-// of the block>".
+// parseWake reads a message of lua/slow.lua:
+// "<owner>:<seq>:<ttl, ms>:<waiters>:<token>:<last token of the block>".
 func parseWake(message string) (owner string, wake driver.Wake, err error) {
 	words := strings.Split(message, ":")
 	if len(words) != 6 {
