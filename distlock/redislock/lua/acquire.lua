@@ -9,10 +9,9 @@
 --       {'busy', what the key holds, its PTTL, server's s, µs}   not free, flagged, or not a record
 --       {'slow'}                                                 acquirefull.lua has to mint the token
 --
--- now and block are of time.lua; fresh is nil, or what the record of a token equal to now says of
--- its numbers.
+-- now and block are of time.lua. fresh is nil, or the numbers of a record whose token is now.
 --
--- May be repeated: a copy finds its own grant, and is answered 'busy'.
+-- May be repeated: a copy finds its own grant, and its answer is 'busy'.
 local before = redis.call('GET', key)
 local token, previous, how = now, '00000000000000000000000000000000', '.'
 if before then

@@ -1,6 +1,7 @@
--- Grants a lock, keeps a grant, or lets an owner wait. record.lua and slow.lua stand before it.
+-- Grants a lock, keeps a grant, or puts an owner into the queue. Its code follows record.lua and
+-- slow.lua.
 --
--- KEYS  see slow.lua; or the lock alone, while its slot moves: then without queue and tombstones
+-- KEYS  see slow.lua; while the slot moves the lock alone: then without queue and tombstones
 -- ARGV  1 owner   2 TTL in ms   3 payload
 --       and, to wait, 4 for how many ms   5 seq   6 ticket to enter with, or 0   7 channel, or ''
 -- Reply {'granted', token, last token of the block, waiters}          now or before
@@ -9,9 +10,8 @@
 --       {'cancelled'}                                                 ended, or with a tombstone
 --       the errors FOREIGN, FENCE: nothing was written
 --
--- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left: a
--- late copy takes back nothing that an extend has given. A waiter keeps its ticket, and the longest
--- promise that it has made.
+-- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left.
+-- So a late copy shortens no extended grant. A waiter keeps its ticket and its longest promise.
 local owner, alive, whole = ARGV[1], ARGV[4], queue ~= nil
 
 local r, refused = read(redis.call('GET', lock))
@@ -34,7 +34,7 @@ if whole then
   ticket = tonumber(redis.call('ZSCORE', queue, owner) or nil)
 end
 
--- No request overtakes the queue: a free lock goes to the first of it.
+-- No request overtakes the queue: a free lock goes to its first waiter.
 if not r.held then
   local to, dead
   if waiting > 0 then
@@ -71,7 +71,7 @@ if not r.held then
   end
 end
 if whole and not r.flagged and (alive or waiting > 0 or life > 0) then
-  set_flag(r, true, life) -- ⚑ before an owner enters the queue; and if a hand has deleted a flagged record
+  set_flag(r, true, life) -- ⚑ before an owner enters the queue, and after an operator has deleted the record
 end
 local shown = {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
 
@@ -109,7 +109,7 @@ if not ticket then
   waiting = waiting + 1
 end
 redis.call('HSET', waiters, owner, ms(until_ms) .. ':' .. ARGV[5] .. ':' .. ARGV[7] .. ':' .. ARGV[3])
-local keep = until_ms - now_ms + 1000 -- when the promises of all have ended, the queue goes too
+local keep = until_ms - now_ms + 1000 -- the queue expires after the last promise
 for _, key in ipairs({queue, waiters}) do
   if redis.call('PTTL', key) < keep then
     redis.call('PEXPIRE', key, ms(keep))

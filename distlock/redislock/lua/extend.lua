@@ -1,11 +1,11 @@
--- Prolongs the grant of an owner.
+-- Extends the grant of an owner.
 --
 -- KEYS  1 the lock
--- ARGV  1 owner   2 TTL in ms   3 '1': exactly that; '0': never less than is left
+-- ARGV  1 owner   2 TTL in ms   3 '1': exactly this TTL; '0': never less than is left
 -- Reply 'held', and the TTL is set; 'not held', which is final; or the error FOREIGN
 --
--- Never repeated: a late copy of an exact one would take back what a later one has given. Both
--- writes need no memory.
+-- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
+-- memory.
 local raw = redis.call('GETEX', KEYS[1]) -- ⚑ a write command, so that no read-only replica answers
 if not raw then
   return 'not held'

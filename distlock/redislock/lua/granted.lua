@@ -1,8 +1,6 @@
--- For the scripts of a store that keeps its data beside the lock; it stands before them. See
--- colocated.go.
+-- For the scripts of a store on the Redis of the lock. Their code follows. See colocated.go.
 
--- is_granted reports whether a fencing token, a number, is one of those that were reserved for the
--- present holder.
+-- is_granted reports whether a fencing token, a number, was reserved for the present holder.
 local function is_granted(lock, token)
   local raw = redis.call('GET', lock) or ''
   if not string.find(raw, '^b2[hH][!.]') or #raw < 111 then

@@ -2,8 +2,8 @@
 --
 -- KEYS  1 the lock   and, for its queue, 2 the queue   3 its waiters
 -- ARGV  1 how many live waiters to show
--- Reply {what the key holds, its PTTL, server's s, µs, waiters, and for each that is shown: ticket,
---       entry in the hash}, or {} without a record
+-- Reply {record, its PTTL, server's s, µs, waiters, then for each waiter: ticket, entry in the hash},
+--       or {} without a record
 local raw = redis.call('GET', KEYS[1])
 if not raw then
   return {}

@@ -1,11 +1,11 @@
--- Gives the holder of a lock a token of at least a floor. record.lua stands before it.
+-- Raises the token of a holder to at least a floor. Its code follows record.lua.
 --
 -- KEYS  1 the lock
 -- ARGV  1 owner   2 floor
 -- Reply {'held', token, last token of the block}; {'not held'}, which is final; or the errors
 -- FOREIGN, FENCE, FLOOR
 --
--- May be repeated: a token that reaches the floor stays. The time that is left stays in every case.
+-- May be repeated: a token that reaches the floor stays. The remaining time never changes.
 local r, refused = read(redis.call('GETEX', lock)) -- ⚑ a write command, so that no read-only replica answers
 local floor = tonumber(ARGV[2])
 if refused then

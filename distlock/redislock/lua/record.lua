@@ -1,5 +1,5 @@
--- The record of a lock. It stands before every script but the fast ones. docs/design/redis.md
--- describes the record, its invariants, and the states of an owner.
+-- The record of a lock, for the slow scripts. Their code follows. docs/design/redis.md describes
+-- the record, its invariants, and the states of an owner.
 --
 --   1–2  b2   3  h held, r released; H, R: flagged   4  how the previous owner ended: ! released, . not
 --   5–36  owner   37–68  previous owner; zeros: none
@@ -12,9 +12,8 @@ local none = string.rep('0', 32)
 
 local function ms(n) return string.format('%.0f', n) end
 
--- read returns the record that a key holds as a table, or the error FOREIGN. Without a key it is a
--- free one without owners. left is how long the lock is held yet, in ms; it is nil if the key has
--- no TTL.
+-- read returns the record of a key as a table, or the error FOREIGN. Without a key the record is
+-- free and has no owners. left is the remaining time of the lock, in ms; nil without a TTL.
 local function read(raw)
   if not raw then
     return {state = 'r', how = '.', owner = none, previous = none, token = 0, last = 0, left = 0, ttl = 0, payload = ''}
@@ -39,8 +38,8 @@ local function read(raw)
   return r
 end
 
--- write replaces the record. left is how long the lock is held, in ms; below 0: since when it is
--- not. life is for how long its tombstones need the flag, in ms.
+-- write replaces the record. left is the remaining time of the lock, in ms; below 0 the time since
+-- its end. life is how long the tombstones need the flag, in ms.
 local function write(r, left, life)
   local keep = 86400000 + math.ceil(math.max(r.last - now, 0) / 1000) -- driver.FenceKeep
   keep = math.max(keep, life - math.min(left or 0, 0))

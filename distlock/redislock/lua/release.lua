@@ -1,16 +1,16 @@
 -- Ends the grant of an owner. script.go makes three scripts of it: for a lone lock without its
--- queue, for a batch of such, and, with slow.lua and releasefull.lua behind it, for a lock with its
--- queue.
+-- queue, for a batch of such locks, and, followed by slow.lua and releasefull.lua, for a lock with
+-- its queue.
 --
 -- KEYS  the locks
 -- ARGV  for each lock: owner
 -- Reply for each lock:
 --       'released'  the grant is ended, by this call or by an earlier copy of it
---       'pass'      the same, and there may be a queue: releasefull.lua has to pass the lock
---       'not held'  this owner does not hold the lock, or not any more
+--       'pass'      the same, and there may be a queue: releasefull.lua has to pass the lock on
+--       'not held'  this owner does not hold the lock
 --       the error FOREIGN: the key holds no record, and stays as it is
 --
--- full says that releasefull.lua follows, plain that the request neither cancels nor breaks: then
+-- full: releasefull.lua follows. plain: the request neither cancels nor breaks. If both are true,
 -- this script answers for an unflagged lock that is held.
 --
 -- May be repeated. ⚑ The first command is a write command: no read-only replica answers, and Redis

@@ -1,5 +1,5 @@
--- Ends the grant of an owner, and hands the lock to the first waiter. It goes on where release.lua
--- ends, behind record.lua and slow.lua.
+-- Ends the grant of an owner, and hands the lock off to the first waiter. Its code follows
+-- release.lua, record.lua and slow.lua.
 --
 -- KEYS  see slow.lua
 -- ARGV  1 owner
@@ -7,9 +7,9 @@
 --       and, to break a grant, 4 one of its tokens; 1 is not used
 -- Reply 'released', 'not held', or an error, see release.lua
 --
--- May be repeated as long as no two other owners were granted the lock since: a copy is then
--- answered 'not held'. A client sends it after 'pass', too. Every copy hands a free lock to the
--- first waiter, and sets the flag anew.
+-- May be repeated until two other owners were granted the lock: then a copy is answered 'not held'.
+-- A client sends it after 'pass', too. Every copy hands a free lock off to the first waiter, and
+-- sets the flag anew.
 local tombstone = tonumber(ARGV[2] or 0)
 local leaves = tombstone > 0 or ARGV[3] == '1'
 
@@ -33,7 +33,7 @@ if ends then
   r.state, r.held = 'r', false
 end
 
--- ⚑ Data of another program, or a right that is missing, keeps no lock from being released.
+-- ⚑ The lock is released despite data of another program in its queue, or a missing right.
 local to, dead, waiting, life = nil, {}, 0, 0
 local seen, problem = pcall(function()
   waiting, life = redis.call('ZCARD', queue), math.max(tombstone_life(), tombstone)
@@ -60,7 +60,7 @@ if to then
   local flagged = r.flagged
   r.flagged = flag
   if hand_off(r, to, life) then
-    to, r.flagged = nil, flagged -- no token is left: release it at least
+    to, r.flagged = nil, flagged -- no token is left: release the lock at least
   else
     dead[#dead + 1] = to.id
   end
@@ -86,7 +86,7 @@ if tombstone > 0 then
   local ends_at = math.max(now_ms + tombstone, tonumber(redis.call('ZSCORE', tombstones, owner) or 0))
   redis.call('ZADD', tombstones, ms(ends_at), owner)
   if redis.call('ZCARD', tombstones) > 1000 then
-    local sooner = redis.call('ZRANGE', tombstones, 0, 1) -- the other one that ends first has to go
+    local sooner = redis.call('ZRANGE', tombstones, 0, 1) -- remove the first to end, but not the new one
     redis.call('ZREM', tombstones, sooner[1] == owner and sooner[2] or sooner[1])
   end
   if redis.call('PTTL', tombstones) < ends_at - now_ms then

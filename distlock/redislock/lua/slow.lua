@@ -1,12 +1,13 @@
--- The queue and the tombstones of a lock. It stands behind record.lua, before acquirefull.lua and
--- releasefull.lua.
+-- The queue and the tombstones of a lock. Its code follows record.lua. acquirefull.lua or
+-- releasefull.lua follows.
 --
--- KEYS  1 the lock   2 the queue: owners by ticket (sorted set)   3 its waiters (hash), by owner:
---       "<alive until, ms>:<seq>:<channel>:<payload>"   4 the tombstones: owners by their end, ms (sorted set)
+-- KEYS  1 the lock   2 the queue: owners by ticket (sorted set)
+--       3 its waiters (hash), by owner: "<alive until, ms>:<seq>:<channel>:<payload>"
+--       4 the tombstones: owners by their end, ms (sorted set)
 --
--- ⚑ A script reads all of them, then writes the record, once, and these keys last. A right that is
--- missing, or data of another program, thus stops a script before it has an effect, and no failure
--- after that takes an effect back.
+-- ⚑ A script reads all keys first, then writes the record once, and the other keys last. A missing
+-- right or data of another program thus stops a script before it has an effect. A later failure
+-- undoes nothing.
 local queue, waiters, tombstones = KEYS[2], KEYS[3], KEYS[4]
 
 -- has_tombstone reports whether an owner has a tombstone.
@@ -14,14 +15,14 @@ local function has_tombstone(owner)
   return tonumber(redis.call('ZSCORE', tombstones, owner) or 0) > now_ms
 end
 
--- tombstone_life is how long the last tombstone stands yet, in ms.
+-- tombstone_life is the time to the end of the last tombstone, in ms.
 local function tombstone_life()
   return math.max(tonumber(redis.call('ZRANGE', tombstones, -1, -1, 'WITHSCORES')[2] or 0) - now_ms, 0)
 end
 
--- first returns the first live waiter that comes before an owner with a ticket; 0: behind all. The
--- dead before it are waiters whose promise has ended, and owners that cannot hold the lock any
--- more. gone leaves the queue, so it counts as dead.
+-- first returns the first live waiter before an owner with a ticket (0: at the end), and the dead
+-- waiters before it. A waiter is dead if its promise or its ownership has ended, or if it is gone,
+-- which leaves the queue now.
 local function first(r, owner, ticket, gone)
   local dead = {}
   while true do
@@ -38,7 +39,7 @@ local function first(r, owner, ticket, gone)
   end
 end
 
--- set_flag sets the flag, or takes it away. ⚑ The record must outlive the tombstones: without it, a
+-- set_flag sets or clears the flag. ⚑ The record must outlive the tombstones: without a record, the
 -- fast script grants.
 local function set_flag(r, flag, life)
   local same = r.flagged == flag
@@ -57,8 +58,8 @@ local function dequeue(ids)
   end
 end
 
--- grant makes a free record that of another owner. The record is not written yet. It returns
--- nothing, or an error.
+-- grant gives a free record to another owner, and does not write it. It returns nothing, or an
+-- error.
 local function grant(r, owner, payload)
   local refused = mint(r, 0)
   if refused then
@@ -68,8 +69,7 @@ local function grant(r, owner, payload)
   r.state, r.previous, r.owner, r.payload, r.held = 'h', r.owner, owner, payload, true
 end
 
--- hand_off grants a free lock to a waiter, for the time that is left of its promise.
--- It returns nothing, or an error.
+-- hand_off grants a free lock to a waiter, until its promise ends. It returns nothing, or an error.
 local function hand_off(r, to, life)
   local left = math.max(to.left, 1000) -- driver.MinHandoff
   local refused = grant(r, to.id, to.payload)
@@ -80,8 +80,8 @@ local function hand_off(r, to, life)
   to.ttl = ms(left)
 end
 
--- notify tells the waiter of a handoff. Without the right to publish, the waiter finds out when it
--- asks.
+-- notify notifies the waiter of a handoff. Without the right to publish, the waiter learns of it
+-- when it asks.
 local function notify(r, to, behind)
   if to.notify ~= '' then
     redis.pcall('PUBLISH', string.match(lock, '^[^{]*') .. 'wake:' .. to.notify,

@@ -1,4 +1,4 @@
--- Removes all exchanges. The mark keeps the place, so Redis refuses earlier writes that arrive late.
+-- Removes all exchanges. The mark keeps the place, so Redis refuses earlier writes that come late.
 --
 -- KEYS, ARGV, Reply: see session.lua.
 -- ARGV  6 seq   7 op

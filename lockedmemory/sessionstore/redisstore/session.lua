@@ -1,5 +1,5 @@
--- The common part of the scripts of a session. It stands before each of them, after granted.lua of
--- redislock. The table of states is in docs/design/sessions.md.
+-- The common part of the scripts of a session. Its code follows granted.lua of redislock. The table
+-- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
 -- ARGV  1 token   2 '1' if the lock is on this Redis   3 IdleTTL in ms, or 0
@@ -20,7 +20,7 @@ local function try(...)
   return reply
 end
 
--- after is try. An error becomes that of the script, which goes on.
+-- after is try. The script continues after an error, and returns it at the end.
 local written, failed
 local function after(...)
   local reply = try(...)
@@ -58,7 +58,7 @@ local function set_mark(place, state, op)
   end
 end
 
--- absent judges the place fence-n where there is no log. It returns nothing, or the refusal.
+-- absent checks the place fence-n of a session without a log. It returns nothing, or the refusal.
 local function absent(n)
   if foreign then
     return redis.error_reply('WRONGTYPE the key that ends in "mark" is not the mark of a session')
@@ -71,8 +71,8 @@ local function absent(n)
   end
 end
 
--- add adds an entry at fence-n. It returns nothing, or the refusal of the Stream. An earlier copy of
--- the call, known by its op, is no refusal.
+-- add adds an entry at fence-n. It returns nothing, or the refusal of the Stream. An earlier copy
+-- of the call, known by its op, is no refusal.
 local function add(n, op, ...)
   local place = fence .. '-' .. n
   local reply = try('XADD', log, place, ...)
@@ -95,18 +95,18 @@ local function add(n, op, ...)
   return {string.match(last, '^%d+') == fence and TAKEN or STALE, last}
 end
 
--- is_marker knows markers by all their fields: what another program has put there stays.
+-- is_marker compares all fields of a marker: entries of other programs stay.
 local function is_marker(entry)
   local fields = entry[2]
   return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'clear' and #fields[2] == 32)
 end
 
--- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a turn
--- are removed. It keeps the newest turn whole, and no part of another one.
+-- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a
+-- turn are removed. It keeps the newest turn whole, and no part of another one.
 local function trim(markers)
   local over = (after('XLEN', log) or 0) - markers - ARGV[5]
   if ARGV[5] == '0' or over <= 0 or foreign then
-    return -- without the mark, old markers gather, and would count
+    return -- without the mark, old markers stay, and would count
   end
   local last, first -- tokens of the last exchange that must go, and of the first that may stay
   for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', math.min(over, 100) + 1) or {}) do
@@ -125,9 +125,9 @@ local function trim(markers)
   end
 end
 
--- on_entry is called when the log has an entry of the token, perhaps its first one. At the first access
--- it moves the mark, removes the marker before it, and trims; markers is how many the token has.
--- ⚑ It never lowers the mark: the call may be a late copy, known by its op.
+-- on_entry is called when the log has an entry of the token. At the first access of the token it
+-- moves the mark, removes the marker before it, and trims. markers is how many markers the token
+-- has. ⚑ It never lowers the mark: the call may be a late copy, known by its op.
 local function on_entry(markers)
   if not there then
     local own = token == fence
@@ -162,7 +162,7 @@ local function show()
   elseif there then
     on_entry(own and 0 or 1)
   elseif own then
-    after('PEXPIRE', KEYS[2], ARGV[4]) -- and no more: a late Load must not hide a Clear
+    after('PEXPIRE', KEYS[2], ARGV[4]) -- nothing else: a late Load must not hide a Clear
   else
     set_mark(fence .. '-0', 'e', '')
   end
