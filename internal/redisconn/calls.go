@@ -13,16 +13,16 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Call is a command of which go-redis writes one copy. go-redis writes another copy only if a
-// server has rejected the first, as a Cluster does to redirect it. So the error of the call is that
-// of a single copy.
+// Call is a command of which go-redis writes one copy. go-redis writes another copy only after a
+// server has rejected the first one, as a Cluster does to redirect it. So the error is that of a
+// single copy.
 type Call struct {
 	*redis.Cmd
 	word *noted
 }
 
-// NewCall makes a call of the given words. The word at place is a string, and neither the name of the
-// command nor a key.
+// NewCall makes a call of the given words. The word at place is a string, and neither the name of
+// the command nor a key.
 func NewCall(ctx context.Context, place int, words ...any) *Call {
 	word := &noted{text: words[place].(string)}
 	words[place] = word
@@ -40,8 +40,8 @@ func (c *Call) Failure() error {
 	return c.Err()
 }
 
-// noted is a word of a command. go-redis asks for its bytes each time that it writes the command to
-// a connection, and at no other time.
+// noted is a word of a command. go-redis reads its bytes only when it writes the command to a
+// connection.
 type noted struct {
 	text    string
 	written bool
@@ -58,13 +58,13 @@ func (n *noted) String() string { return n.text }
 
 func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
 
-// firstPause is the upper bound of the pause before the first repetition of a call. The bound doubles
-// with each repetition.
+// firstPause is the upper bound of the pause before the first repetition of a call. The bound
+// doubles with each repetition.
 const firstPause = 16 * time.Millisecond
 
 // Repeat makes a call by send, and makes it again while no node accepts it for now or the answer is
-// lost, as often as the options of the client say. The result replayed reports whether a copy before the
-// last may have taken effect. An error then wraps driver.ErrReplayed.
+// lost, as often as the options of the client say. The result replayed reports whether a copy
+// before the last may have taken effect. An error then wraps driver.ErrReplayed.
 func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
@@ -75,7 +75,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if _, kind := kindOf(err, topologyOf(t.client)); !lost && !isDial(err) && kind != driver.ErrTemporary {
 			break
 		}
-		lookAnew(t.client, err)
+		reload(t.client, err)
 		wait := rand.N(firstPause << try)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			// ⚑ The caller has to see that the time is up: it may have more time for another call.
@@ -90,7 +90,8 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 	return replayed, After(replayed, err)
 }
 
-// After is the error of the last copy of a request, if an earlier one may have taken effect.
+// After returns the error of the last copy of a request. It wraps driver.ErrReplayed if an earlier
+// copy may have taken effect.
 func After(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err

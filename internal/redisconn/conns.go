@@ -13,16 +13,17 @@ import (
 const (
 	// idleFor is how long a connection stays open without use.
 	idleFor = time.Minute
-	// masterFor is for how long a connection leads to the master, if Sentinels say which node that is.
-	// The connection learns of no failover, and asks the Sentinels when it connects.
+	// masterFor is how long a connection lives if Sentinels name the master. The connection does
+	// not learn of a failover. It asks the Sentinels when it connects.
 	masterFor = time.Second
 )
 
-// conns are connections to one node, apart from those of the application's client: a pool that the
-// application has used up holds up no call. Each is a client of go-redis with a pool of one.
+// conns are connections to one node, apart from those of the application's client. A pool that the
+// application has used up thus delays no call. Each connection is a client of go-redis with a pool
+// of one.
 //
-// ⚑ A client of Redis may sit in a read after its context has ended. The end of the context therefore
-// closes the connection, and the call ends with it, in the goroutine of its caller.
+// ⚑ go-redis may read on after the context has ended. The end of the context therefore closes the
+// connection, and the call ends with it, in the goroutine of its caller.
 type conns struct {
 	options redis.Options
 	slots   chan struct{} // as many as the pool of the application's client has
@@ -55,7 +56,7 @@ func connOptions(of *redis.Options) redis.Options {
 	if options.WriteTimeout <= 0 {
 		options.WriteTimeout--
 	}
-	// The handlers that the application has registered are for its own client.
+	// The application has registered its handlers for its own client.
 	options.PushNotificationProcessor = nil
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if options.Addr == sentinelAddr {
@@ -64,8 +65,8 @@ func connOptions(of *redis.Options) redis.Options {
 	return options
 }
 
-// do sends commands over a connection, which ends with its first failure. If do fails, nothing was sent:
-// ctx has ended before a connection was free, or the transport is closed.
+// do sends commands over a connection. The first failure closes the connection. If do fails,
+// nothing was sent: ctx has ended before a connection was free, or the transport is closed.
 func (p *conns) do(ctx context.Context, cmds []redis.Cmder) error {
 	select {
 	case p.slots <- struct{}{}:

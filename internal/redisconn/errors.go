@@ -13,25 +13,25 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Explain adds to an error of the client what to do about it, and of what kind it is, see
-// driver.ErrTemporary. Its text begins with name, of the package that called Redis. No text names a key.
+// Explain adds advice and a kind to an error of the client, see driver.ErrTemporary. Its text
+// begins with name, the package that called Redis. No text names a key.
 //
-// A Cluster whose nodes change their parts is looked at anew: go-redis does that by itself only when a
-// node answers that a slot has moved, and otherwise after seconds.
+// If nodes of a Cluster may have changed roles, the client reloads them. go-redis does so by itself
+// only when a node answers that a slot has moved, and otherwise after seconds.
 func Explain(client redis.UniversalClient, name string, err error) error {
-	lookAnew(client, err)
+	reload(client, err)
 	return explain(err, topologyOf(client), name)
 }
 
-// lookAnew makes a client of a Cluster load the nodes again if that may help against err.
-func lookAnew(client redis.UniversalClient, err error) {
+// reload makes a client of a Cluster reload the nodes if that may help against err.
+func reload(client redis.UniversalClient, err error) {
 	c, ok := client.(*redis.ClusterClient)
 	if ok && (!IsReply(err) || IsTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
 		c.ReloadState(context.Background())
 	}
 }
 
-// topology is what a client is made for.
+// topology is the arrangement of servers that a client is made for.
 type topology int
 
 const (
@@ -40,8 +40,8 @@ const (
 	cluster
 )
 
-// sentinelAddr is what go-redis puts in the place of an address into the options of a client that
-// follows Sentinels. The Dialer of these options asks the Sentinels, whatever address it is given.
+// sentinelAddr is the address that go-redis puts into the options of a client that follows
+// Sentinels. The Dialer of these options ignores the address and asks the Sentinels.
 const sentinelAddr = "FailoverClient"
 
 func topologyOf(client redis.UniversalClient) topology {
@@ -56,18 +56,18 @@ func topologyOf(client redis.UniversalClient) topology {
 	return oneNode
 }
 
-// IsReply reports whether err is what the server answered.
+// IsReply reports whether err is a reply of the server.
 func IsReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
 
-// IsTemporary reports whether the server turns requests away for now.
+// IsTemporary reports whether the server rejects requests for now.
 func IsTemporary(err error) bool {
 	for _, code := range []string{
 		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "ERR max number of clients",
 	} {
-		if says(err, code) {
+		if hasCode(err, code) {
 			return true
 		}
 	}
@@ -89,35 +89,35 @@ func explain(err error, on topology, name string) error {
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
-// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind is
-// an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil kind,
-// because a proxy that lost the answer of Redis sends a reply of its own.
+// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind
+// is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
+// kind, because a proxy that lost the answer of Redis sends a reply of its own.
 func kindOf(err error, on topology) (advice string, kind error) {
-	said := func(codes ...string) bool {
-		return slices.ContainsFunc(codes, func(code string) bool { return says(err, code) })
+	has := func(codes ...string) bool {
+		return slices.ContainsFunc(codes, func(code string) bool { return hasCode(err, code) })
 	}
 	switch {
-	case said("WRONGTYPE", "FOREIGN"):
+	case has("WRONGTYPE", "FOREIGN"):
 		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
-	case said("FENCE"):
+	case has("FENCE"):
 		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
-	case said("FLOOR"):
+	case has("FLOOR"):
 		return "", driver.ErrFloor
-	case said("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
+	case has("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		return "check the user and password of the client", driver.ErrRights
-	case said("NOPERM", "The user executing the script can't"):
+	case has("NOPERM", "The user executing the script can't"):
 		return missingRight, driver.ErrRights
-	case said("OOM"):
+	case has("OOM"):
 		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", driver.ErrRefused
-	case said("MISCONF"):
+	case has("MISCONF"):
 		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
-	case said("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
+	case has("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
 		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
-	case said("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
+	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
 		return "", driver.ErrRefused
-	case on != cluster && said("MOVED", "ASK"):
+	case on != cluster && has("MOVED", "ASK"):
 		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
-	case said("READONLY"):
+	case has("READONLY"):
 		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
 	case IsTemporary(err):
 		return "", driver.ErrTemporary
@@ -166,9 +166,9 @@ type kindError struct {
 func (e *kindError) Unwrap() error        { return e.error }
 func (e *kindError) Is(target error) bool { return errors.Is(e.kind, target) }
 
-// says reports whether err is an error reply with the given code, also when the reply quotes an error that a
-// command in a script met, as Redis before 7.0 does.
-func says(err error, code string) bool {
+// hasCode reports whether err is an error reply with the given code. Redis before 7.0 quotes the
+// error of a command in a script.
+func hasCode(err error, code string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false

@@ -1,10 +1,9 @@
-// Package redisconn sends the commands and scripts of this module to Redis: those of the lock, and
-// those of stores beside the lock. It adds to go-redis what both need.
+// Package redisconn sends the commands and scripts of locks and stores to Redis. It adds to go-redis:
 //
 //   - A caller leaves as soon as its ctx ends, although go-redis reads on.
 //   - go-redis writes one copy of a [Call]. Repeat sends others, and reports that.
 //   - Calls that are ready at the same time share a round trip.
-//   - Each error says what to do about it, and is of a kind of package driver.
+//   - Each error has advice and a kind of package driver.
 package redisconn
 
 import (
@@ -45,7 +44,7 @@ func (t *Transport) Close() {
 	})
 }
 
-// noWait is a context that has ended. With it, a client of a Cluster answers from what it knows.
+// noWait is a context that has ended. With it, a client of a Cluster uses the nodes that it knows.
 var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
