@@ -195,7 +195,7 @@ func (le *Lease) Release(ctx context.Context) error {
 // attachment is what a store keeps with a lease, see fencing.Attach.
 type attachment struct{ key, value any }
 
-func (le *Lease) attach(key, value any) any {
+func (le *Lease) attach(key any, make func() any) any {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
 	for _, a := range le.attached {
@@ -203,6 +203,7 @@ func (le *Lease) attach(key, value any) any {
 			return a.value
 		}
 	}
+	value := make()
 	le.attached = append(le.attached, attachment{key, value})
 	return value
 }

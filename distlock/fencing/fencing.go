@@ -21,7 +21,7 @@ var (
 	locker     = seam.Locker.(func(*distlock.Lease) *distlock.Locker)
 	check      = seam.Check.(func(*distlock.Lease, context.Context) error)
 	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
-	attach     = seam.Attach.(func(*distlock.Lease, any, any) any)
+	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
@@ -58,10 +58,10 @@ func Join(ctx context.Context, lease *distlock.Lease) (context.Context, context.
 	return join(lease, ctx)
 }
 
-// Attach returns what is attached to a lease under key. If nothing is, it attaches value. The
-// attachment lasts as long as the lease is referenced, also after its end. The key is comparable, as
-// for context.WithValue.
-func Attach(lease *distlock.Lease, key, value any) any { return attach(lease, key, value) }
+// Attach returns what is attached to a lease under key. If nothing is, it attaches the result of make,
+// which must not use the lease. The attachment lasts as long as the lease is referenced, also after its
+// end. The key is comparable, as for context.WithValue.
+func Attach(lease *distlock.Lease, key any, make func() any) any { return attach(lease, key, make) }
 
 // Locker returns the Locker of a lease.
 func Locker(lease *distlock.Lease) *distlock.Locker { return locker(lease) }

@@ -29,8 +29,8 @@ func stateOf(store any, lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
 		return &leaseState{places: new(atomic.Int64), need: driver.Place{Fence: lease.Fence()}}
 	}
-	places := fencing.Attach(lease, placesKey{}, new(atomic.Int64)).(*atomic.Int64)
-	return fencing.Attach(lease, store, &leaseState{places: places}).(*leaseState)
+	places := fencing.Attach(lease, placesKey{}, func() any { return new(atomic.Int64) })
+	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
 }
 
 // skip notes that places up to n are taken.
