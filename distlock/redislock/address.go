@@ -23,8 +23,8 @@ type address struct {
 	secret bool // the query has a password
 }
 
-// parseAddress parses a URL. ⚑ A password with a special character can end up in each part of the URL.
-// The errors therefore show only known words.
+// parseAddress parses a URL. ⚑ A password with a special character can end up in each part of the
+// URL. The errors therefore show only known words.
 func parseAddress(rawURL string) (address, error) {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	switch {
@@ -58,8 +58,8 @@ func parseAddress(rawURL string) (address, error) {
 var errEncoding = errors.New("it cannot be parsed: percent-encode the special characters in user, " +
 	"password and parameters, such as %40 for @, %2F for / and %23 for #")
 
-// check refuses parameters that go-redis accepts but a lock cannot honour. It refuses passwords that
-// go-redis would quote in an error.
+// check refuses parameters that go-redis accepts but a lock cannot honour. It refuses passwords
+// that go-redis would quote in an error.
 func (a address) check() error {
 	for _, name := range slices.Sorted(maps.Keys(a.query)) {
 		value := a.query.Get(name)
@@ -112,8 +112,8 @@ func (a address) checkDatabase() error {
 // secure reports whether the scheme stands for TLS.
 func (a address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
 
-// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. ⚑ The URL has
-// no user and password, so no error of go-redis shows them. The caller sets TLS.
+// url returns the URL for the parsers of go-redis. The hosts after the first are parameters. ⚑ The
+// URL has no user and password, so no error of go-redis shows them. The caller sets TLS.
 func (a address) url(port string) (string, error) {
 	u := url.URL{Scheme: "unix", Path: a.path}
 	if a.server != "unix" {

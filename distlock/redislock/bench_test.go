@@ -20,12 +20,13 @@ func BenchmarkDriver(b *testing.B) {
 	drivertest.Benchmark(b, drivers(onNode(b)))
 }
 
-// deleteIfEqual is what a lock without fences, renewal and idempotence needs to release.
+// deleteIfEqual releases a lock without fences, renewal and idempotence.
 var deleteIfEqual = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`)
 
-// BenchmarkUncontended compares an acquire and release of a Locker, renewal and loss notice on, with the barest lock
-// there is, SET NX PX and a compare-and-delete script. The two take turns, so that both meet the same machine; it prints
-// the median of each, their ratio, and the round trips of one acquire and release.
+// BenchmarkUncontended compares an acquire and release of a Locker, renewal and loss notice on,
+// with the bare lock: SET NX PX and a compare-and-delete script. The two alternate, so that both
+// run on the same machine at the same time. It prints the median of each, their ratio, and the
+// round trips of one acquire and release.
 func BenchmarkUncontended(b *testing.B) {
 	b.Run("ContextTimeoutEnabled", func(b *testing.B) { uncontended(b, true) })
 	b.Run("default", func(b *testing.B) { uncontended(b, false) })
@@ -77,7 +78,7 @@ func uncontended(b *testing.B, punctual bool) {
 	b.ReportMetric(p50(lockeds), "lock-p50-µs")
 	b.ReportMetric(p50(lockeds)/p50(raws), "lock/raw")
 	b.ReportMetric(float64(trips), "round-trips")
-	b.ReportMetric(0, "ns/op") // of both together: says nothing
+	b.ReportMetric(0, "ns/op") // hides the mean of both
 }
 
 func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
@@ -85,7 +86,7 @@ func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
 	l := newLocker(t, newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: wire.dial}), distlock.Options{})
 	before := int64(0)
 	for i := range 5 {
-		if i == 1 { // the server knows the scripts now
+		if i == 1 { // the server has the scripts now
 			before = wire.trips.Load()
 		}
 		lease, err := l.Acquire(t.Context(), strings.Repeat("k", i+1))

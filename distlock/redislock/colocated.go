@@ -10,23 +10,23 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// Colocated is the lock of a store on the same Redis. Scripts of the store check fencing tokens against
-// this lock. Colocated is for packages like redisstore, and may change between releases: use all
-// packages of this module in one version.
+// Colocated is the lock of a store on the same Redis. Scripts of the store check fencing tokens
+// against this lock. Colocated is for packages like redisstore, and may change between releases:
+// use all packages of this module in one version.
 type Colocated struct {
-	// Lock is the key of the lock. Only redislock writes the key. One script can use the key with every
-	// other key that has the same hash tag, see [HashTag], in a Cluster too.
+	// Lock is the key of the lock. Only redislock writes the key. One script can use the key with
+	// every other key that has the same hash tag, see [HashTag], in a Cluster too.
 	Lock string
 }
 
-// ColocatedLua defines a Lua function: is_granted(Lock, token) reports whether the token, a number, was
-// reserved for the present owner of the lock.
+// ColocatedLua defines a Lua function: is_granted(Lock, token) reports whether the token, a number,
+// was reserved for the present owner of the lock.
 //
 //go:embed lua/granted.lua
 var ColocatedLua string
 
-// ColocatedOf returns the lock on key, if locker keeps its locks through this client. It reports false for
-// another client, even one with the same address.
+// ColocatedOf returns the lock on key, if locker keeps its locks through this client. It reports
+// false for another client, even one with the same address.
 func ColocatedOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Colocated, bool) {
 	s, ok := driver.As[*service](fencing.Driver(locker))
 	if !ok || s.client != client {
@@ -35,8 +35,8 @@ func ColocatedOf(locker *distlock.Locker, client redis.UniversalClient, key stri
 	return Colocated{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
 }
 
-// HashTag returns the beginning of a lock's keys after their namespace, "{key}:". In a Cluster it decides
-// the slot of the keys.
+// HashTag returns the beginning of a lock's keys after their namespace, "{key}:". In a Cluster it
+// decides the slot of the keys.
 func HashTag(key string) string {
 	return string(keysOf(driver.Name{Key: key})[1:])
 }

@@ -18,7 +18,7 @@ import (
 
 var isGranted = redis.NewScript(redislock.ColocatedLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
 
-// colocated is a Locker, and what a store beside it sees of one lock.
+// colocated is a Locker and one of its locks, as a store on the same Redis sees them.
 type colocated struct {
 	testing.TB
 	server *testservers.Database
@@ -63,7 +63,7 @@ func (b *colocated) release(lease *distlock.Lease) {
 	}
 }
 
-// The tokens of the lock's owner are those that were reserved for its grant.
+// The owner has the tokens that were reserved for its grant, and no others.
 func TestColocated_S2_ownersTokens(t *testing.T) {
 	b := newColocated(t)
 	first := b.lease()
@@ -72,17 +72,17 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	}
 	next := make(chan *distlock.Lease)
 	go func() { next <- b.lease() }()
-	time.Sleep(2 * time.Millisecond) // not for long: then it is handed on in the process
+	time.Sleep(2 * time.Millisecond) // a short time: the handoff is within the process
 	b.release(first)
 	second := <-next
 	if !b.granted(second.Fence()) {
-		t.Errorf("the token %d of one to whom the lock was handed, after %d", second.Fence(), first.Fence())
+		t.Errorf("after a handoff the token %d is not granted; the one before was %d", second.Fence(), first.Fence())
 	}
 	if err := fencing.RaiseToken(t.Context(), second, second.Fence()+1_000_000); err != nil {
 		t.Fatal(err)
 	}
 	if !b.granted(second.Fence()) || b.granted(first.Fence()) {
-		t.Error("after Refence")
+		t.Error("after RaiseToken")
 	}
 	b.release(second)
 	if b.granted(second.Fence()) {
@@ -90,7 +90,7 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	}
 	third := b.lease()
 	if !b.granted(third.Fence()) {
-		t.Error("of the next lease")
+		t.Error("the token of the next lease is not granted")
 	}
 	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
 	if b.granted(third.Fence()) {
@@ -121,7 +121,7 @@ func TestColocatedOf_otherClient_false(t *testing.T) {
 	}
 	defer hidden.Close(context.Background())
 	if _, ok := redislock.ColocatedOf(hidden, b.client, "k"); ok {
-		t.Error("a driver that is wrapped, and does not say in what")
+		t.Error("a wrapped driver without Unwrap")
 	}
 	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.keys.Lock {
 		t.Errorf("%s, and the lock %s", tag, b.keys.Lock)

@@ -54,7 +54,8 @@ func on(topology string) redis.UniversalOptions {
 	return redis.UniversalOptions{Addrs: servers.Addrs(), MasterName: servers.MasterName()}
 }
 
-// drivers makes each of them a client of its own; the options tell the kind, as for redis.NewUniversalClient.
+// drivers makes drivers, each over its own client. The options choose its type, as for
+// redis.NewUniversalClient.
 func drivers(options redis.UniversalOptions) drivertest.New {
 	return func(tb testing.TB) driver.Driver {
 		client := redis.NewUniversalClient(&options)
@@ -116,10 +117,10 @@ func TestConformance_cluster(t *testing.T) {
 	drivertest.Run(t, drivertest.Service{New: drivers(on("cluster"))})
 }
 
-// miniredis is what the examples embed; it is no evidence about Redis.
+// The examples embed miniredis. It is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
 	t.Parallel()
-	// A server for each of the tests: with every command it goes through all keys that there are.
+	// Each test has its own server, because each command of miniredis reads all keys.
 	var mu sync.Mutex
 	servers := make(map[string]drivertest.New)
 	drivertest.Run(t, drivertest.Service{New: func(tb testing.TB) driver.Driver {
@@ -128,7 +129,7 @@ func TestConformance_miniredis(t *testing.T) {
 		if newDriver == nil {
 			server := miniredis.RunT(tb)
 			server.ClockTTL(true)
-			// It runs scripts in Go, which takes its time with the race detector.
+			// miniredis runs scripts in Go, which is slow with the race detector.
 			newDriver = drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute})
 			servers[tb.Name()] = newDriver
 		}

@@ -40,8 +40,8 @@ func (s *sent) count(cmds ...redis.Cmder) {
 	}
 }
 
-// watched makes a service over a client with poolSize. The result sent counts the scripts that the client
-// sends.
+// watched makes a service over a client with poolSize. The result sent counts the scripts that the
+// client sends.
 func watched(t *testing.T, options redis.UniversalOptions, poolSize int) (*service, *sent) {
 	t.Helper()
 	options.PoolSize = poolSize
@@ -57,7 +57,7 @@ type server interface {
 	Do(args ...string) (string, error)
 }
 
-// occupy keeps a connection of the service's first client busy until the test ends.
+// occupy keeps a connection of the service's client busy until the test ends.
 func occupy(t *testing.T, s *service, server func(key string) server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func occupy(t *testing.T, s *service, server func(key string) server) {
 	})
 }
 
-// A pool that the application has used up holds up no call.
+// A pool that the application has used up delays no call.
 func TestDriver_N_poolUsedUp(t *testing.T) {
 	db := testservers.SharedRedis(t)
 	poolUsedUp(t, redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}, func(string) server { return db })
@@ -88,7 +88,7 @@ func TestDriver_N_poolUsedUp_onCluster(t *testing.T) {
 
 func poolUsedUp(t *testing.T, options redis.UniversalOptions, server func(key string) server) {
 	s, first := watched(t, options, 1)
-	if err := s.client.Exists(t.Context(), keysOf(name).lock()).Err(); err != nil { // it has a connection
+	if err := s.client.Exists(t.Context(), keysOf(name).lock()).Err(); err != nil { // to connect
 		t.Fatal(err)
 	}
 	occupy(t, s, server)
@@ -132,7 +132,7 @@ func TestService_clientOfAnotherType(t *testing.T) {
 	}
 }
 
-// The connections are the driver's, the client its caller's.
+// Close closes the driver's connections. The caller's client stays open.
 func TestService_closesItsConnections(t *testing.T) {
 	options := onNode(t)
 	options.ClientName = strings.ReplaceAll(t.Name(), "/", "-")

@@ -15,12 +15,13 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// BenchmarkCost shows where the time of an uncontended lock goes. It prints the median of single calls that take turns: the two
-// of the bare lock, a script that does nothing, the driver's acquire and release, and the Locker's.
+// BenchmarkCost shows where the time of an uncontended lock goes. It prints the median of calls
+// that alternate: the two of the bare lock, an empty script, and acquire and release of the driver
+// and of the Locker.
 func BenchmarkCost(b *testing.B) {
 	ctx := context.Background()
 	server := testservers.SharedRedis(b)
-	connect := func() *redis.Client { // one for each: they use deadlines of their own
+	connect := func() *redis.Client { // one for each, because they set different deadlines
 		return newClient(b, server, redis.Options{ContextTimeoutEnabled: true})
 	}
 	client := connect()
@@ -66,5 +67,5 @@ func BenchmarkCost(b *testing.B) {
 		slices.Sort(took[i])
 		b.ReportMetric(float64(took[i][len(took[i])/2].Nanoseconds())/1000, step.name+"-µs")
 	}
-	b.ReportMetric(0, "ns/op") // of all together: says nothing
+	b.ReportMetric(0, "ns/op") // hides the mean of all
 }

@@ -24,8 +24,8 @@ const (
 	counterValue = "counter"
 )
 
-// Twenty processes increment one number, each by reading, sleeping and writing it: without mutual exclusion most
-// increments are lost.
+// Twenty processes increment one number: each reads it, sleeps and writes it. Without mutual
+// exclusion most increments are lost.
 func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 	if url := os.Getenv(counterURL); url != "" {
 		count(t, url)
@@ -70,7 +70,7 @@ func count(t *testing.T, url string) {
 			if err != nil && !strings.Contains(err.Error(), "nil") {
 				return err
 			}
-			time.Sleep(500 * time.Microsecond) // the window that a missing lock would leave open
+			time.Sleep(500 * time.Microsecond) // the window for lost increments
 			return client.Set(ctx, counterValue, n+1, 0).Err()
 		})
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// A server that is far away is slow, not in doubt: nothing that was released is marked as cancelled.
+// A distant server is slow, and its outcomes are known: a release leaves no tombstone.
 func TestLocker_distantServer_noTombstones(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
@@ -31,11 +31,11 @@ func TestLocker_distantServer_noTombstones(t *testing.T) {
 		mustRelease(t, lease)
 	}
 	if marks, err := server.Do("KEYS", "*:tombstones"); marks != "" || err != nil {
-		t.Errorf("marked are %q, %v", marks, err)
+		t.Errorf("tombstones: %q, %v", marks, err)
 	}
 }
 
-// A kernel may deliver a request long after its client has given up, and after the TTL.
+// A kernel may deliver a request long after its client has left, and after the TTL.
 func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -57,14 +57,14 @@ func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 	}
 }
 
-// A pause of the server that outlasts a call in the caller's goroutine is no failure, though the client sends nothing again.
+// A short pause of the server fails no call, even if the client never retries.
 func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
 	l := newLocker(t, client, distlock.Options{})
 	for i := range 20 {
-		for range 5 { // the service is known to be quick
+		for range 5 {
 			if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	}
 }
 
-// Whether a request was sent twice is known, not guessed.
+// A reply reports whether its request was sent more than once.
 func TestDriver_S1_reportsReplays(t *testing.T) { reportsReplays(t, onNode(t)) }
 
 func TestDriver_S1_reportsReplays_onCluster(t *testing.T) {
@@ -112,14 +112,14 @@ func reportsReplays(t *testing.T, options redis.UniversalOptions) {
 	}
 }
 
-// interrupted is a driver whose network can fail.
+// interrupted makes a driver whose network can fail.
 func interrupted(t *testing.T, options redis.UniversalOptions) (driver.Driver, *faultnet.Net) {
 	network := faultnet.NewNet(t)
 	options.Dialer = network.Dial
 	return drivers(options)(t), network
 }
 
-// An extend whose answer is lost is an error, and not sent again: a copy could shorten what was prolonged since.
+// An extend whose answer is lost fails and is not sent again: a copy could shorten a later extend.
 func TestDriver_N_extend_isSentOnce(t *testing.T) { extendIsSentOnce(t, onNode(t)) }
 
 func TestDriver_N_extend_isSentOnce_onCluster(t *testing.T) { extendIsSentOnce(t, on("cluster")) }

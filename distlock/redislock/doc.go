@@ -1,13 +1,13 @@
-// Package redislock keeps locks in Redis: on one node, behind Sentinels, or in a Cluster. It uses the
-// client of go-redis that the caller makes.
+// Package redislock keeps locks in Redis: on one node, behind Sentinels, or in a Cluster. It uses
+// the client of go-redis that the caller makes.
 //
-// Redis keeps one record per name. The record outlives the lock by a day. A queue and tombstones are
-// beside it while they are needed. Every operation is one script, so it happens at one moment by the
-// server's clock, and it may be repeated. docs/design/redis.md states the record, its invariants, the
-// operations and the states of an owner.
+// Redis keeps one record per name. The record outlives the lock by a day. A queue and tombstones
+// are beside it while they are needed. Every operation is one script, so it happens at one moment
+// by the server's clock, and it may be repeated. docs/design/redis.md states the record, its
+// invariants, the operations and the states of an owner.
 //
-// A lock with the key K in the namespace N has these keys. In K, '%' and '}' are written as %25 and %7D,
-// so two names never share a key:
+// A lock with the key K in the namespace N has these keys. In K, '%' and '}' are written as %25 and
+// %7D, so two names never share a key:
 //
 //	N:{K}:lock        the record: holder, previous owner, token; expires a day after the lock
 //	N:{K}:queue       waiters by ticket (sorted set)
@@ -20,26 +20,29 @@
 // # Rights
 //
 // An ACL user needs ~<namespace>:* and +evalsha +eval +get +getex +set +setrange +pexpire +pttl
-// +time +zadd +zrem +zrange +zscore +zcard +zremrangebyscore +hset +hget +hgetall +hdel. To be notified
-// of handoffs it also needs &<namespace>:* and +publish +subscribe. Without them waiters poll. To list
-// locks it also needs +scan. In a Cluster, go-redis itself also needs +cluster|slots +command.
+// +time +zadd +zrem +zrange +zscore +zcard +zremrangebyscore +hset +hget +hgetall +hdel. To be
+// notified of handoffs it also needs &<namespace>:* and +publish +subscribe. Without them waiters
+// poll. To list locks it also needs +scan. In a Cluster, go-redis itself also needs +cluster|slots
+// +command.
 //
 // # Clients
 //
-// The driver has its own connections, with the options of the client: to the node of a *redis.Client,
-// and to each node of a *redis.ClusterClient. A pool that the application has used up thus delays no
-// call. Hooks of the client (AddHook), such as those for tracing, do not see these calls. Package tracing
-// reports operations instead. The driver opens at most PoolSize connections to a node, usually one or
-// two. It closes a connection after a minute without use, and when the context of its caller ends.
+// The driver has its own connections, with the options of the client: to the node of a
+// *redis.Client, and to each node of a *redis.ClusterClient. A pool that the application has used
+// up thus delays no call. Hooks of the client (AddHook), such as those for tracing, do not see
+// these calls. Package tracing reports operations instead. The driver opens at most PoolSize
+// connections to a node, usually one or two. It closes a connection after a minute without use, and
+// when the context of its caller ends.
 //
-// In a Cluster, the client itself sends redirected calls, and the first calls before it knows the nodes.
-// A client that follows Sentinels sends the calls while its pool has a free connection, because only the
-// client learns of a failover. A client of another type sends all calls. Close the Locker before the
-// client: the driver's connections do not end with the client. docs/design/redis.md states the details.
+// In a Cluster, the client itself sends redirected calls, and the first calls before it knows the
+// nodes. A client that follows Sentinels sends the calls while its pool has a free connection,
+// because only the client learns of a failover. A client of another type sends all calls. Close the
+// Locker before the client: the driver's connections do not end with the client.
+// docs/design/redis.md states the details.
 //
-// go-redis writes one copy of a script call, unless the server rejects that copy. If the answer is lost,
-// or the server rejects the call for now, the driver sends the call again: MaxRetries times, in a Cluster
-// MaxRedirects times. The error therefore says whether a copy may have taken effect, see
-// [driver.MayHaveEffect]. The driver sends an extend once: a late copy of a shortening extend could undo
-// a later extend.
+// go-redis writes one copy of a script call, unless the server rejects that copy. If the answer is
+// lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,
+// in a Cluster MaxRedirects times. The error therefore says whether a copy may have taken effect,
+// see [driver.MayHaveEffect]. The driver sends an extend once: a late copy of a shortening extend
+// could undo a later extend.
 package redislock

@@ -15,7 +15,7 @@ var hostileNames = []string{
 	strings.Repeat("}", 1024),
 }
 
-// Whatever two names are, they share all of their keys or none, and the keys of one share a slot.
+// Two names share all of their keys or none. The keys of one name share a slot.
 func FuzzKeys(f *testing.F) {
 	for i, name := range hostileNames {
 		f.Add("app", name, "app", hostileNames[(i+1)%len(hostileNames)])
@@ -23,13 +23,13 @@ func FuzzKeys(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, namespace1, key1, namespace2, key2 string) {
 		one, two := driver.Name{Namespace: namespace1, Key: key1}, driver.Name{Namespace: namespace2, Key: key2}
-		if valid(one) && valid(two) { // or else a Locker refuses it
+		if valid(one) && valid(two) { // a Locker refuses others
 			wantApart(t, one, two)
 		}
 	})
 }
 
-// What a key is escaped to is a key that somebody else may use.
+// The escaped form of a key is a valid key, too.
 func TestKeys_S1_twoNames_twoLocks(t *testing.T) {
 	for _, one := range hostileNames {
 		for _, two := range hostileNames {
@@ -59,7 +59,7 @@ func all(name driver.Name) []string {
 	return keysOf(name).all()
 }
 
-// valid is what a Locker lets through.
+// valid reports whether a Locker accepts a name.
 func valid(name driver.Name) bool {
 	for _, text := range []string{name.Namespace, name.Key} {
 		if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
@@ -69,8 +69,8 @@ func valid(name driver.Name) bool {
 	return !strings.ContainsAny(name.Namespace, "{}")
 }
 
-// hashTag is what Redis Cluster hashes of a key, by its specification: what stands between the first "{" and the first
-// "}" after it, unless that is nothing, or there is none.
+// hashTag returns the part of a key that a Cluster hashes, by the specification of Redis: the text
+// between the first "{" and the next "}", or the whole key if that text is missing or empty.
 func hashTag(key string) string {
 	_, rest, open := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(rest, "}")
@@ -80,7 +80,7 @@ func hashTag(key string) string {
 	return tag
 }
 
-// Whatever a server says, it is understood or refused: no panic, and no token that could not be one.
+// Every reply of a server is parsed or refused, without a panic and without an invalid token.
 func FuzzReplies(f *testing.F) {
 	owner := strings.Repeat("0f", 16)
 	for _, value := range []string{

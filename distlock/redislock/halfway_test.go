@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// queue is a lock that one holds and another waits for.
+// queue is a lock with a holder and a waiter.
 type queue struct {
 	t      *testing.T
 	server *testservers.Redis
@@ -30,19 +30,20 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// locker opens another one.
+// locker opens another Locker.
 func (q *queue) locker() *distlock.Locker {
 	q.t.Helper()
 	return newLocker(q.t, q.client, distlock.Options{TTL: time.Second})
 }
 
-// rights gives or takes one.
+// rights grants or revokes a right.
 func (q *queue) rights(rule string) {
 	q.t.Helper()
 	do(q.t, q.server, "ACL", "SETUSER", "default", rule)
 }
 
-// Scripts do not roll back. If a right is missing after the record is written, the handoff stands.
+// Scripts do not roll back. A right that is missing after the write of the record leaves the
+// handoff valid.
 func TestRelease_L_handoffFailsHalfWay(t *testing.T) {
 	q := newQueue(t)
 	q.rights("-zrem")
@@ -56,7 +57,8 @@ func TestRelease_L_handoffFailsHalfWay(t *testing.T) {
 	mustRelease(t, last)
 }
 
-// Who finds the lock free, and somebody in line before him, hands it over, whether he may say so or not.
+// An Acquire that finds the lock free hands it off to an earlier waiter, even without the right to
+// publish.
 func TestAcquire_L_handoffWithoutPublishACL(t *testing.T) {
 	q := newQueue(t)
 	q.rights("-publish")

@@ -18,9 +18,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Who is told of hand-overs, and what becomes of those who cannot be.
-
-// restricted is a client whose user has the rights that the documentation names, and the admin who can take them away.
+// restricted returns a client whose user has the documented rights, and a client of an admin.
 func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.Client) {
 	t.Helper()
 	admin = newClient(t, server)
@@ -32,7 +30,7 @@ func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.C
 	return newClient(t, server, redis.Options{Username: "locker", Password: "password"}), admin
 }
 
-// After ten seconds without a word the server is pinged. Being refused is an answer.
+// After ten seconds of silence the subscription pings the server. A refusal is an answer, too.
 func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	t.Parallel()
 	client, _ := restricted(t, testservers.StartRedis(t))
@@ -41,7 +39,7 @@ func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	wakes := enqueue(t, d, "b")
 	select {
 	case wake, ok := <-wakes:
-		t.Fatalf("told %+v, %t", wake, ok)
+		t.Fatalf("notified of %+v, %t", wake, ok)
 	case <-time.After(11 * time.Second):
 	}
 	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: owner("a").Name, Owner: owner("a").Owner}); err != nil {
@@ -50,10 +48,10 @@ func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	select {
 	case wake := <-wakes:
 		if wake.Grant.Outcome != driver.Granted {
-			t.Errorf("told %+v", wake)
+			t.Errorf("notified of %+v", wake)
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("it was not told")
+		t.Error("the waiter was not notified")
 	}
 	_, stop, err := d.(driver.Listener).Listen(t.Context(), owner("c").Name, owner("c").Owner)
 	if err != nil {
@@ -62,7 +60,7 @@ func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	stop()
 }
 
-// A right that is taken away while they wait is no reason to wait for ever.
+// Waiters stop listening when the server revokes their right.
 func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -80,9 +78,9 @@ func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 		ended := time.After(10 * time.Second)
 		for open := true; open; {
 			select {
-			case _, open = <-wakes: // it may be told first that it has missed something
+			case _, open = <-wakes: // a waiter may first be asked to ask
 			case <-ended:
-				t.Fatalf("waiter %d still expects to be told", i)
+				t.Fatalf("waiter %d still listens", i)
 			}
 		}
 	}
@@ -91,7 +89,7 @@ func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 	}
 }
 
-// cutOff is a connection to a proxy that knows no subscriptions, and hangs up.
+// cutOff is a connection to a proxy that closes the connection when it gets a subscription.
 type cutOff struct {
 	net.Conn
 	mended *atomic.Bool
@@ -100,7 +98,7 @@ type cutOff struct {
 func (c cutOff) Write(p []byte) (int, error) {
 	if !c.mended.Load() && bytes.Contains(bytes.ToLower(p), []byte("subscribe")) {
 		_ = c.Close()
-		return 0, errors.New("hung up")
+		return 0, errors.New("closed by the proxy")
 	}
 	return c.Conn.Write(p)
 }
@@ -117,17 +115,17 @@ func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 		name, stop, start := driver.Name{Namespace: "n", Key: fmt.Sprint(i)}, leakcheck.Stalls(), time.Now()
 		_, _, err := queue.Listen(t.Context(), name, owner("a").Owner)
 		took := time.Since(start)
-		ran := took - stop() // for so long the process was let run
+		ran := took - stop()
 		if err == nil {
-			t.Fatal("it has a subscription")
+			t.Fatal("the subscription was confirmed")
 		}
 		if first := i == 0; first && (took < time.Second || ran > 2*time.Second) || !first && ran > 500*time.Millisecond {
-			t.Errorf("waiter %d was told after %s: %v", i, took, err)
+			t.Errorf("the Listen of waiter %d failed after %s: %v", i, took, err)
 		}
 	}
 	start := time.Now()
 	mended.Store(true)
-	testservers.Await(t, 10*time.Second, "it has a subscription", func() bool {
+	testservers.Await(t, 10*time.Second, "a confirmed subscription", func() bool {
 		_, stop, err := queue.Listen(t.Context(), owner("b").Name, owner("b").Owner)
 		if err == nil {
 			stop()
@@ -135,11 +133,11 @@ func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 		return err == nil
 	})
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("nobody listened again for %s", took)
+		t.Errorf("no waiter could listen for %s", took)
 	}
 }
 
-// The subscription connects for as long as the server hangs.
+// The subscription is connecting while the server hangs.
 func TestClose_hangingServer_endsWithContext(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -169,7 +167,8 @@ func TestClose_hangingServer_endsWithContext(t *testing.T) {
 	}
 }
 
-// The keys that are not there, as those of a line in which nobody stands, are in the way of a script while a slot is moved.
+// While a slot moves, the master rejects a script with missing keys, such as those of an empty
+// queue.
 func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.SharedTopology("cluster").Cluster
@@ -185,10 +184,10 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 				t.Errorf("Release: %+v, %v", reply, err)
 			}
 			finish()
-			testservers.Await(t, 10*time.Second, "the slot is where it belongs", func() bool {
+			testservers.Await(t, 10*time.Second, "the slot on its new master", func() bool {
 				state, err := d.Inspect(t.Context(), req.Name)
 				if err == nil && state.Held {
-					t.Fatalf("the lock stands: %+v", state)
+					t.Fatalf("the lock is still held: %+v", state)
 				}
 				return err == nil
 			})
@@ -196,7 +195,7 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 	}
 }
 
-// asks is a hook that answers a script with more than two keys as a node does whose slot moves.
+// asks is a hook that answers scripts with more than two keys like a node whose slot moves.
 type asks struct{}
 
 type asking string
@@ -218,7 +217,7 @@ func (asks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// The last redirection that go-redis follows may lead to a node that redirects, too.
+// The last redirection that go-redis follows may lead to another redirection.
 func TestRelease_C_afterLastRedirection(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testservers.SharedRedis(t))

@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// enqueue has an owner stand in line behind the holder, and returns what it will be told.
+// enqueue puts an owner into the queue, and returns its wakes.
 func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Helper()
 	req := owner(c)
@@ -23,13 +23,12 @@ func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Cleanup(stop)
 	req.Alive, req.Seq = 30*time.Second, 1
 	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Busy || reply.Ticket == 0 {
-		t.Fatalf("it does not stand in line: %+v, %v", reply, err)
+		t.Fatalf("the owner is not in the queue: %+v, %v", reply, err)
 	}
 	return wakes
 }
 
-// A lock that nobody has given back is handed on by whoever finds it free: also by a release that is about something else, as
-// the clean-up of the lease that was lost.
+// A release by any owner that finds the lock free hands it off, also the clean-up of a lost lease.
 func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
 	t.Parallel()
 	d, client := newDriver(t)
@@ -39,13 +38,13 @@ func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
 			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // the record outlives the lock
 		},
 	} {
-		for who, release := range map[string]driver.ReleaseRequest{
-			"the last holder, late":   {Owner: owner("a").Owner},
-			"the clean-up of a loss":  {Owner: owner("a").Owner, Tombstone: time.Second},
-			"another who leaves":      {Owner: owner("c").Owner, Leave: true},
-			"who never had a part in": {Owner: owner("d").Owner},
+		for by, release := range map[string]driver.ReleaseRequest{
+			"the last holder, late":  {Owner: owner("a").Owner},
+			"the clean-up of a loss": {Owner: owner("a").Owner, Tombstone: time.Second},
+			"a waiter that leaves":   {Owner: owner("c").Owner, Leave: true},
+			"an unknown owner":       {Owner: owner("d").Owner},
 		} {
-			t.Run(gone+"/"+who, func(t *testing.T) {
+			t.Run(gone+"/"+by, func(t *testing.T) {
 				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
 				wakes := enqueue(t, d, "b")
@@ -58,10 +57,10 @@ func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
 				select {
 				case wake := <-wakes:
 					if wake.Grant.Outcome != driver.Granted || wake.Seq != 1 || wake.TTL < 20*time.Second || wake.TTL > 30*time.Second {
-						t.Errorf("it was told %+v", wake)
+						t.Errorf("notified of %+v", wake)
 					}
 				case <-time.After(10 * time.Second):
-					t.Error("it was not told")
+					t.Error("the waiter was not notified")
 				}
 				mustGrant(t, d, owner("b")) // the claim
 			})
@@ -69,8 +68,8 @@ func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
 	}
 }
 
-// Keys of the lock's names that hold something else, put there while somebody stands in line, are left as they are; and they
-// keep nobody's lock from being released.
+// Data of another program under the keys of a lock with waiters stays as it is. The lock is still
+// released.
 func TestHandoff_C_foreignData_isKept(t *testing.T) {
 	t.Parallel()
 	d, client := newDriver(t)
@@ -111,13 +110,13 @@ func TestHandoff_C_foreignData_isKept(t *testing.T) {
 		"the waiters":    func(t *testing.T) { list(t, waitersKey) },
 		"the tombstones": func(t *testing.T) { list(t, tombstoneKey) },
 		"all of them":    func(t *testing.T) { list(t, queueKey); list(t, waitersKey); list(t, tombstoneKey) },
-		"the queue is another sorted set": func(t *testing.T) {
+		"a foreign sorted set as the queue": func(t *testing.T) {
 			client.Del(t.Context(), queueKey)
 			client.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "theirs"})
 		},
 	} {
-		for who, leave := range map[string]bool{"who stood in line": true, "who did not": false} {
-			t.Run("release/"+name+"/"+who, func(t *testing.T) {
+		for how, leave := range map[string]bool{"with Leave": true, "without Leave": false} {
+			t.Run("release/"+name+"/"+how, func(t *testing.T) {
 				client.FlushDB(t.Context())
 				mustGrant(t, d, owner("a"))
 				enqueue(t, d, "b")
@@ -140,7 +139,7 @@ func TestHandoff_C_foreignData_isKept(t *testing.T) {
 	}
 }
 
-// Whoever lines up comes after all who stand there, also if Redis's clock has been set back since they came.
+// A new waiter comes after all others, also if the clock of Redis has been set back.
 func TestQueue_L_clockStepsBack_ticketsRise(t *testing.T) {
 	d, client := newDriver(t)
 	holder, before := owner("a"), owner("b")

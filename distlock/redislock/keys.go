@@ -6,9 +6,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// keys is the common prefix of a lock's keys, "namespace:{key}:". A namespace has no brace, so the first
-// brace begins the hash tag. A '}' in the key is escaped, so the next one ends the hash tag. Two names
-// thus have two prefixes, and the hash tag of a Cluster is exactly the key.
+// keys is the common prefix of a lock's keys, "namespace:{key}:". A namespace has no brace, so the
+// first brace begins the hash tag. A '}' in the key is escaped, so the next one ends the hash tag.
+// Two names thus have two prefixes, and the hash tag of a Cluster is exactly the key.
 type keys string
 
 var (

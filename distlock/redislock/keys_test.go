@@ -14,7 +14,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// What stands in Redis when somebody else has had a hand in it, and for how long.
+// The keys of a lock: their lifetimes, and how the driver treats data that another program or an
+// operator has changed.
 
 const (
 	lockKey      = "n:{k}:lock"
@@ -28,7 +29,7 @@ func isFree(record string) bool {
 	return record == "" || strings.HasPrefix(record, "b2r") || strings.HasPrefix(record, "b2R")
 }
 
-// record is one of a holder, with the last token of its block.
+// record makes the record of an owner, with the last token of its block.
 func record(state, owner string, last int64) string {
 	return fmt.Sprintf("b2%s.%s%032d%016d%016d%011d{}", state, strings.Repeat(owner, 32), 0, last, last, driver.FenceKeep.Milliseconds())
 }
@@ -52,8 +53,8 @@ func mustGrant(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.
 	return reply
 }
 
-// The record stays for a day beyond the moment that its last token stands for, however far ahead that is, and beyond the
-// TTL.
+// The record expires a day after the moment of its last token, and a day after the lock, whichever
+// is later.
 func TestFence_S2_recordOutlivesItsLastToken(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
@@ -94,7 +95,7 @@ func TestRelease_tombstones_areBoundedAndExpire(t *testing.T) {
 	}
 }
 
-// A record outlives its lock by a day, and is small then.
+// A record outlives its lock by a day. Then it is small.
 func TestRelease_longPayload_isDropped(t *testing.T) {
 	for name, queue := range map[string]bool{"alone": false, "with a queue": true} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestRelease_longPayload_isDropped(t *testing.T) {
 	}
 }
 
-// What a hand has damaged is no lock: it stays as it is, and callers see what to do. It is free again when it is gone.
+// A record damaged by hand stays as it is, and the error says what to do. Without the record the
+// lock is free.
 func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
 	for name, damage := range map[string]string{
 		"another text": "theirs", "cut off": record("h", "a", 1795225289917391)[:100], "a number": strings.Replace(record("h", "a", 1795225289917391), "1795225289917391", "179522528991739x", 2),
@@ -145,7 +147,7 @@ func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
 				t.Errorf("Release: %+v, %v", reply, err)
 			}
 			if client.Get(t.Context(), lockKey).Val() != damage {
-				t.Errorf("it is now %q", client.Get(t.Context(), lockKey).Val())
+				t.Errorf("the record is now %q", client.Get(t.Context(), lockKey).Val())
 			}
 			client.Del(t.Context(), lockKey)
 			mustGrant(t, d, owner("b"))
@@ -185,11 +187,11 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	plain := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}
 	for copy, req := range []driver.ReleaseRequest{cancel, plain} {
 		if reply, err := d.Release(t.Context(), req); err != nil || !reply.Released {
-			t.Errorf("Release of what was held, copy %d: %+v, %v", copy, reply, err)
+			t.Errorf("Release of the held lock, copy %d: %+v, %v", copy, reply, err)
 		}
 	}
 	if !isFree(client.Get(t.Context(), lockKey).Val()) {
-		t.Error("the lock stands")
+		t.Error("the lock is still held")
 	}
 	cancel.Owner = never.Owner
 	if reply, err := d.Release(t.Context(), cancel); err != nil || reply.Released || client.ZCard(t.Context(), tombstoneKey).Val() != 2 {

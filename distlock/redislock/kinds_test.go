@@ -20,11 +20,11 @@ import (
 // of is a request of an owner for a lock of this file.
 func of(c string) driver.AcquireRequest {
 	req := owner(c)
-	req.Name.Key = "kinds" // other tests move the slot of theirs
+	req.Name.Key = "kinds" // other tests move the slot of their key
 	return req
 }
 
-// operations are the calls of a driver that can fail. The owner "a" holds the lock.
+// operations are calls of a driver that can fail. The owner "a" holds the lock.
 var operations = map[string]func(context.Context, driver.Driver) error{
 	"acquire": func(ctx context.Context, d driver.Driver) error {
 		req := of("b")
@@ -53,7 +53,7 @@ var operations = map[string]func(context.Context, driver.Driver) error{
 	},
 }
 
-// kinds names what an error says of its request.
+// kinds names the kinds of an error.
 func kinds(err error) string {
 	var all []string
 	for _, kind := range []struct {
@@ -70,8 +70,7 @@ func kinds(err error) string {
 	return strings.Join(all, ", ")
 }
 
-// ground is a server, and a driver over a client with the default number of retries that is
-// connected to it.
+// ground is a server, and a driver over a client with the default number of retries.
 type ground struct {
 	t      *testing.T
 	server *testservers.Redis
@@ -91,25 +90,24 @@ func newGround(t *testing.T, server *testservers.Redis, options redis.Options) *
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	options.DialerRetries = 1 // that go-redis waits for between them
+	options.DialerRetries = 1 // go-redis pauses between retries
 	g.client = newClient(t, g.proxy, options)
 	g.Driver = driverOver(t, g.client)
 	return g
 }
 
-// overTheClient has the client of the application send the calls.
+// overTheClient makes the application's client send the calls.
 func (g *ground) overTheClient() {
 	g.Driver = driverOver(g.t, struct{ redis.UniversalClient }{g.client})
 }
 
-// connect has the driver make a connection, and the owner "a" hold the lock.
+// connect makes the driver connect, and the owner "a" hold the lock.
 func connect(t *testing.T, d driver.Driver) {
 	mustGrant(t, d, of("a"))
 	must(t, operations["extend"](t.Context(), d))
 }
 
-// loseOne has the answer to the next script call get lost, and calls then before the client
-// connects anew.
+// loseOne drops the answer to the next script call, and calls then before the client reconnects.
 func (g *ground) loseOne(then func() error) {
 	g.redial.Store(&then)
 	g.proxy.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
@@ -133,7 +131,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 			fault: func(g *ground) {
 				connect(g.t, g)
 				g.proxy.Refuse()
-				testservers.Await(g.t, 5*time.Second, "the client sees that", func() bool {
+				testservers.Await(g.t, 5*time.Second, "a refused dial", func() bool {
 					var op *net.OpError
 					return errors.As(g.client.Ping(g.t.Context()).Err(), &op) && op.Op == "dial"
 				})
@@ -235,7 +233,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 	}
 }
 
-// In a Cluster a node that does not answer may be replaced soon.
+// In a Cluster another node may soon replace a node that does not answer.
 func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

@@ -12,10 +12,10 @@ import (
 	"github.com/belugalock/belugalock/internal/faultnet"
 )
 
-// soon is when leavers leave.
+// soon is how long leavers stay.
 const soon = 100 * time.Millisecond
 
-// leavers make contexts that end soon, each in its way.
+// leavers make contexts that end soon, by the cause in their name.
 var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	"cancelled": func() (context.Context, context.CancelFunc, error) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -28,7 +28,7 @@ var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	},
 }
 
-// A caller that leaves between two copies of its request sees the end of its ctx, and no outage.
+// A caller that leaves between two copies of its request gets the error of its ctx, and no outage.
 func TestLocker_C_leavesBetweenCopies(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Each method of the driver returns when its ctx ends, although no server answers, and although go-redis
-// has never connected before.
+// Each method of the driver returns when its ctx ends, even if no server answers and go-redis has
+// never connected.
 func TestDriver_L_returnsWithItsContext(t *testing.T) {
 	db := testservers.SharedRedis(t)
 	node := redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}

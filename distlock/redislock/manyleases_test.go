@@ -24,8 +24,8 @@ import (
 
 var holdFor = flag.Duration("hold", time.Minute, "how long BenchmarkHeld holds its leases")
 
-// BenchmarkHeld holds 10,000 leases of one Locker and prints what that costs the process: see cost. It takes a minute,
-// and a few seconds.
+// BenchmarkHeld holds 10,000 leases of one Locker for a minute and prints the cost for the process,
+// see cost.
 func BenchmarkHeld(b *testing.B) {
 	for b.Loop() {
 		c := hold(b, 10_000, *holdFor, distlock.Options{TTL: 10 * time.Second})
@@ -39,11 +39,11 @@ func BenchmarkHeld(b *testing.B) {
 		b.ReportMetric(c.cpu, "%-of-a-core")
 		b.ReportMetric(c.serverCPU, "%-of-a-core-redis")
 	}
-	b.ReportMetric(0, "ns/op") // says nothing
+	b.ReportMetric(0, "ns/op") // hides the mean
 }
 
-// The bounds of 10,000 leases hold for fewer as well. CPU is left to BenchmarkHeld: it is another with the race detector. The
-// TTL is longer than a busy machine makes a process wait; the renewals are not.
+// The bounds of 10,000 leases hold for fewer, too. BenchmarkHeld measures CPU, because the race
+// detector changes it. The TTL is longer than the stalls of a busy machine.
 func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 	const n = 2_000
 	c := cost{failed: 1}
@@ -52,26 +52,27 @@ func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 	}
 	t.Logf("%+v", c)
 	if c.renewed < 2*n {
-		t.Errorf("%d renewals, this tests nothing", c.renewed)
+		t.Errorf("%d renewals, too few for this test", c.renewed)
 	}
 	if c.goroutines > 12 {
 		t.Errorf("%d goroutines more, want 12 at the most", c.goroutines)
 	}
-	// A batch takes what is due within an eighth of a period, or 1,000: no more than 9 + 2 in a period, of 182 on average.
+	// A batch takes the renewals of an eighth of a period, at most 1,000. So a period has at most 9
+	// + 2 batches, of 182 renewals on average.
 	if c.perTrip() < 100 {
 		t.Errorf("%.0f renewals per round trip, want 100 at least", c.perTrip())
 	}
-	// Nearly half of it are the buffers of the connections, which more leases would share.
+	// The buffers of the connections are nearly half of it. More leases would share them.
 	if c.heap > 2<<10 {
 		t.Errorf("%.0f bytes of heap per lease, want 2048 at the most", c.heap)
 	}
 }
 
-// cost is what leases cost while they are held, acquiring and releasing not included.
+// cost is the cost of held leases, without acquire and release.
 type cost struct {
 	lost       int
-	renewed    int64   // renewals that were granted
-	failed     int64   // and that were not
+	renewed    int64   // successful renewals
+	failed     int64   // other renewals
 	trips      int64   // round trips on all connections of the process
 	goroutines int     // more than without the Locker and its client, at the most
 	heap       float64 // bytes per lease, after garbage collection
@@ -82,13 +83,13 @@ type cost struct {
 
 func (c cost) perTrip() float64 { return float64(c.renewed) / float64(max(c.trips, 1)) }
 
-// hold acquires n leases, holds them for d and releases them. Leases that the server does not know while they are held, or
-// still knows afterwards, fail the test.
+// hold acquires n leases, holds them for d and releases them. The test fails if the server does not
+// have them while they are held, or has them afterwards.
 func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost) {
 	ctx := context.Background()
 	server := testservers.StartRedis(tb)
 	admin := newClient(tb, server)
-	serverSeconds(tb, admin) // connected, and whatever the client keeps for ever is there
+	serverSeconds(tb, admin) // connects, so later measurements do not count the connection
 
 	leases := make([]*distlock.Lease, n)
 	goroutines := watchGoroutines(tb)
@@ -107,12 +108,12 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	})
 	l := newLocker(tb, client, opts)
 	began := time.Now()
-	inHands(tb, n, func(i int) (err error) {
+	concurrently(tb, n, func(i int) (err error) {
 		leases[i], err = l.Acquire(ctx, fmt.Sprintf("session-%06d", i))
 		return err
 	})
 	tb.Logf("%d leases acquired in %s", n, time.Since(began).Round(time.Millisecond))
-	time.Sleep(time.Second) // goroutines that have made calls of Acquire wait for others for a while
+	time.Sleep(time.Second) // goroutines of Acquire wait a while for more calls
 
 	goroutines.reset()
 	renewed0, failed0, trips0 := renewed.Load(), failed.Load(), wire.trips.Load()
@@ -124,7 +125,7 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	c.goroutines = goroutines.reset() - before
 	c.stacks = float64(stacksInUse()-stacks) / float64(n)
 	c.heap = float64(heapInUse()-heap) / float64(n)
-	for range 4 { // a batch that is under way weighs as well
+	for range 4 { // a batch under way uses memory, too
 		time.Sleep(50 * time.Millisecond)
 		c.heap = min(c.heap, float64(heapInUse()-heap)/float64(n))
 	}
@@ -137,7 +138,7 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	if c.lost > 0 {
 		tb.Errorf("%d leases lost", c.lost)
 	}
-	inHands(tb, n, func(i int) error {
+	concurrently(tb, n, func(i int) error {
 		info, err := l.Inspect(ctx, leases[i].Key())
 		if err != nil {
 			return err
@@ -159,8 +160,8 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 	return c
 }
 
-// inHands calls do for 0 to n-1, 16 at a time. Errors end the test.
-func inHands(tb testing.TB, n int, do func(i int) error) {
+// concurrently calls do for 0 to n-1, 16 at a time. Errors end the test.
+func concurrently(tb testing.TB, n int, do func(i int) error) {
 	tb.Helper()
 	var (
 		next, failed atomic.Int64
@@ -184,7 +185,8 @@ func inHands(tb testing.TB, n int, do func(i int) error) {
 	}
 }
 
-// wire counts the round trips of the connections that it dials: writes that no read has come between are one.
+// wire counts the round trips of its connections. Writes without a read between them are one round
+// trip.
 type wire struct{ trips atomic.Int64 }
 
 func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -195,7 +197,7 @@ func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return &wireConn{TCPConn: conn.(*net.TCPConn), wire: w}, nil
 }
 
-// wireConn has all methods of a TCPConn: go-redis looks at a connection before it uses it, and that should cost the same.
+// wireConn has all methods of a TCPConn, so the checks of go-redis before each use cost the same.
 type wireConn struct {
 	*net.TCPConn
 	wire  *wire
@@ -214,7 +216,7 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// goroutineWatch looks how many goroutines there are, every few milliseconds.
+// goroutineWatch counts the goroutines every few milliseconds.
 type goroutineWatch struct{ most atomic.Int64 }
 
 func watchGoroutines(tb testing.TB) *goroutineWatch {
@@ -239,17 +241,17 @@ func watchGoroutines(tb testing.TB) *goroutineWatch {
 	return w
 }
 
-// reset returns the most that were seen since the last reset, now included.
+// reset returns the highest count since the last reset, including the present one.
 func (w *goroutineWatch) reset() int {
 	now := int64(runtime.NumGoroutine())
 	return int(max(now, w.most.Swap(now)))
 }
 
-// heapInUse is the size of the objects in the heap that are still referred to.
+// heapInUse is the size of the live objects in the heap.
 func heapInUse() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // pools let go of what they hold in the second one
+	runtime.GC() // sync.Pool frees its objects in the second one
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }

@@ -19,9 +19,9 @@ import (
 // scanned is how many keys Redis looks at for one page.
 const scanned = 1000
 
-// place is where the next page of a list begins: a node, a cursor of SCAN, and the last name that an
-// earlier page has shown of this cursor. ⚑ SCAN with the same cursor returns all names again that were
-// not returned before this cursor.
+// place is where the next page of a list begins: a node, a cursor of SCAN, and the last name that
+// an earlier page has shown of this cursor. ⚑ SCAN with the same cursor returns all names again
+// that were not returned before this cursor.
 type place struct {
 	node   string
 	cursor uint64
@@ -45,8 +45,8 @@ func parsePlace(text string) (p place, err error) {
 	return p, nil
 }
 
-// List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about 1,000
-// keys of one node. It leaves out free locks.
+// List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about
+// 1,000 keys of one node. It leaves out free locks.
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
 	at, err := parsePlace(req.After)
 	if err != nil {

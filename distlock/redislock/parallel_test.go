@@ -18,9 +18,10 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// BenchmarkParallel compares the acquisitions and releases per second of 64 goroutines, each on a key of its own, with as
-// many of the bare lock that BenchmarkUncontended describes. The two take turns, a fifth of a second each; it prints the
-// median of each, the median of the ratios of neighbours, and the round trips and the CPU of both sides per acquisition.
+// BenchmarkParallel compares the acquisitions and releases per second of 64 goroutines, each on its
+// own key, with those of the bare lock of BenchmarkUncontended. The two alternate, a fifth of a
+// second each. It prints the median of each, the median ratio of neighbouring runs, and per
+// acquisition the round trips and the CPU of both sides.
 func BenchmarkParallel(b *testing.B) {
 	b.Run("ContextTimeoutEnabled", func(b *testing.B) { parallel(b, true) })
 	b.Run("default", func(b *testing.B) { parallel(b, false) })
@@ -97,5 +98,5 @@ func parallel(b *testing.B, punctual bool) {
 	b.ReportMetric(float64(sent)/float64(n), "round-trips")
 	b.ReportMetric(1e6*cpu/float64(n), "µs-cpu")
 	b.ReportMetric(1e6*serverCPU/float64(n), "µs-cpu-redis")
-	b.ReportMetric(0, "ns/op") // of both together: says nothing
+	b.ReportMetric(0, "ns/op") // hides the mean of both
 }

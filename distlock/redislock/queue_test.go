@@ -37,10 +37,10 @@ func do(t *testing.T, server server, args ...string) string {
 
 func awaitWaiters(t *testing.T, server server, n int) {
 	t.Helper()
-	testservers.Await(t, 5*time.Second, fmt.Sprint(n, " in line"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
+	testservers.Await(t, 5*time.Second, fmt.Sprint(n, " waiters"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
 }
 
-// channel is that on which the one waiter listens.
+// channel is the channel of the only waiter.
 func channel(t *testing.T, server server) (name string) {
 	t.Helper()
 	testservers.Await(t, 20*time.Second, "a waiter listens", func() bool {
@@ -105,13 +105,13 @@ func (w *waiter) still() {
 	w.t.Helper()
 	select {
 	case <-w.done:
-		w.t.Fatalf("it was not to have the lock: %v, %v", w.lease, w.err)
+		w.t.Fatalf("the waiter does not wait any more: %v, %v", w.lease, w.err)
 	default:
 	}
 }
 
-// However many wait, for however many locks, a Locker listens on one connection; not before somebody waits, and not after
-// it is closed.
+// A Locker listens on one connection for all waiters and locks: from its first waiter until its
+// Close.
 func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -123,7 +123,7 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 		t.Error(err)
 	}
 	if n := listeners(t, server); n != 0 {
-		t.Errorf("nobody waits, and there are %d subscriptions", n)
+		t.Errorf("%d subscriptions without a waiter", n)
 	}
 	var held []*distlock.Lease
 	var waiting sync.WaitGroup
@@ -146,7 +146,7 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 		}
 	}
 	for i := range held {
-		testservers.Await(t, 5*time.Second, "in line", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:queue", i)) == "1" })
+		testservers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:queue", i)) == "1" })
 	}
 	if n := listeners(t, server); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
@@ -161,7 +161,7 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	testservers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
 }
 
-// When nobody waits any more, the line's keys are gone: at once if all have left, and soon if they have died.
+// A queue without waiters has no keys: at once if all waiters leave, and soon if they crash.
 func TestQueue_empty_noKeysLeft(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
@@ -188,16 +188,17 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 	}
 	start := time.Now()
 	if left() {
-		t.Fatal("the dead do not stand in line, so this shows nothing")
+		t.Fatal("the queue is already empty, too early for this test")
 	}
 	testservers.Await(t, alive+2*time.Second, "gone", left)
 	if took := time.Since(start); took < alive {
-		t.Errorf("the line was gone after %s, they had promised to live for %s", took, alive)
+		t.Errorf("the queue was gone after %s, before the promise of %s ended", took, alive)
 	}
 	mustRelease(t, holder)
 }
 
-// Something of another program stands where the line should be: who acquires is told, and who holds the lock can give it back.
+// With data of another program instead of the queue, an Acquire fails with advice, and the holder
+// can release.
 func TestQueue_C_foreignData_isKept(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	for at, put := range map[string][]string{"queue": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
@@ -209,7 +210,7 @@ func TestQueue_C_foreignData_isKept(t *testing.T) {
 		_, err := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
 		wantKind(t, err, distlock.ErrRefused, "Namespace", "another program")
 		if took := time.Since(start) - stop(); took > time.Second {
-			t.Errorf("%s: told after %s", at, took)
+			t.Errorf("%s: Acquire failed after %s", at, took)
 		}
 		mustRelease(t, holder)
 		if !isFree(do(t, server, "GET", prefix+"lock")) {
@@ -222,36 +223,36 @@ func TestQueue_C_foreignData_isKept(t *testing.T) {
 	}
 }
 
-// Where nobody may listen, waiters poll as often as Retry says, and try to listen again later.
+// Without the right to subscribe, waiters poll at the pace of Retry.
 func TestQueue_noSubscribeACL_polls(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
-	do(t, server, "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
+	do(t, server, "ACL", "SETUSER", "restricted", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	wire := &wire{}
-	client := newClient(t, server, redis.Options{Username: "deaf", Password: "secret", Dialer: wire.dial})
+	client := newClient(t, server, redis.Options{Username: "restricted", Password: "secret", Dialer: wire.dial})
 	var log strings.Builder
 	l := newLocker(t, client, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Retry: distlock.Retry{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}})
 	w := wait(t, t.Context(), l)
 	awaitWaiters(t, server, 1)
 	start, before := time.Now(), wire.trips.Load()
 	sent := func() int64 { return wire.trips.Load() - before }
-	testservers.Await(t, 20*time.Second, "asking", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
+	testservers.Await(t, 20*time.Second, "polls", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
 	if n, took := sent(), time.Since(start); float64(n) > 100*took.Seconds() { // 40 each second on average
 		t.Errorf("a waiter that polls every 25 ms on average has sent %d commands in %s", n, took)
 	}
 	w.still()
 	mustRelease(t, holder)
 	mustRelease(t, w.got(5*time.Second))
-	if err := l.Close(t.Context()); err != nil { // waits for the log
+	if err := l.Close(t.Context()); err != nil { // the log is complete then
 		t.Error(err)
 	}
 	if strings.Count(log.String(), "cannot notify") != 1 {
-		t.Errorf("the log says %q, want one warning", log.String())
+		t.Errorf("the log is %q, want one warning", log.String())
 	}
 }
 
-// Who leaves before it is known whether it may listen says nothing about the server.
+// A waiter that leaves before its subscription is confirmed causes no warning.
 func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
@@ -272,13 +273,13 @@ func TestQueue_earlyLeave_noWarning(t *testing.T) {
 		t.Error(err)
 	}
 	if log.String() != "" {
-		t.Errorf("the log says %q", log.String())
+		t.Errorf("the log is %q, want no text", log.String())
 	}
 	mustRelease(t, holder)
 }
 
-// Whoever may publish to a Locker's channel can say what it likes: what makes no sense, or is not for somebody who waits,
-// changes nothing but that a waiter may ask once more.
+// Invalid messages on a Locker's channel, and messages for other owners, have no effect but one
+// more request.
 func TestQueue_invalidMessages_areDropped(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -296,12 +297,11 @@ func TestQueue_invalidMessages_areDropped(t *testing.T) {
 		owner + ":1:5000:0:1795225289897391:5", owner + "\x00:1:5000:0:" + grant, strings.Repeat("x", 1<<20),
 	} {
 		if do(t, server, "PUBLISH", channel, message) != "1" {
-			t.Fatal("nobody listens")
+			t.Fatal("the channel has no subscriber")
 		}
 	}
-	// Messages come in their order, so after this one all have been read.
 	if do(t, server, "ZCARD", prefix+"queue") != "1" {
-		t.Error("the waiter has left the line")
+		t.Error("the waiter has left the queue")
 	}
 	w.still()
 	if err := holder.Err(); err != nil {
@@ -311,8 +311,8 @@ func TestQueue_invalidMessages_areDropped(t *testing.T) {
 	mustRelease(t, w.got(5*time.Second))
 }
 
-// A message that claims a hand-over which was never made is believed for no longer than a waiter's own promise, however long
-// it says: the lease is lost with its first renewal. Who can forge one may as well write the lock's keys.
+// A lease from a forged message about a handoff lasts at most as long as the waiter's own promise.
+// Its first renewal loses it. A user who can forge a message can also write the keys of the lock.
 func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -332,7 +332,7 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	}
 	lost := time.Now()
 	if held := lost.Sub(sent) - watch.Stalled(sent, lost); held > ttl {
-		t.Errorf("a lease that rests on a forged message is held for %s, its TTL is %s", held, ttl)
+		t.Errorf("a lease from a forged message was held for %s, its TTL is %s", held, ttl)
 	}
 	if err := forged.Err(); !errors.Is(err, distlock.ErrLost) {
 		t.Error(err)

@@ -575,7 +575,8 @@ func (m *recordModel) draw() request {
 			q.alive = oneOf(t, "alive", []time.Duration{70, 110, 30, 10}) * time.Second
 			q.seq = len(m.sent)
 			if len(m.queue) > 0 && chance(t, "ticket", 3) == 2 {
-				q.ticket = int64(m.queue[0].Score) + int64(rapid.IntRange(-1, 1).Draw(t, "next to it")) // as one that had left
+				// of a waiter that had left
+				q.ticket = int64(m.queue[0].Score) + int64(rapid.IntRange(-1, 1).Draw(t, "offset"))
 				if slices.ContainsFunc(m.queue, func(z redis.Z) bool { return int64(z.Score) == q.ticket }) {
 					q.ticket = 0
 				}
@@ -779,7 +780,7 @@ func TestRecord_S1_scriptsFollowTheModel(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	if err := client.ConfigSet(t.Context(), "loglevel", "warning").Err(); err != nil { // replication fills the log
+	if err := client.ConfigSet(t.Context(), "loglevel", "warning").Err(); err != nil { // a small log
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{"rapid.checks": "500", "rapid.steps": "60", "rapid.shrinktime": "3s"} {

@@ -14,13 +14,13 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// New makes a Locker for the Redis of client. The caller closes client after the Locker. Nil opts mean
-// the defaults. New does no I/O. It refuses a nil client, a client that cannot keep a lock, and options
-// out of range with distlock.ErrInvalidOption.
+// New makes a Locker for the Redis of client. The caller closes client after the Locker. Nil opts
+// mean the defaults. New does no I/O. It refuses a nil client, a client that cannot keep a lock,
+// and options out of range with distlock.ErrInvalidOption.
 //
-// The Locker has connections of its own, with the options of client, so a pool without a free connection
-// delays no call. The hooks of client do not see the calls. A client that is neither *redis.Client nor
-// *redis.ClusterClient sends the calls itself.
+// The Locker has connections of its own, with the options of client, so a pool without a free
+// connection delays no call. The hooks of client do not see the calls. A client that is neither
+// *redis.Client nor *redis.ClusterClient sends the calls itself.
 func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker, error) {
 	d, err := NewDriver(client)
 	if err != nil {
@@ -33,8 +33,8 @@ func New(client redis.UniversalClient, opts *distlock.Options) (*distlock.Locker
 	return locker, nil
 }
 
-// NewDriver makes a driver for the Redis of client. The driver's Close, or that of its Locker, closes the
-// driver's connections, see [New]. The caller closes client.
+// NewDriver makes a driver for the Redis of client. The driver's Close, or that of its Locker,
+// closes the driver's connections, see [New]. The caller closes client.
 func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)

@@ -65,14 +65,14 @@ func TestLocker_onRealServer(t *testing.T) {
 		t.Errorf("TryAcquire: %v", err)
 	}
 	mustRelease(t, lease)
-	again, err := l.Acquire(t.Context(), key) // over the counter of the first
+	again, err := l.Acquire(t.Context(), key) // over the record of the first
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustRelease(t, again)
-	// What is left expires: the record, and where an answer was slow, the tombstone of its owner.
+	// The remaining keys expire: the record, and after a slow answer the tombstone of its owner.
 	if !isFree(client.Get(t.Context(), "distlock:{"+key+"}:lock").Val()) {
-		t.Error("the lock stands")
+		t.Error("the lock is still held")
 	}
 	for _, left := range client.Keys(t.Context(), "*").Val() {
 		expires := client.PTTL(t.Context(), left).Val()
@@ -109,7 +109,7 @@ func wantKind(t *testing.T, err, kind error, texts ...string) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%q does not say %q", err, text)
+			t.Errorf("%q does not contain %q", err, text)
 		}
 	}
 	if strings.Contains(err.Error(), key) {
@@ -117,7 +117,7 @@ func wantKind(t *testing.T, err, kind error, texts ...string) {
 	}
 }
 
-// Data of others is never overwritten, and nobody waits for it to go away.
+// The driver never overwrites data of another program, and callers do not wait for its end.
 func TestLocker_S1_foreignData_isKept(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := newClient(t, server)
@@ -143,7 +143,7 @@ func TestLocker_S1_foreignData_isKept(t *testing.T) {
 			if !errors.Is(err, driver.ErrForeign) || ctx.Err() != nil {
 				t.Errorf("Acquire: %v", err)
 			}
-			if err := l.Close(t.Context()); err != nil { // what goes on in the background has ended then
+			if err := l.Close(t.Context()); err != nil { // the end of all clean-up
 				t.Errorf("Close: %v", err)
 			}
 			if after := dump(t, client); !bytes.Equal(before, after) {
@@ -213,7 +213,8 @@ func TestLocker_documentedRights(t *testing.T) {
 	wantKind(t, err, distlock.ErrRefused, "lacks a right")
 }
 
-// Lua's own conversion of numbers rounds at 14 digits; a token has 16. miniredis does not show this.
+// Lua's own conversion of numbers keeps 14 digits, and a token has 16. miniredis does not show
+// this.
 func TestFence_S2_hasAllDigits(t *testing.T) {
 	d := drivers(onNode(t))(t)
 	rounded := 0
@@ -238,8 +239,8 @@ func TestFence_S2_hasAllDigits(t *testing.T) {
 	}
 }
 
-// A record that was written while the server's clock was years ahead gives tokens with all their digits, and none beyond
-// 2^53.
+// After a record whose token is years ahead of the clock, tokens have all their digits and stay
+// below 2^53.
 func TestFence_S2_recordFarAheadOfTheClock(t *testing.T) {
 	d, client := newDriver(t)
 	for last, want := range map[int64]int64{8_000_000_000_020_000: 8_000_000_000_020_001, driver.MaxFence - 1: driver.MaxFence, driver.MaxFence: 0} {
@@ -269,7 +270,7 @@ func TestFence_S2_emptyRestart_rises(t *testing.T) {
 		t.Errorf("fence %d after %d", second.Fence(), first.Fence())
 	}
 	if err := first.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
-		t.Errorf("Release of the forgotten lease: %v, want ErrLost", err)
+		t.Errorf("Release of the lost lease: %v, want ErrLost", err)
 	}
 	mustRelease(t, second)
 }
@@ -285,7 +286,7 @@ func TestLease_N_cutOffHolder_endsBeforeTTL(t *testing.T) {
 		}
 	})})
 	lease := mustAcquire(t, l)
-	<-renewed // the deadline is that of a renewal now
+	<-renewed // the deadline comes from a renewal now
 	watcher := newClient(t, server)
 	if _, err := watcher.Ping(t.Context()).Result(); err != nil { // connected before the pool is cut
 		t.Fatal(err)
@@ -306,7 +307,7 @@ func TestLease_N_cutOffHolder_endsBeforeTTL(t *testing.T) {
 	server.Do("CLIENT", "UNPAUSE")
 }
 
-// onEnd is an Observer that is told of ends.
+// onEnd is an Observer of ends.
 type onEnd func(*distlock.Operation)
 
 func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
@@ -314,11 +315,12 @@ func (f onEnd) End(_ context.Context, op *distlock.Operation)                  {
 
 func TestLease_N_poolUsedUp_isRenewed(t *testing.T) {
 	server := testservers.SharedRedis(t)
-	// The client waits for a connection four times before it says so, which has to be well before the TTL has passed.
+	// The client waits for a connection four times before it fails, which has to be well before the
+	// TTL.
 	client := newClient(t, server, redis.Options{PoolSize: 1, PoolTimeout: 20 * time.Millisecond})
 	const ttl = 600 * time.Millisecond
 	l := newLocker(t, client, distlock.Options{TTL: ttl})
-	for tries := 1; ; tries++ { // once more if the process was not let run
+	for tries := 1; ; tries++ { // again if the process stalled
 		lease := mustAcquire(t, l)
 		stalls := leakcheck.Stalls()
 		blocking := make(chan error)
@@ -336,7 +338,7 @@ func TestLease_N_poolUsedUp_isRenewed(t *testing.T) {
 		}
 		stalled, err := stalls(), lease.Err()
 		if err != nil && stalled > ttl/4 && tries < 10 {
-			t.Logf("the process was not let run for %s", stalled)
+			t.Logf("the process stalled for %s", stalled)
 			_ = lease.Release(t.Context())
 			continue
 		}

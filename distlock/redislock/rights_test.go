@@ -14,7 +14,7 @@ import (
 // namespaces are those of package drivertest.
 var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
 
-// A user who has the rights that doc.go lists, and no others, keeps the whole contract of a driver.
+// The rights in doc.go are enough for the whole contract of a driver.
 func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)

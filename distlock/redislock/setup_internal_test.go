@@ -25,7 +25,7 @@ func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
 	return options, proxy
 }
 
-// open makes a service, and what closes it and its client.
+// open makes a service that the test closes, with its client.
 func open(t *testing.T, options redis.UniversalOptions) *service {
 	t.Helper()
 	client := redis.NewUniversalClient(&options)

@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// A server that stops answering in the middle of a call keeps no caller whose context ends, whether or not the client
-// keeps deadlines.
+// A caller leaves a stalled server when its context ends, whether or not the client keeps
+// deadlines.
 func TestLocker_L_stalledServer_callersLeave(t *testing.T) {
 	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLocker_L_stalledServer_callersLeave(t *testing.T) {
 			}
 			server.Resume()
 			for _, name := range []string{key, "another"} {
-				testservers.Await(t, 5*time.Second, "nobody holds "+name, func() bool {
+				testservers.Await(t, 5*time.Second, "a free lock on "+name, func() bool {
 					info, err := l.Inspect(t.Context(), name)
 					return err == nil && !info.Held
 				})

@@ -19,8 +19,8 @@ const (
 	reconnectPause = 100 * time.Millisecond
 )
 
-// subscription is the connection on which the server notifies a driver of handoffs. One goroutine reads
-// it. The connection reconnects by itself.
+// subscription is the connection on which the server notifies a driver of handoffs. One goroutine
+// reads it. The connection reconnects by itself.
 type subscription struct {
 	wakes   *wakes
 	ctx     context.Context
@@ -63,9 +63,9 @@ func (s *subscription) to(name string) (ready <-chan struct{}) {
 	return ch.ready
 }
 
-// subscribe sends the subscription, and repeats it until it is sent. ⚑ go-redis stores a channel that it
-// could not send, and subscribes to it when it reconnects. If it reconnects before it stores the channel,
-// it never subscribes.
+// subscribe sends the subscription, and repeats it until it is sent. ⚑ go-redis stores a channel
+// that it could not send, and subscribes to it when it reconnects. If it reconnects before it
+// stores the channel, it never subscribes.
 func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 	for s.ctx.Err() == nil {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
@@ -124,7 +124,8 @@ func (s *subscription) read() {
 	}
 }
 
-// subscribed notes that the server has confirmed a channel, for the first time or after an interruption.
+// subscribed notes that the server has confirmed a channel, for the first time or after an
+// interruption.
 func (s *subscription) subscribed(name string) {
 	s.mu.Lock()
 	ch := s.channels[name]
@@ -137,8 +138,8 @@ func (s *subscription) subscribed(name string) {
 		s.wakes.all()
 		return
 	}
-	// The user may have the right to subscribe without the right to publish. Then no process notifies,
-	// and waiters have to poll.
+	// The user may have the right to subscribe without the right to publish. Then no process
+	// notifies, and waiters have to poll.
 	s.running.Go(func() {
 		if err := s.wakes.client.Publish(s.ctx, name, "").Err(); refuses(err) {
 			s.wakes.refuse(s, err)

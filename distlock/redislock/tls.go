@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// tlsConfig takes the parameters of TLS out of the query, and reads their files. It returns nil for a
-// scheme without TLS. ⚑ Without tls_server_name, ServerName stays empty. go-redis then verifies each
-// Sentinel and each node by the address that it dials.
+// tlsConfig takes the parameters of TLS out of the query, and reads their files. It returns nil for
+// a scheme without TLS. ⚑ Without tls_server_name, ServerName stays empty. go-redis then verifies
+// each Sentinel and each node by the address that it dials.
 func (a address) tlsConfig() (*tls.Config, error) {
 	if !a.secure() {
 		return nil, nil

@@ -19,8 +19,8 @@ import (
 const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// " +
 	"valkey:// valkeys:// valkey+sentinel:// valkeys+sentinel:// valkey+cluster:// valkeys+cluster:// unix://"
 
-// ParseURL makes the Redis client of a URL. The caller closes this client. ParseURL sends nothing: if
-// a server does not answer, the first command fails.
+// ParseURL makes the Redis client of a URL. The caller closes this client. ParseURL sends nothing:
+// if a server does not answer, the first command fails.
 //
 //	redis://user:password@host:6379/0
 //	    one node; a *redis.Client
@@ -32,14 +32,15 @@ const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+c
 //	    the Cluster of these nodes; a *redis.ClusterClient
 //
 // valkey in a scheme means the same as redis. The default port is 6379, for Sentinels 26379. The
-// default database is 0. A Cluster has no other. Percent-encode special characters, such as @, / and &.
+// default database is 0. A Cluster has no other. Percent-encode special characters, such as @, /
+// and &.
 //
 // User and password are those of Redis. The parameters sentinel_username and sentinel_password are
 // those of the Sentinels.
 //
-// With rediss or valkeys, all connections use TLS. Each node and each Sentinel needs a certificate for
-// its own address: the address in the URL, or the one that the Sentinels or the Cluster return. These
-// parameters change this. ParseURL reads the files once, as PEM.
+// With rediss or valkeys, all connections use TLS. Each node and each Sentinel needs a certificate
+// for its own address: the address in the URL, or the one that the Sentinels or the Cluster return.
+// These parameters change this. ParseURL reads the files once, as PEM.
 //
 //	tls_server_name=NAME  every certificate has to be valid for NAME instead
 //	tls_ca=FILE           trusts the authorities in FILE alone; default: those of the system
@@ -144,8 +145,8 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 		return nil, errors.New("it has no master_name: add ?master_name=NAME, " +
 			"the name that the Sentinels know the master by")
 	}
-	// To dial the master, go-redis asks the Sentinels, with retries. With the default of DialerRetries,
-	// the error that no Sentinel answers takes half a minute.
+	// To dial the master, go-redis asks the Sentinels, with retries. With the default of
+	// DialerRetries, the error that no Sentinel answers takes half a minute.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	if a.user != nil {
 		options.Username, options.Password = a.credentials()
@@ -163,8 +164,9 @@ func clusterOptions(a address, secure *tls.Config) (*redis.ClusterOptions, error
 	if err != nil {
 		return nil, err
 	}
-	// When a master refuses connections, go-redis does not reload the nodes of a Cluster, and the locks
-	// do. With the default of a minute, the data beside the locks would be unavailable for a minute.
+	// When a master refuses connections, go-redis does not reload the nodes of a Cluster, and the
+	// locks do. With the default of a minute, the data beside the locks would be unavailable for a
+	// minute.
 	options.ClusterStateReloadInterval = time.Second
 	options.Username, options.Password = a.credentials()
 	options.TLSConfig, options.ContextTimeoutEnabled = secure, true

@@ -11,7 +11,7 @@ import (
 const someRecord = "b2h!" + "0123456789abcdef0123456789abcdef" + "fedcba9876543210fedcba9876543210" +
 	"1795225289897391" + "1795225289917391" + "00086400020" + `{"h":"x"}`
 
-// with is the record with other text at a place, counted from 1.
+// with replaces the text of a record at a place, counted from 1.
 func with(at int, text string) string { return someRecord[:at-1] + text + someRecord[at-1+len(text):] }
 
 func TestParseRecord_C_foreignTextIsRefused(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRecord_age_countsFromTheGrant(t *testing.T) {
 	}
 }
 
-// What a proxy or another version has changed is no state of the lock.
+// A reply that a proxy or another version has changed is refused.
 func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	const ttl = int64(86_400_020 + 5000)
 	busy := func(change func(reply []any)) []any {
@@ -103,7 +103,7 @@ func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	}
 }
 
-// A Locker's holder is always the same, that of a Driver need not be.
+// The holder of a Locker never changes. The holder of a driver can.
 func TestPayload_followsTheRequest(t *testing.T) {
 	s := &service{}
 	for _, c := range []struct {

@@ -20,16 +20,18 @@ import (
 const (
 	// listenLimit bounds the wait of a Listen for the confirmation of its subscription.
 	listenLimit = time.Second
-	// unconfirmedFor is how long a Listen fails at once after such a wait, until the server confirms.
+	// unconfirmedFor is how long a Listen fails at once after such a wait, until the server
+	// confirms.
 	unconfirmedFor = 10 * time.Second
 	// refusedFor is how long a Listen fails at once after the server has refused the subscription.
 	refusedFor = time.Minute
 )
 
-// wakes notifies waiters of handoffs. All waiters of a driver share one subscription, to a channel of
-// the driver in each namespace. The first waiter begins it.
+// wakes notifies waiters of handoffs. All waiters of a driver share one subscription, to a channel
+// of the driver in each namespace. The first waiter begins it.
 //
-// Messages can be lost, so no waiter relies on them. After every interruption all waiters ask Redis.
+// Messages can be lost, so no waiter relies on them. After every interruption all waiters ask
+// Redis.
 type wakes struct {
 	client     redis.UniversalClient
 	id         string
@@ -129,8 +131,8 @@ func send(to chan driver.Wake, wake driver.Wake) {
 	to <- wake
 }
 
-// refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the next
-// Listen subscribes again.
+// refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the
+// next Listen subscribes again.
 func (w *wakes) refuse(s *subscription, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Rights that are missing today may be granted tomorrow.
+// After a refusal the driver subscribes again, because the right may have been granted since.
 func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -47,15 +47,15 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 		if err := listen(); err == nil && time.Since(start) < w.refusedFor {
 			t.Errorf("%s: the server was asked again after %s", missing, time.Since(start))
 		}
-		testservers.Await(t, 5*time.Second, "another try, now that "+missing+" is over", func() bool { return listen() == nil })
+		testservers.Await(t, 5*time.Second, "a subscription without "+missing, func() bool { return listen() == nil })
 		w.close()
 		if err := listen(); err == nil {
-			t.Error("one can listen to a driver that was closed")
+			t.Error("Listen works after Close")
 		}
 	}
 }
 
-// What was said while the connection was down is lost. Everybody is told to ask, as soon as there is another connection.
+// Messages are lost while the connection is down. All waiters ask Redis as soon as it is up again.
 func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -78,15 +78,15 @@ func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 		select {
 		case wake, ok := <-wake:
 			if !ok || wake.Grant.Outcome == driver.Granted {
-				t.Errorf("%s is told %+v, %t", owner, wake, ok)
+				t.Errorf("%s is notified of %+v, %t", owner, wake, ok)
 			}
 		case <-time.After(10 * time.Second):
-			t.Errorf("%s is not told", owner)
+			t.Errorf("%s is not notified", owner)
 		}
 	}
 }
 
-// A waiter that leaves while the connection is being made is not kept, and leaves nothing behind.
+// A waiter can leave at once while the driver connects, and leaves nothing behind.
 func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 	server := testservers.StartRedis(t)
 	server.Pause()
@@ -103,13 +103,13 @@ func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 		t.Errorf("it left after %s", took)
 	}
 	if len(w.waiting) != 0 {
-		t.Error("it is remembered")
+		t.Error("the waiter is still registered")
 	}
 	server.Resume()
 	w.close()
 }
 
-// Whatever comes over the channel, it is understood or dropped: no panic, and no grant that could not be one.
+// Every message is parsed or dropped, without a panic and without an invalid grant.
 func FuzzWakes(f *testing.F) {
 	owner := strings.Repeat("0f", 16)
 	for _, message := range []string{
