@@ -24,7 +24,7 @@ var (
 	answer   = message{"assistant", strings.Repeat("It comes on Tuesday. ", 13)}
 )
 
-// newMemory returns a memory of one session, as a program has it: the lock and the store on one Redis, over one client.
+// newMemory returns a memory of one session, with lock and store over one client.
 func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
 	b.Helper()
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
@@ -57,8 +57,8 @@ func save(ctx context.Context, b *testing.B, m *lockedmemory.LockedMemory[messag
 	must(b, m.Save(ctx, question, answer))
 }
 
-// The client's part of the store: what its calls allocate, and, with -cpuprofile, where they spend their time. How long
-// they take beside bare commands is for bench to say.
+// The client's part of the store: its allocations and, with -cpuprofile, its time. Package bench
+// compares it with bare commands.
 
 func BenchmarkSave(b *testing.B) {
 	m := newMemory(b)

@@ -15,7 +15,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
-// service is the store of a Redis; locks tells which one keeps the locks, nil: the same, over the same client.
+// service is the store of a Redis. locks is the Redis of the locks; nil: the same Redis, over the
+// same client.
 func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(tb testing.TB) storetest.Service {
 	return func(tb testing.TB) storetest.Service {
 		newClient := func(options redis.UniversalOptions) redis.UniversalClient {
@@ -56,7 +57,7 @@ func TestConformance_redis(t *testing.T) {
 	storetest.Run(t, service(onShared(t), nil))
 }
 
-// With this option of the client, the store makes its calls in the caller's goroutine.
+// The option ContextTimeoutEnabled of the client changes nothing.
 func TestConformance_redisWithContextTimeout(t *testing.T) {
 	t.Parallel()
 	options := onShared(t)
@@ -81,11 +82,11 @@ func TestConformance_cluster(t *testing.T) {
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}, nil))
 }
 
-// miniredis is what the examples embed; it is no evidence about Redis.
+// The examples embed miniredis. It is no evidence about Redis.
 func TestConformance_miniredis(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
-	// It runs scripts in Go, which takes its time with the race detector.
+	// miniredis runs scripts in Go, which is slow with the race detector.
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}, nil))
 }

@@ -25,8 +25,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// ground is a session whose lock is on a sound server, and whose store is on another one, behind a
-// proxy.
+// ground is a session with its lock on one server, and its store on another server behind a proxy.
 type ground struct {
 	server *testservers.Redis
 	proxy  *faultnet.Proxy
@@ -73,7 +72,8 @@ func (g *ground) do(t *testing.T, words ...string) {
 	}
 }
 
-// calls are those of a turn. The token of the lease is shown to the store before "Save" and "Clear".
+// calls are those of a turn. The token of the lease is shown to the store before "Save" and
+// "Clear".
 var calls = map[string]func(context.Context, *ground) error{
 	"Save":       func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
 	"first Save": func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
@@ -109,7 +109,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 		"no server": {
 			func(t *testing.T, g *ground) {
 				g.proxy.Refuse()
-				testservers.Await(t, 5*time.Second, "the client sees that", func() bool { return isDial(g.client.Ping(t.Context()).Err()) })
+				testservers.Await(t, 5*time.Second, "a refused dial", func() bool { return isDial(g.client.Ping(t.Context()).Err()) })
 			},
 			map[string]error{writes: unavailable, reads: unavailable}, "",
 		},

@@ -12,8 +12,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Whatever stands in a session is the entry of a Save, a mark, or an error that keeps nothing but the place; an entry that is
-// understood says all that there is.
+// Every entry of a session is a Save, a marker, or an error with the place alone. A Save keeps all
+// fields of its entry.
 func FuzzEntries(f *testing.F) {
 	op := strings.Repeat("0f", 16)
 	for i, fields := range [][8]string{
@@ -75,7 +75,7 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 	t.Helper()
 	entry, isMark := parseEntry(place, fields)
 	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "clear" && len(texts[1]) == 32)) {
-		t.Errorf("%q is a mark: %t", texts, isMark)
+		t.Errorf("%q is a marker: %t", texts, isMark)
 	}
 	if isMark {
 		return
@@ -89,7 +89,7 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		}
 		return
 	}
-	// All that it has been given, in this order.
+	// All fields, in their order.
 	said := []string{"op", texts[1]}
 	for _, message := range entry.Messages {
 		said = append(said, "m", string(message))
@@ -98,6 +98,6 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		said = append(said, "id", entry.ID, "no", texts[len(texts)-1])
 	}
 	if !slices.Equal(said, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
-		t.Errorf("%s: %q was understood as %+v", place, texts, entry)
+		t.Errorf("%s: %q was parsed as %+v", place, texts, entry)
 	}
 }

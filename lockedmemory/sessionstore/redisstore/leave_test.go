@@ -17,8 +17,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Each method of the driver returns when its ctx ends, although no server answers, and although go-redis
-// has never connected before.
+// Each method of the driver returns when its ctx ends, even if no server answers and go-redis has
+// never connected.
 func TestDriver_L_returnsWithItsContext(t *testing.T) {
 	cluster := testservers.SharedTopology("cluster").Addrs()
 	for topology, options := range map[string]redis.UniversalOptions{

@@ -22,14 +22,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// A Save that was never sent has not happened, and nobody has to be in doubt.
+// A Save that was never sent has a known outcome: nothing is written.
 func TestSave_C_noServer_nothingWritten(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, &distlock.Options{Wait: 3 * time.Second}, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	server.Kill()
-	_ = r.client.Ping(t.Context()).Err() // which finds that the connection has ended
+	_ = r.client.Ping(t.Context()).Err() // closes the broken connection
 	err := r.memory.Save(t.Context(), "q2", "a2")
 	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown) {
 		t.Errorf("Save: %v", err)
@@ -71,7 +71,8 @@ func TestSave_C_silentRedis_nothingWritten(t *testing.T) {
 	}
 }
 
-// A copy of a Save outside a turn that arrives after its Save was made otherwise, and after more than a TTL, is refused.
+// A very late copy of a Save outside a turn is refused: another copy was acknowledged more than a
+// TTL ago.
 func TestStore_O_veryLatePacket_refused(t *testing.T) {
 	t.Parallel()
 	for _, clear := range []bool{false, true} {
@@ -102,8 +103,8 @@ func TestStore_O_veryLatePacket_refused(t *testing.T) {
 	}
 }
 
-// The request of a Save outside a turn arrives late: its caller has its error or has left, and another
-// instance has cleared the session.
+// The request of a Save outside a turn arrives late. Its caller has an error or has left, and
+// another instance has cleared the session.
 func TestSave_O_latePacket_clearStands(t *testing.T) {
 	t.Parallel()
 	for name, leaves := range map[string]bool{"the caller waits": false, "the caller leaves early": true} {
@@ -138,7 +139,8 @@ func TestSave_O_latePacket_clearStands(t *testing.T) {
 	}
 }
 
-// A turn ID that is known is success, but a token that Redis did not take was not shown.
+// A Save with a known turn ID succeeds although Redis is full, and does not show its token. A stale
+// Save is still refused.
 func TestStore_S2_knownTurn_fullMemory(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -147,7 +149,7 @@ func TestStore_S2_knownTurn_fullMemory(t *testing.T) {
 	must(t, old.memory.Save(named(t.Context()), "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
 		stale := context.WithoutCancel(ctx)
-		old.expire(ctx) // its lease is over, it does not know yet
+		old.expire(ctx) // the lease has ended, and its process has not noticed
 		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error {
 			must(t, next.client.ConfigSet(ctx, "maxmemory", "1").Err())
 			if err := next.memory.Save(named(ctx), "q", "a"); err != nil {
@@ -190,7 +192,7 @@ func (s splitting) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// What a Clear removes while a Load reads is not shown together with what was saved after it.
+// A Load does not show exchanges from before a Clear together with exchanges from after it.
 func TestLoad_O_showsOneMoment(t *testing.T) {
 	t.Parallel()
 	var between atomic.Pointer[func()]
@@ -222,7 +224,7 @@ func TestLoad_O_showsOneMoment(t *testing.T) {
 	}
 }
 
-// Where tokens are used up, nothing is written that nobody can read.
+// With the last token used up, a Save is refused or can be loaded.
 func TestSave_tokensUsedUp_nothingUnreadable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redis.Options{}, nil, nil)
@@ -236,7 +238,7 @@ func TestSave_tokensUsedUp_nothingUnreadable(t *testing.T) {
 	}
 }
 
-// An error that comes after the entry was written does not lead to another entry.
+// An error after the write of an entry does not cause a second entry.
 func TestSave_O_errorAfterWrite_oneEntry(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -251,7 +253,7 @@ func TestSave_O_errorAfterWrite_oneEntry(t *testing.T) {
 	}
 }
 
-// A stale lease to which a known turn was confirmed is refused with whatever comes next.
+// After a Save with a known turn ID, a stale lease is still refused.
 func TestStore_S2_knownTurn_staleLease(t *testing.T) {
 	t.Parallel()
 	old, next := newRig(t, redis.Options{}, nil, nil), newRig(t, redis.Options{}, nil, nil)
@@ -272,7 +274,8 @@ func TestStore_S2_knownTurn_staleLease(t *testing.T) {
 	t.Log("Turn:", err)
 }
 
-// Three clients save in all ways at once, give up at any time, and lose answers: what was acknowledged is there once, and nothing twice.
+// Three clients save in all ways at once, leave at any time, and lose answers. Acknowledged
+// exchanges are stored once, and no exchange twice.
 func TestStore_O_randomFailures(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
@@ -351,7 +354,8 @@ func TestStore_O_randomFailures(t *testing.T) {
 	t.Logf("%d acknowledged, %d unknown, %d there", len(acked), len(unknown), len(count))
 }
 
-// While a slot of a Cluster is on the move, its master turns scripts away. A turn whose lock is held waits for the end of that.
+// While a slot of a Cluster moves, its master rejects scripts. A turn that holds its lock waits for
+// the end of the move.
 func TestStore_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.StartCluster(t)

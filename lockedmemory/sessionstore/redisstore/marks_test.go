@@ -21,7 +21,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// However turns and Saves follow each other, a log has at most one marker, and its mark lives as long as
+// After any sequence of turns and Saves, a log has at most one marker. Its mark lives as long as
 // the log.
 func TestMarks_oneMarkerAtMost(t *testing.T) {
 	t.Parallel()
@@ -54,11 +54,11 @@ func TestMarks_oneMarkerAtMost(t *testing.T) {
 		t.Errorf("%d messages, %v; want the 150 exchanges that are kept", len(messages), err)
 	}
 	if ttl := s.client.TTL(ctx, s.mark()).Val(); ttl != -1 {
-		t.Errorf("the key of the mark goes after %s, the log never", ttl)
+		t.Errorf("the key of the mark expires after %s, the log never", ttl)
 	}
 }
 
-// A session that was removed by hand has not forgotten who was there last.
+// The mark of a session whose log was removed by hand refuses older holders.
 func TestMarks_S2_outliveRemovedLog(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
@@ -78,7 +78,7 @@ func TestMarks_S2_outliveRemovedLog(t *testing.T) {
 	}
 }
 
-// Where the mark is gone as well, the lock tells who may begin a session anew.
+// Without the mark, only the owner of the lock can begin a session.
 func TestMarks_S2_removed_lockDecides(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
@@ -92,7 +92,7 @@ func TestMarks_S2_removed_lockDecides(t *testing.T) {
 	}))
 }
 
-// A holder that was overtaken while it worked does not bring a session back that is gone.
+// A stale holder cannot begin a removed session again.
 func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
@@ -116,7 +116,8 @@ func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
 	}
 }
 
-// Where the turn ID cannot be noted, for want of a right, the Save has not happened: the next one under this ID would be a second entry.
+// If a right is missing to write the turn ID, the Save writes no entry. Otherwise its repetition
+// would be a second entry.
 func TestSave_O_turnIDNotWritten_noEntry(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -136,7 +137,7 @@ func TestSave_O_turnIDNotWritten_noEntry(t *testing.T) {
 	}
 }
 
-// entryUnder is an entry of a store's, under a token that the lock has not given out.
+// entryUnder is an entry of a store under a token that the lock has not granted.
 func entryUnder(log string, fence int64) redis.XAddArgs {
 	return redis.XAddArgs{
 		Stream: log, ID: fmt.Sprintf("%d-1", fence),
@@ -180,7 +181,7 @@ func TestSave_S2_damagedMarkIsInvalid(t *testing.T) {
 	}
 }
 
-// A mark that is not there any more is no reason to remove what another program has put in its place.
+// The store keeps an entry of another program at the place of its own removed marker.
 func TestMarks_foreignData_isKept(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
@@ -199,7 +200,7 @@ func TestMarks_foreignData_isKept(t *testing.T) {
 	}
 }
 
-// halving is a connection that calls between the first and the second command of a pipeline of a script and an XRANGE.
+// halving is a connection that calls between the script and the XRANGE of a pipeline.
 type halving struct {
 	net.Conn
 	between *atomic.Pointer[func()]
@@ -221,8 +222,8 @@ func (h halving) Write(b []byte) (int, error) {
 	return n + m, err
 }
 
-// An older holder that writes while a new one loads for the first time is refused, or its write is in what is loaded: an answer to a
-// history that is no more would be the other way.
+// The write of an older holder during the first Load of a new holder is refused, or is in the
+// loaded history.
 func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 	t.Parallel()
 	var between atomic.Pointer[func()]
@@ -231,11 +232,11 @@ func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 		return halving{c, &between}, err
 	}}, nil, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
-	must(t, r.memory.Turn(t.Context(), r.opens)) // the scripts are there
+	must(t, r.memory.Turn(t.Context(), r.opens)) // loads the scripts
 	old := r.stale(t, r.opens)
 	called, wrote := false, error(nil)
 	writes := func() {
-		time.Sleep(20 * time.Millisecond) // the first command has been carried out
+		time.Sleep(20 * time.Millisecond) // Redis executes the first command
 		called, wrote = true, r.store.Save(old, "q", "late")
 	}
 	between.Store(&writes)

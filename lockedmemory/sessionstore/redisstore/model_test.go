@@ -19,7 +19,7 @@ import (
 type model struct {
 	there   bool
 	history []driver.Write
-	last    driver.Place // the highest place that the Stream has seen; it goes with the log
+	last    driver.Place // the highest place that the Stream has seen; it ends with the log
 	mark    driver.Place
 	begun   bool   // state l
 	op      string // of the last Clear under the token of the mark
@@ -27,7 +27,7 @@ type model struct {
 
 func (m *model) at(w driver.Write) driver.Place { return driver.Place{Fence: w.Fence, N: w.N} }
 
-// refuses judges a place: of a Load, N is 0.
+// refuses judges a place. The place of a Load has N 0.
 func (m *model) refuses(w driver.Write) (driver.Outcome, bool) {
 	highest := m.mark
 	if m.there {
@@ -94,9 +94,9 @@ func higher(a, b driver.Place) driver.Place {
 	return b
 }
 
-// Holders load, save and clear under rising tokens, packets come late and twice, and the log expires.
-// Whatever the order, the scripts answer and keep what the table of states says. And whatever the
-// table says: no Save stands in a history that its holder has not seen the beginning of.
+// Holders load, save and clear under rising tokens. Packets come late and twice, and the log
+// expires. In any order, the scripts follow the table of states. Each Save is also in
+// a history whose beginning its holder has seen.
 func TestDriver_S2_tableOfStates(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})

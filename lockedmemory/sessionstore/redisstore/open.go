@@ -17,13 +17,13 @@ type Options struct {
 	Store     sessionstore.Options
 }
 
-// Open makes a Locker and a store over one client for the Redis of rawURL, see redislock.ParseURL. Give
-// both to lockedmemory.New, with the same KeyFunc. The Locker's Close also closes the client, so the
-// store ends with the Locker.
+// Open makes a Locker and a store over one client for the Redis of rawURL, see redislock.ParseURL.
+// Give both to lockedmemory.New, with the same KeyFunc. The Locker's Close also closes the client,
+// so the store ends with the Locker.
 //
-// It returns distlock.ErrInvalidOption for a URL that is not valid, and as [New] and redislock.New do.
-// The error shows no part of a password. If Redis does not answer, the first operation fails with
-// distlock.ErrUnavailable.
+// It returns distlock.ErrInvalidOption for a URL that is not valid, and as [New] and redislock.New
+// do. The error shows no part of a password. If Redis does not answer, the first operation fails
+// with distlock.ErrUnavailable.
 func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *Options) (*distlock.Locker, *sessionstore.Store[M, D], error) {
 	if err := ctx.Err(); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Lock and store have one client: where a session has no log, the store asks the lock for its owner.
-// Both end with the Locker.
+// Lock and store have one client: where a session has no log, the store asks the lock for its
+// owner. Both end with the Locker.
 func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedServer()

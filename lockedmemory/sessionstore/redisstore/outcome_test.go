@@ -15,7 +15,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// A Save that is refused says that nothing was written, and nothing else, also if the lease's end is noticed meanwhile.
+// The error of a refused Save says only that nothing was written, even if the lease ends during the
+// Save.
 func TestSave_S2_refused_nothingWritten(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for name, c := range map[string]struct {
@@ -39,7 +40,7 @@ func TestSave_S2_refused_nothingWritten(t *testing.T) {
 			ours := s.around(t, &overtaken{store, func(ctx context.Context) {
 				noticed.by = ctx
 				s.expire(ctx)
-				if c.as != nil { // what is refused without looking at the token
+				if c.as != nil { // refused without a check of the token
 					return
 				}
 				if err := theirs.memory.Turn(context.WithoutCancel(ctx), theirs.opens); err != nil {
@@ -75,7 +76,7 @@ func (p picky) Encode(text string) ([]byte, error) {
 	return p.JSON.Encode(text)
 }
 
-// overtaken has something happen before a Save of the store, and notices the loss of the lease before it returns.
+// overtaken calls before each Save of the store, and returns after the loss of the lease.
 type overtaken struct {
 	*sessionstore.Store[string, string]
 	before func(ctx context.Context)
@@ -91,7 +92,7 @@ func (o *overtaken) Save(ctx context.Context, input, output string) error {
 	return err
 }
 
-// noticing returns from RaiseToken when the loss that it has found has reached the caller.
+// noticing delays the end of a RaiseToken until the caller has noticed the loss.
 type noticing struct{ by context.Context }
 
 func (n *noticing) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }

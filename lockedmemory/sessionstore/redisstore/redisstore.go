@@ -21,13 +21,13 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// New makes a store for the Redis of client, which stays the caller's. Give it the client and the KeyFunc
-// of the lock, see the package documentation. It does no I/O. It returns distlock.ErrInvalidOption for a
-// nil client, key or codec, for a retention or options out of range, and for a client that cannot keep
-// sessions or reads from replicas.
+// New makes a store for the Redis of client. Give it the client and the KeyFunc of the lock, see
+// the package documentation. The caller closes client. New does no I/O. It returns
+// distlock.ErrInvalidOption for a nil client, key or codec, for a retention or options out of
+// range, and for a client that cannot keep sessions or reads from replicas.
 //
-// The store has connections of its own, with the options of client, see redislock.New. A connection is
-// closed after a minute without use.
+// The store has connections of its own, with the options of client, see redislock.New. A connection
+// is closed after a minute without use.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	keep *sessionstore.Retention, opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
 	d, err := NewDriver(client, keep)
@@ -37,21 +37,21 @@ func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec
 	return sessionstore.New(d, key, codec, opts)
 }
 
-// NewDriver makes a driver over client, which stays the caller's. It refuses the clients and the
-// retention that New refuses.
+// NewDriver makes a driver over client. The caller closes client. NewDriver refuses the clients and
+// the retention that [New] refuses.
 func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Driver, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
 	if _, ok := client.(*redis.Ring); ok {
-		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, and what was "+
-			"written would be gone: use redis.NewClient", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, so its exchanges "+
+			"would be lost: use redis.NewClient", distlock.ErrInvalidOption)
 	}
 	return newDriver(redisconn.New(client), keep)
 }
 
-// NewColocatedDriver makes a driver that shares the connections of locks, a driver of package redislock, and
-// ends with it. It refuses other drivers with distlock.ErrInvalidOption, and what New refuses.
+// NewColocatedDriver makes a driver that shares the connections of locks, a driver of package
+// redislock. It ends with locks. It refuses other drivers, clients and retentions like [New].
 func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
 	transport := redislock.TransportOf(locks)
 	if transport == nil {
@@ -73,7 +73,7 @@ func newDriver(transport *redisconn.Transport, keep *driver.Retention) (driver.D
 	return &service{client: transport.Client(), redis: transport, keep: kept}, nil
 }
 
-// replicaOption names the option of a client by which go-redis reads from replicas; empty: none.
+// replicaOption names the option of a client that makes go-redis read from replicas; empty: none.
 func replicaOption(client redis.UniversalClient) string {
 	c, ok := client.(*redis.ClusterClient)
 	switch {
@@ -96,7 +96,7 @@ type service struct {
 	keep   driver.Retention
 }
 
-// keys are those of a session. They share their hash tag with those of its lock.
+// keys are the keys of a session. They share their hash tag with the keys of its lock.
 type keys struct{ log, mark, ids string }
 
 func (s *service) keys(session string) keys {
@@ -161,8 +161,8 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*re
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 
-// add appends by XADD alone. It has not if the log is not there, or has refused the place: because a
-// higher one was there before, or because an earlier copy of this call was.
+// add appends by XADD alone. It has not if the log is not there, or has refused the place: because
+// a higher one was there before, or because an earlier copy of this call was.
 func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", driver.Place{Fence: w.Fence, N: w.N}.String())
@@ -229,7 +229,8 @@ func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 	return v, nil
 }
 
-// parsePlace reads the ID of an entry. What is beyond all places, and so another program's, is brought down to the highest.
+// parsePlace reads the ID of an entry. An ID beyond all places is of another program. It becomes
+// the highest place.
 func parsePlace(id string) (p driver.Place, ok bool) {
 	ms, seq, found := strings.Cut(id, "-")
 	if !found {
@@ -245,7 +246,7 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 // errReply has no kind: Redis has executed the command, but the reply does not show its result.
 var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
 
-// explain adds to an error of Redis what to do about it. No text names a key.
+// explain adds advice to an error of Redis. No text names a key.
 func (s *service) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err

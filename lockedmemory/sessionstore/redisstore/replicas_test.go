@@ -48,6 +48,6 @@ func TestNewDriver_refusesReplicaReads(t *testing.T) {
 
 func TestNewColocatedDriver_refusesOtherLocks(t *testing.T) {
 	if d, err := redisstore.NewColocatedDriver(memlock.NewDriver(), nil); d != nil || !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("beside locks in this process: %v, %v", d, err)
+		t.Errorf("with locks in this process: %v, %v", d, err)
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 const docOfLock = "../../../distlock/redislock/doc.go"
 
-// A user who has the rights that doc.go lists, and no others, keeps the whole contract of a store: with the lock's rights besides,
-// where one client is for both, and without, where the lock has its own.
+// The rights in doc.go are enough for the whole contract of a store: together with those of the
+// lock if both have one client, and alone if the lock has its own client.
 func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
@@ -54,8 +54,9 @@ func TestConformance_documentedRights(t *testing.T) {
 	})
 }
 
-// Without any one right of a store, each call works, or ends at once with an error that says what is wrong. What such an error leaves
-// open is settled when the right is there: what was acknowledged is there, once, and so is what had a turn ID and was repeated.
+// Without any one right of a store, each call works or fails at once with advice. With the right
+// again, each acknowledged exchange is stored once, and so is each exchange with a turn ID that was
+// repeated.
 func TestStore_C_withoutARight(t *testing.T) {
 	t.Parallel()
 	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
@@ -74,10 +75,10 @@ func TestStore_C_withoutARight(t *testing.T) {
 				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
 				if apart {
 					testservers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
-				} else { // the lock's rights are there, but for one that both need
+				} else { // the locker has its rights, except one that both need
 					locker = user
 					without = testservers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
-					if strings.HasPrefix(missing, "~") { // that of the store alone
+					if strings.HasPrefix(missing, "~") { // only the store needs it
 						without.Needed = slices.DeleteFunc(without.Needed, func(right string) bool { return right == missing })
 						without.Needed = append(without.Needed, "~distlock:*")
 					}
@@ -99,15 +100,15 @@ func TestStore_C_withoutARight(t *testing.T) {
 				r.open(client, lockClient)
 				r.round("before")
 				if r.failed > 0 {
-					t.Fatal("with all rights something has failed")
+					t.Fatal("a call has failed with all rights")
 				}
 				grant(without.Needed)
-				if _, err := server.Do("SCRIPT", "FLUSH"); err != nil { // or else nobody needs EVAL
+				if _, err := server.Do("SCRIPT", "FLUSH"); err != nil { // so that a call needs EVAL
 					t.Fatal(err)
 				}
 				r.round("without")
 				r.clear()
-				if _, err := server.Do("DEL", r.log()); err != nil { // for what is asked of a session that is not there
+				if _, err := server.Do("DEL", r.log()); err != nil { // for calls on a session without a log
 					t.Fatal(err)
 				}
 				r.saved, r.unknown = nil, nil
@@ -156,7 +157,7 @@ func (r *rightless) open(client, lockClient *redis.Client) {
 	}
 }
 
-// did judges the error of a call.
+// did checks the error of a call.
 func (r *rightless) did(what string, start time.Time, err error) {
 	r.Helper()
 	if took := time.Since(start); took > 4*time.Second {
@@ -168,7 +169,7 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	r.failed++
 	text := strings.ToLower(err.Error())
 	writes := strings.Contains(what, "Save") || what == "Clear"
-	// Of a command in a script Redis does not say which.
+	// Redis does not name a refused command in a script.
 	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
 		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
 	refused := errors.Is(err, distlock.ErrRefused) && errors.Is(err, lockdriver.ErrRights)
@@ -177,7 +178,7 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	}
 }
 
-// expire ends a lease that could not be released for want of a right, as its TTL would.
+// expire ends a lease that could not be released without a right, as its TTL would.
 func (r *rightless) expire() {
 	if err := r.admin.PExpire(r.Context(), "distlock:{"+r.key+"}:lock", 24*time.Hour).Err(); err != nil {
 		r.Fatal(err)
@@ -240,9 +241,9 @@ func (r *rightless) round(when string) {
 	r.rare(when)
 }
 
-// rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused one.
-// Without a right, turn IDs still expire, those of refused Saves are not known, and a Clear that has
-// written refuses older leases.
+// rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused
+// one. Without a right, turn IDs still expire, those of refused Saves are not known, and a Clear
+// that has written refuses older leases.
 func (r *rightless) rare(when string) {
 	r.Helper()
 	lease, err := r.locker.Acquire(r.Context(), r.key+when)
@@ -280,7 +281,7 @@ func (r *rightless) rare(when string) {
 	}
 	_, err = d.Clear(r.Context(), write(5).Write)
 	did(err)
-	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // it has written nothing
+	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // nothing is written
 		return
 	}
 	all, err := redisstore.NewDriver(r.admin, &driver.Retention{Namespace: "session", RememberTurns: time.Hour})
@@ -288,7 +289,7 @@ func (r *rightless) rare(when string) {
 		r.Fatal(err)
 	}
 	again := write(6)
-	again.Content = write(1).Content // which was refused
+	again.Content = write(1).Content // of the refused write
 	for want, a := range map[driver.Outcome]driver.Append{driver.Stale: write(4), driver.Done: again} {
 		if v, err := all.Append(r.Context(), a); err != nil || v.Outcome != want {
 			r.Errorf("a Save under %d after a Clear under %d: %v, %v; want %v", a.Fence, lease.Fence()+5, v, err, want)
@@ -313,7 +314,7 @@ func (r *rightless) clear() {
 
 func (r *rightless) log() string { return "session:{" + r.key + "}:log" }
 
-// repeat makes the Saves again that had a turn ID and have failed, and looks at what is there.
+// repeat repeats the failed Saves with turn IDs, and checks the stored exchanges.
 func (r *rightless) repeat() {
 	r.Helper()
 	for _, text := range r.named {
@@ -333,15 +334,15 @@ func (r *rightless) repeat() {
 	}
 	for text, n := range counts {
 		if n > 1 {
-			r.Errorf("%s stands there %d times: %q", text, n, messages)
+			r.Errorf("%s is stored %d times: %q", text, n, messages)
 		}
 		if !slices.Contains(r.saved, text) && !slices.Contains(r.unknown, text) && !slices.Contains(r.named, text) {
-			r.Errorf("%s stands there, and nobody can have written it", text)
+			r.Errorf("%s is stored without a Save", text)
 		}
 	}
 	for _, text := range r.saved {
 		if counts[text] != 1 {
-			r.Errorf("%s was acknowledged, and stands there %d times", text, counts[text])
+			r.Errorf("%s was acknowledged, and is stored %d times", text, counts[text])
 		}
 	}
 	if err := r.memory.Clear(r.Context()); err != nil {

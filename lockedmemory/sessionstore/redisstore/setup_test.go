@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Tests wait for servers more than they work, so more of them run at once than there are processors.
+	// Tests mostly wait for servers, so more of them run at once than there are processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -88,13 +88,13 @@ func (r *rig) history(t *testing.T) []string {
 	return m
 }
 
-// opens is a turn that loads, and does no more.
+// opens is a turn that only loads.
 func (r *rig) opens(ctx context.Context) error {
 	_, err := r.memory.Load(ctx, "")
 	return err
 }
 
-// stale returns the context of a turn that is over, as a holder has it that was paused in the turn.
+// stale returns the context of a turn that has ended while its holder was paused.
 func (r *rig) stale(t *testing.T, during func(ctx context.Context) error) (ctx context.Context) {
 	t.Helper()
 	must(t, r.memory.Turn(t.Context(), func(inner context.Context) error {

@@ -19,7 +19,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// driverOf makes a driver over a client, and a writer of it. Its locks are elsewhere.
+// driverOf makes a driver over a client, and accesses to its sessions. Its locks are in this
+// process.
 func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(session string, fence int64) (driver.Driver, driver.Access) {
 	t.Helper()
 	d, err := redisstore.NewDriver(client, &keep)
@@ -106,7 +107,8 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 	}
 }
 
-// Where the mark is data of another program, markers gather. Trimming does not take them for exchanges.
+// If the mark is data of another program, old markers stay. Trimming does not count them as
+// exchanges.
 func TestTrim_O_foreignMark_keepsAll(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 2})
@@ -124,7 +126,8 @@ func TestTrim_O_foreignMark_keepsAll(t *testing.T) {
 	}
 }
 
-// A session without an exchange leaves small keys that expire, whether a turn only loaded or cleared.
+// A session without an exchange leaves small keys that expire, whether a turn only loaded or
+// cleared.
 func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
@@ -146,7 +149,7 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	must(t, s.memory.Turn(ctx, s.opens))
 	for _, key := range []string{s.log(), s.mark()} {
 		if life := s.client.PTTL(ctx, key).Val(); life != -1 {
-			t.Errorf("%s of a session that is kept for ever has the TTL %s", key, life)
+			t.Errorf("%s of a session without an IdleTTL has the TTL %s", key, life)
 		}
 	}
 	must(t, s.memory.Clear(ctx))
@@ -167,8 +170,8 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	}
 }
 
-// A session has one key of turn IDs. It lives for the longest time that an ID of it is known; named
-// Saves remove the expired ones.
+// A session has one key of turn IDs. The key lives as long as its last ID. Named Saves remove
+// expired IDs.
 func TestTurnIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
@@ -192,7 +195,7 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 	many(long, 1)
 	many(short, 40)
 	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
-		t.Errorf("a shorter time has cut the life of the turn IDs to %s", life)
+		t.Errorf("a shorter RememberTurns has cut the life of the turn IDs to %s", life)
 	}
 	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
 	save(long, 1, "stale", driver.Stale)
@@ -228,7 +231,7 @@ func (leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// The caller may clear after it has left. A second request of its Save must not come after that.
+// A caller may clear after it has left a Save. No second request of the Save may follow.
 func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
