@@ -179,26 +179,6 @@ func (s *service) release(
 	return false, false, redisconn.After(replayed, errReply)
 }
 
-func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	keys := keysOf(name)
-	state, flagged, err := s.inspect(ctx, []string{keys.lock()})
-	if err == nil && flagged && state.Held {
-		if with, _, err := s.inspect(ctx, []string{keys.lock(), keys.queue()}); err == nil {
-			return with, nil
-		}
-	}
-	return state, err
-}
-
-func (s *service) inspect(ctx context.Context, keys []string) (state driver.State, flagged bool, err error) {
-	cmd, _ := inspectScript.Run(ctx, s.redis, keys, 0)
-	parts, err := cmd.Slice()
-	if err != nil {
-		return driver.State{}, false, s.failed(err)
-	}
-	return parseState(parts)
-}
-
 // names is a bounded set of names.
 type names struct {
 	mu  sync.Mutex

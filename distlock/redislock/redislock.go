@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -59,9 +58,6 @@ type service struct {
 	wakes      *wakes
 	// busy are names whose last answer was busy. Their next Acquire needs the full script.
 	busy names
-	// listing and nodes are for the lists of a Cluster: *redisconn.Transport by *redis.Client.
-	listing sync.WaitGroup
-	nodes   sync.Map
 	// payloads keeps the last payload without metadata. The holder of a Locker never changes.
 	payloads atomic.Pointer[encoded]
 }
@@ -76,11 +72,6 @@ func (s *service) failed(err error) error { return redisconn.Explain(s.client, "
 func (s *service) Close() error {
 	s.wakes.close()
 	s.redis.Close()
-	s.listing.Wait()
-	s.nodes.Range(func(_, over any) bool {
-		over.(*redisconn.Transport).Close()
-		return true
-	})
 	if s.ownsClient {
 		return s.client.Close()
 	}

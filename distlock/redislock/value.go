@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
@@ -16,10 +15,7 @@ type payload struct {
 }
 
 func encodePayload(holder string, metadata map[string]string) string {
-	text, err := json.Marshal(payload{holder, metadata})
-	if err != nil { // cannot be: strings alone
-		return "{}"
-	}
+	text, _ := json.Marshal(payload{holder, metadata}) // strings alone: it cannot fail
 	return string(text)
 }
 
@@ -149,28 +145,4 @@ func parseFast(parts []any, req driver.AcquireRequest) (a driver.AcquireReply, f
 		return a, another && !rec.flagged && req.Alive == 0, nil
 	}
 	return a, false, errReply
-}
-
-// parseState reads the reply of inspect.lua.
-func parseState(parts []any) (state driver.State, flagged bool, err error) {
-	if len(parts) == 0 {
-		return driver.State{}, false, nil
-	}
-	r := &scriptReply{parts: parts}
-	rec, ttl, now := r.shown()
-	waiters := r.number()
-	if r.err != nil {
-		return driver.State{}, false, r.err
-	}
-	state, err = rec.state(ttl, now, int(waiters))
-	return state, rec.flagged, err
-}
-
-// parseHolder reads the payload of a waiter.
-func parseHolder(text string) (string, error) {
-	var p payload
-	if json.Unmarshal([]byte(text), &p) != nil {
-		return "", foreign(errors.New("its queue has a damaged payload"))
-	}
-	return p.Holder, nil
 }

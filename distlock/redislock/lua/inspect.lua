@@ -1,6 +1,6 @@
 -- Shows a lock. It changes nothing.
 --
--- KEYS  1 the lock   and, for its queue, 2 the queue   3 its waiters
+-- KEYS  1 the lock   2 the queue   3 its waiters; while the slot moves the lock alone
 -- ARGV  1 how many live waiters to show
 -- Reply {record, its PTTL, server's s, µs, waiters, then for each waiter: ticket, entry in the hash},
 --       or {} without a record
@@ -10,8 +10,9 @@ if not raw then
 end
 local time = redis.call('TIME')
 local reply = {raw, redis.call('PTTL', KEYS[1]), time[1], time[2], 0}
-if KEYS[2] then
-  reply[5] = redis.call('ZCARD', KEYS[2])
+local waiting = KEYS[2] and redis.pcall('ZCARD', KEYS[2])
+if type(waiting) == 'number' then
+  reply[5] = waiting
   local left, at = tonumber(ARGV[1]), 0
   local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
   while left > 0 do

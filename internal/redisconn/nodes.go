@@ -1,0 +1,56 @@
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Node is a node that keeps keys.
+type Node struct {
+	Addr     string
+	exchange *exchange
+}
+
+// Do sends a command, and returns its error. If ctx has ended, the command must not be read.
+func (n Node) Do(ctx context.Context, cmd redis.Cmder) error {
+	if err := n.exchange.direct(ctx, cmd); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
+
+// Masters returns the nodes that keep keys, by their addresses.
+func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
+	switch c := t.client.(type) {
+	case *redis.Client:
+		return []Node{{c.Options().Addr, t.exchange("")}}, nil
+	case *redis.ClusterClient:
+		// ⚑ go-redis may read on after ctx has ended while it loads the nodes. A command, whose
+		// caller can leave, therefore makes it load them. With noWait it then returns the nodes
+		// that it knows.
+		load := redis.NewTimeCmd(ctx, "time")
+		err := cmp.Or(t.InOrder(ctx, "", load), load.Err())
+		var mu sync.Mutex
+		var nodes []Node
+		known := c.ForEachMaster(noWait, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, Node{node.Options().Addr, t.load(node.Options().Addr, node.Options())})
+			return nil
+		})
+		if known != nil {
+			return nil, cmp.Or(err, known)
+		}
+		slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+		return nodes, nil
+	}
+	return nil, fmt.Errorf("%w: make the client with redis.NewClient or redis.NewClusterClient", driver.ErrRefused)
+}
