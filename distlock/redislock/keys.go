@@ -17,11 +17,7 @@ var (
 )
 
 func keysOf(name driver.Name) keys {
-	key := name.Key
-	if strings.ContainsAny(key, "%}") {
-		key = escaper.Replace(key)
-	}
-	return keys(name.Namespace + ":{" + key + "}:")
+	return keys(name.Namespace + ":{" + escaper.Replace(name.Key) + "}:")
 }
 
 // all are the keys of the full scripts, in their order.

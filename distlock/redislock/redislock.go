@@ -39,8 +39,8 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
 	}
 	if _, ok := client.(*redis.Ring); ok {
-		return nil, fmt.Errorf("%w: a redis.Ring moves a name to another node when its node is down, so two clients could "+
-			"hold one lock: use redis.NewClient", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a redis.Ring moves keys to another node when their node is down, so it keeps no lock "+
+			"and no session: use redis.NewClient", distlock.ErrInvalidOption)
 	}
 	return newService(client), nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -40,14 +39,11 @@ func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec
 // NewDriver makes a driver over client. The caller closes client. NewDriver refuses the clients and
 // the retention that [New] refuses.
 func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Driver, error) {
-	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the Redis client is nil: make one with redis.NewClient", distlock.ErrInvalidOption)
+	locks, err := redislock.NewDriver(client) // its connections need no Close, see New
+	if err != nil {
+		return nil, err
 	}
-	if _, ok := client.(*redis.Ring); ok {
-		return nil, fmt.Errorf("%w: a redis.Ring moves a session to another node when its node is down, so its exchanges "+
-			"would be lost: use redis.NewClient", distlock.ErrInvalidOption)
-	}
-	return newDriver(redisconn.New(client), keep)
+	return NewColocatedDriver(locks, keep)
 }
 
 // NewColocatedDriver makes a driver that shares the connections of locks, a driver of package
@@ -58,10 +54,6 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
 			distlock.ErrInvalidOption)
 	}
-	return newDriver(transport, keep)
-}
-
-func newDriver(transport *redisconn.Transport, keep *driver.Retention) (driver.Driver, error) {
 	if option := replicaOption(transport.Client()); option != "" {
 		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, "+
 			"so a Load may miss acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
