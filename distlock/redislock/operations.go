@@ -34,7 +34,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 
 func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, bool, error) {
 	cmd, replayed := acquireScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()},
-		req.TTL.Milliseconds()+newGrant, req.Owner, s.payload(req.Holder, req.Metadata))
+		req.TTL.Milliseconds()+newGrant, req.Owner, encodePayload(req.Holder, req.Metadata))
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, false, s.failed(err)
@@ -46,7 +46,7 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 
 // acquireFull remembers whether the name is busy: the next Acquire would need the full script, too.
 func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	args := []any{req.Owner, req.TTL.Milliseconds(), s.payload(req.Holder, req.Metadata)}
+	args := []any{req.Owner, req.TTL.Milliseconds(), encodePayload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
 		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}

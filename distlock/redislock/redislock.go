@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -58,8 +57,6 @@ type service struct {
 	wakes      *wakes
 	// busy are names whose last answer was busy. Their next Acquire needs the full script.
 	busy names
-	// payloads keeps the last payload without metadata. The holder of a Locker never changes.
-	payloads atomic.Pointer[encoded]
 }
 
 func (s *service) Capabilities() driver.Capabilities {

@@ -19,21 +19,6 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
-// encoded is a payload in its stored form.
-type encoded struct{ holder, text string }
-
-func (s *service) payload(holder string, metadata map[string]string) string {
-	if len(metadata) > 0 {
-		return encodePayload(holder, metadata)
-	}
-	if last := s.payloads.Load(); last != nil && last.holder == holder {
-		return last.text
-	}
-	text := encodePayload(holder, nil)
-	s.payloads.Store(&encoded{holder, text})
-	return text
-}
-
 // scriptReply reads the parts of a script's reply in order. It keeps its error.
 type scriptReply struct {
 	parts []any

@@ -102,19 +102,3 @@ func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 		}
 	}
 }
-
-// The holder of a Locker never changes. The holder of a driver can.
-func TestPayload_followsTheRequest(t *testing.T) {
-	s := &service{}
-	for _, c := range []struct {
-		holder   string
-		metadata map[string]string
-		want     string
-	}{
-		{"a", nil, `{"h":"a"}`}, {"a", nil, `{"h":"a"}`}, {"b", nil, `{"h":"b"}`}, {"a", map[string]string{"k": "v"}, `{"h":"a","m":{"k":"v"}}`}, {"a", nil, `{"h":"a"}`},
-	} {
-		if got := s.payload(c.holder, c.metadata); got != c.want {
-			t.Errorf("%q with %v: %s, want %s", c.holder, c.metadata, got, c.want)
-		}
-	}
-}
