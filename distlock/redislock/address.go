@@ -109,7 +109,7 @@ func (a address) checkDatabase() error {
 	return nil
 }
 
-// secure reports whether the scheme stands for TLS.
+// secure reports whether the scheme means TLS.
 func (a address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
 
 // url returns the URL for the parsers of go-redis. The hosts after the first are parameters. ⚑ The

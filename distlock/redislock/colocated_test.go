@@ -33,7 +33,7 @@ func newColocated(tb testing.TB) *colocated {
 	l := newLocker(tb, client, distlock.Options{Wait: -1})
 	keys, ok := redislock.ColocatedOf(l, client, "k}%")
 	if !ok {
-		tb.Fatal("a Locker does not know its client")
+		tb.Fatal("ColocatedOf refuses the client of the Locker")
 	}
 	return &colocated{tb, server, client, l, keys}
 }

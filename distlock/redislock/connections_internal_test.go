@@ -34,7 +34,7 @@ func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 func (s *sent) count(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {
-		if cmd.Name() == "evalsha" { // what follows if the server does not know the script is "eval"
+		if cmd.Name() == "evalsha" { // an "eval" follows if the server does not have the script
 			s.n.Add(1)
 		}
 	}

@@ -42,7 +42,7 @@ func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 	proxy := faultnet.New(t, server.Addr())
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
 	l := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL})
-	// From here on, the server knows the scripts.
+	// From here on, the server has the scripts.
 	if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 		ended := time.After(10 * time.Second)
 		for open := true; open; {
 			select {
-			case _, open = <-wakes: // a waiter may first be asked to ask
+			case _, open = <-wakes: // a waiter may first get a wake without a grant
 			case <-ended:
 				t.Fatalf("waiter %d still listens", i)
 			}

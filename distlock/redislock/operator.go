@@ -17,7 +17,7 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// scanned is how many keys Redis looks at for one page.
+// scanned is how many keys Redis reads for one page.
 const scanned = 1000
 
 // place is where the next page of a list begins: a node, a cursor of SCAN, and the last name that an

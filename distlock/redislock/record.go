@@ -18,7 +18,7 @@ const (
 
 // record is what Redis keeps of a name, apart from its queue and its tombstones.
 type record struct {
-	held, flagged   bool // held says nothing about the TTL
+	held, flagged   bool // held is the stored state, also after the TTL
 	wasReleased     bool // the previous owner was released
 	owner, previous string
 	token, last     int64
@@ -65,7 +65,7 @@ func (r record) state(ttl time.Duration, now int64, waiters int) (driver.State, 
 		return driver.State{}, foreign(errors.New("its record has a damaged payload"))
 	}
 	since := r.last - driver.FenceBlock
-	if r.token == r.last { // a token ahead of the clock: keep says by how much
+	if r.token == r.last { // a token ahead of the clock, by the surplus of keep
 		since = r.last - (r.keep - driver.FenceKeep).Microseconds()
 	}
 	return driver.State{

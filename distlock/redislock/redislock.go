@@ -50,9 +50,8 @@ func newService(client redis.UniversalClient) *service {
 
 // service is a driver.Driver.
 type service struct {
-	client redis.UniversalClient
-	// ownsClient says that Close also closes the client.
-	ownsClient bool
+	client     redis.UniversalClient
+	ownsClient bool                 // Close closes the client, too
 	redis      *redisconn.Transport // over the client
 	wakes      *wakes
 	// busy are names whose last answer was busy. Their next Acquire needs the full script.

@@ -22,7 +22,7 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// What a Locker does after an error follows from its kind. Before Redis 7.0 errors in scripts are quoted.
+// The kind of an error decides how a Locker continues. Before Redis 7.0 errors in scripts are quoted.
 func TestExplain_kinds(t *testing.T) {
 	const quoting = "ERR Error running script (call to f_0f): @user_script:12: "
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestExplain_kinds(t *testing.T) {
 	}
 }
 
-// A node that refuses connections is a lock service that is away; one of several is a fail-over.
+// A node that refuses connections is an outage. One of several nodes may be in a failover.
 func TestExplain_refusedDial_severalNodes(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
 	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
@@ -106,7 +106,7 @@ func TestExplain_refusedDial_severalNodes(t *testing.T) {
 	}
 }
 
-// A Cluster is looked at anew if that may help.
+// The client reloads the nodes of a Cluster if that may help.
 func TestExplain_reloadsSlots(t *testing.T) {
 	for _, c := range []struct {
 		err  error

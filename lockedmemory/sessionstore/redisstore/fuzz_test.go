@@ -90,14 +90,14 @@ func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 		return
 	}
 	// All fields, in their order.
-	said := []string{"op", texts[1]}
+	kept := []string{"op", texts[1]}
 	for _, message := range entry.Messages {
-		said = append(said, "m", string(message))
+		kept = append(kept, "m", string(message))
 	}
 	if entry.ID != "" {
-		said = append(said, "id", entry.ID, "no", texts[len(texts)-1])
+		kept = append(kept, "id", entry.ID, "no", texts[len(texts)-1])
 	}
-	if !slices.Equal(said, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
+	if !slices.Equal(kept, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence || (entry.ID == "") != (entry.Number == 0) {
 		t.Errorf("%s: %q was parsed as %+v", place, texts, entry)
 	}
 }

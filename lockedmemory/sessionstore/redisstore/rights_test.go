@@ -112,7 +112,7 @@ func TestStore_C_withoutARight(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.saved, r.unknown = nil, nil
-				r.round("anew")
+				r.round("again")
 				if r.failed == 0 {
 					t.Errorf("no call has failed, and the server has refused %s", testservers.RefusedToUsers(t, server))
 				}
