@@ -3,7 +3,6 @@ package sessionstore
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 
@@ -142,11 +141,11 @@ func (s *Store[M, D]) encode(input, output M) (texts [][]byte, err error) {
 }
 
 // digest tells contents apart.
-func digest(messages [][]byte) string {
+func digest(messages [][]byte) [16]byte {
 	h := sha256.New()
 	for _, text := range messages {
 		fmt.Fprintf(h, "%d:", len(text))
 		h.Write(text)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return [16]byte(h.Sum(nil))
 }

@@ -72,12 +72,12 @@ type Append struct {
 // Content is one exchange to be written.
 type Content struct {
 	Messages [][]byte
-	// ID, if not empty, is the turn's. ID and Number are remembered with Digest, for
+	// ID, if not empty, is the turn's. ID and Number are remembered with Digest and the place, for
 	// Retention.RememberTurns, whatever becomes of the entry. A Number that is known already writes
 	// nothing.
 	ID     string
-	Number int    // from 1
-	Digest string // 32 hexadecimal digits
+	Number int      // from 1
+	Digest [16]byte // of Messages
 }
 
 // Verdict is the outcome of a call under a lease.
@@ -121,6 +121,9 @@ type Read struct {
 	Limit int // at least 1
 	// ID asks for the highest number that is stored under a turn ID. Empty: no question.
 	ID string
+	// Named asks for the entries stored under ID alone, and for no others. The number and the entries are
+	// those of one moment. A Named Read has an ID and is not Backward.
+	Named bool
 }
 
 // Page is the answer to a Read.
@@ -134,7 +137,8 @@ type Page struct {
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
-	// Stored is the highest number that is known under Read.ID, or 0.
+	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have
+	// fewer entries, the others are no longer in the session: it was cleared or trimmed, or has expired.
 	Stored int
 }
 

@@ -72,12 +72,20 @@ type entry struct {
 
 // turn is the record of a turn ID.
 type turn struct {
-	digests []string // by number, from 1; unknown for those whose record has expired
-	until   time.Time
+	stored []stored // by number, from 1
+	until  time.Time
 }
 
-// unknown is the digest of no content.
-const unknown = "-"
+// stored is what remains known of an exchange. The zero value is a skipped number: no content has
+// its digest.
+type stored struct {
+	digest [16]byte
+	place  driver.Place
+}
+
+func (t turn) has(place driver.Place) bool {
+	return slices.ContainsFunc(t.stored, func(each stored) bool { return each.place == place })
+}
 
 func (s *service) Retention() driver.Retention { return s.keep }
 
@@ -179,9 +187,9 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	each := s.at(a.Session)
-	digests := each.turns[a.ID].digests
-	if a.ID != "" && a.Number <= len(digests) {
-		if digests[a.Number-1] != a.Digest {
+	known, place := each.turns[a.ID].stored, driver.Place{Fence: a.Fence, N: a.N}
+	if a.ID != "" && a.Number <= len(known) {
+		if known[a.Number-1].digest != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
 		s.show(each, a.Access) // refused or not: the exchange has been stored
@@ -196,12 +204,12 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	}
 	each.state = begun
 	each.entries = append(each.entries, entry{
-		driver.Entry{Place: each.mark, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
+		driver.Entry{Place: place, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
 	if a.ID != "" {
-		for len(digests) < a.Number-1 {
-			digests = append(digests, unknown)
+		for len(known) < a.Number-1 {
+			known = append(known, stored{})
 		}
-		each.turns[a.ID] = turn{append(digests, a.Digest), time.Now().Add(s.keep.RememberTurns)}
+		each.turns[a.ID] = turn{append(known, stored{a.Digest, place}), time.Now().Add(s.keep.RememberTurns)}
 	}
 	return v, nil
 }
@@ -227,7 +235,8 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 			return page, nil
 		}
 	}
-	page.Stored = len(each.turns[r.ID].digests)
+	named := each.turns[r.ID]
+	page.Stored = len(named.stored)
 	page.Oldest = driver.Place{Fence: math.MaxInt64}
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
@@ -238,7 +247,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	for _, e := range entries {
 		switch {
-		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead:
+		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead, r.Named && !named.has(e.Place):
 			continue
 		case len(page.Entries) == r.Limit: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

@@ -12,7 +12,7 @@
 //	N:{K}:mark  the highest token that the session has seen (string); lives for 24 hours longer than the
 //	            log, or for 24 hours in a session without an exchange
 //	N:{K}:ids   the turn IDs (hash): by 16 bytes of the SHA-256 of each, until when it is known, and the
-//	            digests of its exchanges; lives for Retention.RememberTurns after the last named Save
+//	            digest and place of each exchange; lives for Retention.RememberTurns after the last named Save
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and share one slot of a Cluster with these.
 //
@@ -34,6 +34,7 @@
 //	load    raises the mark; a marker at the log's end     the same again
 //	append  adds an exchange, and its turn ID              the op tells a copy: the same again
 //	clear   raises the mark, removes the log               the op tells a copy, until a write follows: refused
+//	stored  reads the exchanges of a turn ID               the same again
 //
 // Each script is one step. If a command after the first write fails for want of a right, the reply is
 // the error WRITTEN with the text of Redis: the outcome of the call is unknown. Every other error of a
@@ -55,7 +56,8 @@
 // the end, with their turn IDs: order and exchanges stay whole.
 //
 // A session without an exchange costs some 200 B for 24 hours: a turn that only loads, a Clear, a
-// probed session ID. A turn ID costs some 100 B until it expires. Each named Save looks at 4 turn IDs
+// probed session ID. A turn ID costs up to 140 B until it expires, and 45 B more for each exchange after
+// its first. Each named Save looks at 4 turn IDs
 // of its session and removes those that have expired. Redis keeps Retention.MaxExchanges exchanges and
 // those of the last turn. The first access of a lease trims, at most 100 exchanges and the rest of a turn.
 //

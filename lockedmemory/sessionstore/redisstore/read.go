@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,32 +41,37 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	shows := r.Access != nil && r.Access.First
 	var page driver.Page
 	for _, whole := range []bool{false, true} {
-		entries := redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
-		var shown *redisconn.Call
-		var oldest, known *redis.Cmd
-		var clock *redis.TimeCmd
+		var shown, stored *redisconn.Call
+		var entries, oldest *redis.Cmd
 		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
 			shown = loadScript.Call(ctx, whole, keys, args...)
 			cmds = append(cmds, shown)
 		}
-		cmds = append(cmds, entries)
+		if !r.Named {
+			entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
+			cmds = append(cmds, entries)
+		}
+		if r.ID != "" {
+			most := 0
+			if r.Named {
+				most = limit
+			}
+			stored = storedScript.Call(ctx, whole, []string{k.log, k.ids}, field(r.ID), r.From.Fence, r.From.N, r.From.String(), most)
+			cmds = append(cmds, stored)
+		}
 		if looks { // after the entries: of what was cleared in between, all is older than this
 			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
 			cmds = append(cmds, oldest)
 		}
-		if r.ID != "" {
-			known, clock = redis.NewCmd(ctx, "hget", k.ids, field(r.ID)), redis.NewTimeCmd(ctx, "time")
-			cmds = append(cmds, known, clock)
-		}
 		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
 			return page, err
 		}
+		if !whole && slices.ContainsFunc(cmds, isUnknownScript) {
+			continue
+		}
 		if shows {
-			if redis.HasErrorPrefix(shown.Err(), "NOSCRIPT") && !whole {
-				continue
-			}
 			var err error
 			if page.Verdict, err = parseVerdict(shown.Cmd); err != nil || page.Outcome != driver.Done {
 				return page, err
@@ -78,38 +83,45 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 				return page, err
 			}
 		}
+		var found []any
+		var err error
 		if r.ID != "" {
-			var err error
-			if page.Stored, err = stored(known, clock); err != nil {
+			if page.Stored, found, err = parseStored(stored.Cmd); err != nil {
 				return page, err
 			}
 		}
-		return page, fill(&page, entries, r.Limit, limit)
+		if !r.Named {
+			if found, err = entries.Slice(); err != nil {
+				return page, err
+			}
+		}
+		err = fill(&page, found, r.Limit, limit)
+		if r.Named { // content under another ID may have replaced an entry
+			page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Err == nil && e.ID != r.ID })
+		}
+		return page, err
 	}
 	return page, errReply
 }
 
-// stored is how many numbers a record of a turn ID has, see append.lua.
-func stored(record *redis.Cmd, clock *redis.TimeCmd) (int, error) {
-	text, err := record.Text()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	}
-	now, err2 := clock.Result()
-	if err := errors.Join(err, err2); err != nil {
-		return 0, err
-	}
-	until, digests, _ := strings.Cut(text, ":")
-	if ms, err := strconv.ParseInt(until, 10, 64); err != nil || len(digests)%digestSize != 0 {
-		return 0, errReply
-	} else if ms <= now.UnixMilli() {
-		return 0, nil
-	}
-	return len(digests) / digestSize, nil
-}
+func isUnknownScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
 
-// digestSize is that of Content.Digest.
-const digestSize = 32
+// parseStored reads the reply of stored.lua.
+func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
+	words, err := cmd.Slice()
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(words) != 2 {
+		return 0, nil, errReply
+	}
+	n, isNumber := words[0].(int64)
+	entries, isList := words[1].([]any)
+	if !isNumber || !isList {
+		return 0, nil, errReply
+	}
+	return int(n), entries, nil
+}
 
 // firstPlace is that of the first entry or marker in a reply of XRANGE. Without one, it is a place
 // above all exchanges.
@@ -131,8 +143,8 @@ func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 }
 
 // fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the request.
-func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
-	entries, n, last, err := parseEntries(cmd)
+func fill(page *driver.Page, found []any, limit, asked int) error {
+	entries, last, err := parseEntries(found)
 	if err != nil {
 		return err
 	}
@@ -141,28 +153,24 @@ func fill(page *driver.Page, cmd *redis.Cmd, limit, asked int) error {
 	case len(entries) > limit:
 		page.Entries = entries[:limit]
 		page.Last = entries[limit-1].Place
-	case n == asked:
+	case len(found) == asked:
 		page.Last = last
 	}
 	return nil
 }
 
-// parseEntries reads the reply of XRANGE. It leaves out the markers; n counts them, and last may be one.
-func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Place, err error) {
-	items, err := cmd.Slice()
-	if err != nil {
-		return nil, 0, last, err
-	}
-	entries = make([]driver.Entry, 0, len(items))
-	for _, item := range items {
+// parseEntries reads the reply of XRANGE. It leaves out the markers; last may be one.
+func parseEntries(found []any) (entries []driver.Entry, last driver.Place, err error) {
+	entries = make([]driver.Entry, 0, len(found))
+	for _, item := range found {
 		pair, _ := item.([]any)
 		if len(pair) != 2 {
-			return nil, 0, last, errReply
+			return nil, last, errReply
 		}
 		id, _ := pair[0].(string)
 		place, ok := parsePlace(id)
 		if !ok {
-			return nil, 0, last, errReply
+			return nil, last, errReply
 		}
 		last = place
 		fields, _ := pair[1].([]any)
@@ -170,7 +178,7 @@ func parseEntries(cmd *redis.Cmd) (entries []driver.Entry, n int, last driver.Pl
 			entries = append(entries, e)
 		}
 	}
-	return entries, len(items), last, nil
+	return entries, last, nil
 }
 
 var (

@@ -102,6 +102,9 @@ func field(id string) string {
 	return string(sum[:16])
 }
 
+// item is what the record of a turn ID has of an exchange; see turnids.lua.
+func item(a driver.Append) string { return fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N) }
+
 // access returns the first keys and arguments of each script; see session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
 	k := s.keys(a.Session)
@@ -147,7 +150,7 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*re
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
 	} else {
-		args = append(args, field(a.ID), a.Number, a.Digest, s.keep.RememberTurns.Milliseconds())
+		args = append(args, field(a.ID), a.Number, item(a), s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)

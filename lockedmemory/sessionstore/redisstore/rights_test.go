@@ -262,7 +262,7 @@ func (r *rightless) rare(when string) {
 		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
 		op := fmt.Sprintf("%032x", a.Fence)
 		return driver.Append{Write: driver.Write{Access: a, N: 1, Op: op},
-			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: op}}
+			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: [16]byte([]byte(op))}}
 	}
 	did := func(err error) {
 		if err == nil {

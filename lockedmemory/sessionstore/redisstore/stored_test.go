@@ -182,7 +182,7 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 		d, access := by("s", fence)
 		n++
 		v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
-			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Number: 1, Digest: strings.Repeat("d", 32)}})
+			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Number: 1, Digest: [16]byte{'d'}}})
 		if err != nil || v.Outcome != want {
 			t.Fatal(v, err)
 		}

@@ -297,6 +297,6 @@ func repeatedWrites(h *harness) {
 
 func named(c driver.Content, id string, number int) driver.Content {
 	sum := sha256.Sum256(bytes.Join(c.Messages, nil))
-	c.ID, c.Number, c.Digest = id, number, hex.EncodeToString(sum[:16])
+	c.ID, c.Number, c.Digest = id, number, [16]byte(sum[:])
 	return c
 }
