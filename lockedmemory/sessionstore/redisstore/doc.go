@@ -12,7 +12,8 @@
 //	N:{K}:mark  the highest token that the session has seen (string); lives for 24 hours longer than the
 //	            log, or for 24 hours in a session without an exchange
 //	N:{K}:ids   the turn IDs (hash): by 16 bytes of the SHA-256 of each, until when it is known, and the
-//	            digest and place of each exchange; lives for Retention.RememberTurns after the last named Save
+//	            digest and place of each exchange; lives for Retention.RememberTurns after the last named
+//	            Save, and up to 1/32 longer
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and share one slot of a Cluster with these.
 //
@@ -57,9 +58,9 @@
 //
 // A session without an exchange costs some 200 B for 24 hours: a turn that only loads, a Clear, a
 // probed session ID. A turn ID costs up to 140 B until it expires, and 45 B more for each exchange after
-// its first. Each named Save looks at 4 turn IDs
-// of its session and removes those that have expired. Redis keeps Retention.MaxExchanges exchanges and
-// those of the last turn. The first access of a lease trims, at most 100 exchanges and the rest of a turn.
+// its first. One new turn ID in 8 looks at 32 others of its session and removes those that have expired.
+// Redis keeps Retention.MaxExchanges exchanges and those of the last turn. The first access of a lease
+// trims, at most 100 exchanges and the rest of a turn.
 //
 // To remove a session by hand, remove its log and leave the mark: it refuses older holders.
 //

@@ -153,6 +153,7 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*re
 		args = append(args, field(a.ID), a.Number, item(a), s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
+	args = append(args, a.First)
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 

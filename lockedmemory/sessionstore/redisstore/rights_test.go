@@ -262,7 +262,7 @@ func (r *rightless) rare(when string) {
 		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
 		op := fmt.Sprintf("%032x", a.Fence)
 		return driver.Append{Write: driver.Write{Access: a, N: 1, Op: op},
-			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: op, Number: 1, Digest: [16]byte([]byte(op))}}
+			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Number: 1, Digest: [16]byte([]byte(op))}}
 	}
 	did := func(err error) {
 		if err == nil {
@@ -295,6 +295,14 @@ func (r *rightless) rare(when string) {
 			r.Errorf("a Save under %d after a Clear under %d: %v, %v; want %v", a.Fence, lease.Fence()+5, v, err, want)
 		}
 	}
+}
+
+// pruning returns an ID whose first Save removes expired IDs.
+func pruning(id string) string {
+	for fieldOf(id)[0] >= 32 {
+		id += "'"
+	}
+	return id
 }
 
 // clear clears.

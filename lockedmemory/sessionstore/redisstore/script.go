@@ -8,12 +8,16 @@ import (
 )
 
 var (
+	//go:embed reply.lua
+	replyLua string
 	//go:embed session.lua
 	sessionLua string
 	//go:embed load.lua
 	loadLua string
 	//go:embed turnids.lua
 	turnIDsLua string
+	//go:embed named.lua
+	namedLua string
 	//go:embed append.lua
 	appendLua string
 	//go:embed stored.lua
@@ -21,8 +25,8 @@ var (
 	//go:embed clear.lua
 	clearLua string
 
-	loadScript   = redisconn.NewScript(redislock.ColocatedLua + sessionLua + loadLua)
-	appendScript = redisconn.NewScript(redislock.ColocatedLua + sessionLua + turnIDsLua + appendLua)
+	loadScript   = redisconn.NewScript(replyLua + redislock.ColocatedLua + sessionLua + loadLua)
+	appendScript = redisconn.NewScript(replyLua + turnIDsLua + namedLua + redislock.ColocatedLua + sessionLua + appendLua)
 	storedScript = redisconn.NewScript(turnIDsLua + storedLua)
-	clearScript  = redisconn.NewScript(redislock.ColocatedLua + sessionLua + clearLua)
+	clearScript  = redisconn.NewScript(replyLua + redislock.ColocatedLua + sessionLua + clearLua)
 )

@@ -4,7 +4,7 @@
 -- ARGV  1 field of the turn ID   2, 3, 4 token, N and text of driver.Read.From   5 entries at most
 -- Reply {highest number, {entries as of XRANGE}}
 local log, most = KEYS[1], tonumber(ARGV[5])
-local items, refusal = items_of(redis.call('HGET', KEYS[2], ARGV[1]))
+local items, refusal = items_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
 if refusal then
   return refusal
 end

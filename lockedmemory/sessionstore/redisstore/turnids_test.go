@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -185,6 +186,73 @@ func TestTurnIDs_replacedContent_isFound(t *testing.T) {
 		Values: []string{"op", strings.Repeat("0", 32), "m", "next", "id", "id", "no", "1"}}).Err())
 	if n, at := s.places("id"); n != 1 || !slices.Equal(at, []string{"1-3000001", "1-3000004"}) {
 		t.Errorf("%d are stored under the ID, at %s", n, at)
+	}
+}
+
+// The first Save of a lease moves the mark, also with a turn ID.
+func TestTurnIDs_S2_firstSave_movesMark(t *testing.T) {
+	t.Parallel()
+	s := newIDs(t)
+	for range 2 {
+		a := s.exchange("id", int(s.fence)+1)
+		_, err := s.append(a)
+		must(t, err)
+		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("%d-0:l:", a.Fence); mark != want {
+			t.Errorf("the mark is %q, want %q", mark, want)
+		}
+	}
+}
+
+// A Save inside a turn prolongs the life of its session, also with a turn ID. If Redis refuses that, the
+// exchange is stored, and the outcome is unknown to the caller.
+func TestTurnIDs_C_inTurn_prolongsLife(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
+	must(t, s.memory.Turn(lockedmemory.WithTurnID(t.Context(), "id"), func(ctx context.Context) error {
+		must(t, s.memory.Save(ctx, "q", "a"))
+		must(t, s.client.PExpire(ctx, s.log(), time.Minute).Err())
+		must(t, s.memory.Save(ctx, "q2", "a2"))
+		if life := s.client.PTTL(ctx, s.log()).Val(); life < 59*time.Minute {
+			t.Errorf("the session lives for %s", life)
+		}
+		if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.memory.Save(ctx, "q3", "a3"); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("Save: %v", err)
+		}
+		return nil
+	}))
+	if got := s.history(t); len(got) != 6 {
+		t.Errorf("the history is %q", got)
+	}
+}
+
+// Saves inside a turn remove expired IDs. Data of another program stays.
+func TestTurnIDs_inTurn_removesExpired(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	ids := strings.TrimSuffix(s.log(), "log") + "ids"
+	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, s.memory.Save(ctx, "q", "a"))
+		must(t, s.client.HSet(ctx, ids, "foreign", "0").Err())
+		for n := range 100 {
+			must(t, s.client.HSet(ctx, ids, fmt.Sprint("expired-", n), strings.Repeat("0", 13+45)).Err())
+		}
+		for n := range 200 {
+			must(t, s.memory.Save(lockedmemory.WithTurnID(ctx, fmt.Sprint("message-", n)), "q", "a"))
+		}
+		return nil
+	}))
+	expired := 0
+	for field := range s.client.HGetAll(t.Context(), ids).Val() {
+		if strings.HasPrefix(field, "expired-") {
+			expired++
+		}
+	}
+	if foreign := s.client.HGet(t.Context(), ids, "foreign").Val(); expired > 25 || foreign != "0" {
+		t.Errorf("%d expired IDs of 100 are left, and the data of another program is %q", expired, foreign)
 	}
 }
 

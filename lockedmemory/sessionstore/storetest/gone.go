@@ -82,6 +82,7 @@ func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 			a.awaitEmpty()
 			a.isGone("Save", a.save(ctx, 2))
 			a.isGone("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "id"), 2))
+			a.isUnder("id", 0)
 			a.has()
 			if err := a.memory.Clear(ctx); err != nil {
 				h.Errorf("Clear: %v", err)

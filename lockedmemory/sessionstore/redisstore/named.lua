@@ -1,0 +1,69 @@
+-- The turn ID of a Save, a part of the script of append.lua. It stands before session.lua, because most
+-- Saves inside a turn end here.
+--
+-- KEYS, ARGV, Reply: see append.lua.
+local n, id, ids, remember = ARGV[6], ARGV[10], KEYS[4], tonumber(ARGV[13])
+
+-- had is the item of a number that is known already. For a new number, record is the new record.
+local now, before, had, record
+if id ~= '' then
+  now, before = clock(), redis.call('HGET', ids, id)
+  local items, damage = items_of(before, now)
+  if damage then
+    return damage
+  end
+  local at = ITEM * (ARGV[11] - 1)
+  if #items > at then
+    had = string.sub(items, at + 1, at + ITEM)
+  else
+    record = string.format('%013.0f', now + remember) .. items .. string.rep('-', at - #items) .. ARGV[12]
+  end
+end
+
+-- ⚑ The script writes the ID first, and can remove it without another right. So no entry stays without its
+-- ID. The key lives somewhat longer than the ID, so that few Saves renew its TTL.
+local function note()
+  local life = redis.call('PTTL', ids)
+  local reply = try('HSET', ids, id, record)
+  if type(reply) == 'number' and life < remember then
+    reply = try('PEXPIRE', ids, remember + math.floor(remember / 32))
+  end
+  return type(reply) == 'table' and reply
+end
+
+-- HDEL leaves no key without a TTL if the right to PEXPIRE is missing.
+local function take_back()
+  if before or type(try('HDEL', ids, id)) == 'table' then
+    try('HSET', ids, id, before or string.rep('0', UNTIL))
+  end
+end
+
+-- prune removes expired IDs. One new ID in 8, by its hash, looks at 32 others. That is cheaper than 4 each
+-- time.
+local function prune()
+  if before or string.byte(id) >= 32 then
+    return
+  end
+  local some = after('HRANDFIELD', ids, 32, 'WITHVALUES') or {}
+  for i = 1, #some, 2 do
+    if (expires(some[i + 1]) or now + 1) <= now then
+      after('HDEL', ids, some[i])
+    end
+  end
+end
+
+-- After the first access of its lease, a Save needs neither mark nor state: the Stream refuses its place.
+if record and ARGV[14] == '0' then
+  local refusal = note()
+  if refusal then
+    return refusal
+  elseif type(try('XADD', log, 'NOMKSTREAM', fence .. '-' .. n, unpack(ARGV, 15))) == 'string' then
+    written = true
+    if idle > 0 then
+      after('PEXPIRE', log, idle)
+    end
+    prune()
+    return done()
+  end
+  take_back()
+end

@@ -1,0 +1,33 @@
+-- The replies of the scripts of a session, and calls of Redis. This part stands before all others.
+--
+-- KEYS, ARGV: see session.lua.
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED} or {GONE}, see
+--       driver.Outcome; the error WRITTEN … if a command failed after the first write
+local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE = 0, 1, 2, 3, 4, 5, 6
+local log, fence, idle = KEYS[1], ARGV[1], tonumber(ARGV[3])
+
+-- try is redis.pcall. An error names the command, because some versions of Redis do not.
+local function try(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return redis.error_reply(reply.err .. " ('" .. string.lower((...)) .. "')")
+  end
+  return reply
+end
+
+-- after is try. The script continues after an error, and returns it at the end.
+local written, failed
+local function after(...)
+  local reply = try(...)
+  if type(reply) == 'table' and reply.err then
+    failed = reply.err
+    return nil
+  end
+  written = true
+  return reply
+end
+
+-- done is the reply of a call that has written.
+local function done()
+  return failed and redis.error_reply((written and 'WRITTEN ' or '') .. failed) or {DONE}
+end
