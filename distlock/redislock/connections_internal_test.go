@@ -101,6 +101,11 @@ func poolUsedUp(t *testing.T, options redis.UniversalOptions, server func(key st
 	if state, err := s.Inspect(ctx, name); err != nil || !state.Held {
 		t.Errorf("Inspect: %+v, %v", state, err)
 	}
+	if _, stop, err := s.Listen(ctx, name, owner); err != nil {
+		t.Errorf("Listen: %v", err)
+	} else {
+		stop()
+	}
 	extend := driver.ExtendRequest{Name: name, Owner: owner, TTL: time.Minute}
 	for i, reply := range s.Extend(ctx, []driver.ExtendRequest{extend, extend, extend}) {
 		if !reply.Held || reply.Err != nil {

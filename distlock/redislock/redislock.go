@@ -45,7 +45,8 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	return &service{client: client, redis: redisconn.New(client), wakes: newWakes(client)}
+	over := redisconn.New(client)
+	return &service{client: client, redis: over, wakes: newWakes(over)}
 }
 
 // service is a driver.Driver.

@@ -41,7 +41,7 @@ type channel struct {
 func newSubscription(w *wakes) *subscription {
 	s := &subscription{wakes: w, channels: make(map[string]*channel)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pubsub = w.client.Subscribe(s.ctx) // to no channel, so it does not connect yet
+	s.pubsub = w.redis.Client().Subscribe(s.ctx) // to no channel, so it does not connect yet
 	return s
 }
 
@@ -141,7 +141,8 @@ func (s *subscription) subscribed(name string) {
 	// The user may have the right to subscribe without the right to publish. Then no process
 	// notifies, and waiters have to poll.
 	s.running.Go(func() {
-		if err := s.wakes.client.Publish(s.ctx, name, "").Err(); refuses(err) {
+		publish := redis.NewIntCmd(s.ctx, "publish", name, "")
+		if err := s.wakes.redis.Do(s.ctx, name, publish); refuses(err) {
 			s.wakes.refuse(s, err)
 			return
 		}
@@ -167,7 +168,7 @@ func (s *subscription) renew() {
 		return
 	}
 	_ = s.pubsub.Close()
-	s.pubsub = s.wakes.client.Subscribe(s.ctx)
+	s.pubsub = s.wakes.redis.Client().Subscribe(s.ctx)
 	pubsub := s.pubsub
 	for name := range s.channels {
 		s.running.Go(func() { s.subscribe(pubsub, name) })

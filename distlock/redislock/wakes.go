@@ -33,7 +33,7 @@ const (
 // Messages can be lost, so no waiter relies on them. After every interruption all waiters ask
 // Redis.
 type wakes struct {
-	client     redis.UniversalClient
+	redis      *redisconn.Transport
 	id         string
 	refusedFor time.Duration
 
@@ -45,10 +45,10 @@ type wakes struct {
 	closed  bool
 }
 
-func newWakes(client redis.UniversalClient) *wakes {
+func newWakes(over *redisconn.Transport) *wakes {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return &wakes{client: client, id: hex.EncodeToString(id[:]), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
+	return &wakes{redis: over, id: hex.EncodeToString(id[:]), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
 }
 
 // Listen implements driver.Listener.
@@ -139,7 +139,7 @@ func (w *wakes) refuse(s *subscription, err error) {
 	if w.current != s {
 		return
 	}
-	w.current, w.refused, w.until = nil, redisconn.Explain(w.client, "redislock", err), time.Now().Add(w.refusedFor)
+	w.current, w.refused, w.until = nil, redisconn.Explain(w.redis.Client(), "redislock", err), time.Now().Add(w.refusedFor)
 	for owner, to := range w.waiting {
 		close(to)
 		delete(w.waiting, owner)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -30,7 +31,9 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 		}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
 		defer client.Close()
-		w := newWakes(client)
+		over := redisconn.New(client)
+		defer over.Close()
+		w := newWakes(over)
 		w.refusedFor = 300 * time.Millisecond
 		listen := func() error {
 			_, stop, err := w.listen(t.Context(), "n:wake:x", "owner")
@@ -60,7 +63,9 @@ func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	w := newWakes(client)
+	over := redisconn.New(client)
+	defer over.Close()
+	w := newWakes(over)
 	defer w.close()
 	wakes := make(map[string]<-chan driver.Wake)
 	for _, owner := range []string{"a", "b"} {
@@ -92,7 +97,9 @@ func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	w := newWakes(client)
+	over := redisconn.New(client)
+	defer over.Close()
+	w := newWakes(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	stop, start := leakcheck.Stalls(), time.Now()

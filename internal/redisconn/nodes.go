@@ -19,7 +19,7 @@ type Node struct {
 	exchange *exchange
 }
 
-// Do sends a command, and returns its error. If ctx has ended, the command must not be read.
+// Do sends a command to the node, see Transport.Do.
 func (n Node) Do(ctx context.Context, cmd redis.Cmder) error {
 	if err := n.exchange.direct(ctx, cmd); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		// caller can leave, therefore makes it load them. With noWait it then returns the nodes
 		// that it knows.
 		load := redis.NewTimeCmd(ctx, "time")
-		err := cmp.Or(t.InOrder(ctx, "", load), load.Err())
+		err := t.Do(ctx, "", load)
 		var mu sync.Mutex
 		var nodes []Node
 		known := c.ForEachMaster(noWait, func(_ context.Context, node *redis.Client) error {

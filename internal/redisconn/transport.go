@@ -135,6 +135,15 @@ func (t *Transport) Each(ctx context.Context, keys []string, calls []*Call) []er
 	return errs
 }
 
+// Do sends a command to the node of key, and returns its error. If ctx has ended, the command must not
+// be read.
+func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
+	if err := t.InOrder(ctx, key, cmd); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
+
 // InOrder sends the commands on the keys of one session in one exchange of their own. They take effect in
 // their order. Each has its own error. If InOrder fails, ctx has ended before the answers, and the
 // commands must not be read. In a Cluster that moves the keys, this needs more than one exchange.
