@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,9 +45,7 @@ type wakes struct {
 }
 
 func newWakes(over *redisconn.Transport) *wakes {
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return &wakes{redis: over, id: hex.EncodeToString(id[:]), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
+	return &wakes{redis: over, id: rand.Text(), refusedFor: refusedFor, waiting: make(map[string]chan driver.Wake)}
 }
 
 // Listen implements driver.Listener.
@@ -139,7 +136,8 @@ func (w *wakes) refuse(s *subscription, err error) {
 	if w.current != s {
 		return
 	}
-	w.current, w.refused, w.until = nil, redisconn.Explain(w.redis.Client(), "redislock", err), time.Now().Add(w.refusedFor)
+	w.current, w.until = nil, time.Now().Add(w.refusedFor)
+	w.refused = redisconn.Explain(w.redis.Client(), "redislock", err)
 	for owner, to := range w.waiting {
 		close(to)
 		delete(w.waiting, owner)

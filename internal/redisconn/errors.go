@@ -65,7 +65,8 @@ func IsReply(err error) bool {
 // IsTemporary reports whether the server rejects requests for now.
 func IsTemporary(err error) bool {
 	for _, code := range []string{
-		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "ERR max number of clients",
+		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN",
+		"ERR max number of clients",
 	} {
 		if hasCode(err, code) {
 			return true
@@ -113,7 +114,8 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
 	case has("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
 		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
-	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO", "CROSSSLOT", "DENIED"):
+	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO",
+		"CROSSSLOT", "DENIED"):
 		return "", driver.ErrRefused
 	case on != cluster && has("MOVED", "ASK"):
 		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
@@ -174,7 +176,8 @@ func hasCode(err error, code string) bool {
 		return false
 	}
 	text := reply.Error()
-	return text == code || strings.HasPrefix(text, code+" ") || strings.Contains(text, " "+code+" ") || strings.Contains(text, "-"+code+" ")
+	return text == code || strings.HasPrefix(text, code+" ") || strings.Contains(text, " "+code+" ") ||
+		strings.Contains(text, "-"+code+" ")
 }
 
 func isDial(err error) bool {

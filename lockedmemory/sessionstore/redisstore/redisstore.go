@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -234,13 +235,14 @@ func parsePlace(id string) (p driver.Place, ok bool) {
 	}
 	fence, err := strconv.ParseUint(ms, 10, 64)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
-	const highest = 1<<63 - 1
 	const one = driver.MaxSub + 1
-	return driver.Place{Fence: int64(min(fence, highest)), N: int64(min(n, highest)) / one, Sub: int64(min(n, highest)) % one}, err == nil && err2 == nil
+	fence, n = min(fence, math.MaxInt64), min(n, math.MaxInt64)
+	return driver.Place{Fence: int64(fence), N: int64(n) / one, Sub: int64(n) % one}, err == nil && err2 == nil
 }
 
 // errReply has no kind: Redis has executed the command, but the reply does not show its result.
-var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: use one version of this library in all processes, and no proxy that changes replies")
+var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: " +
+	"use one version of this library in all processes, and no proxy that changes replies")
 
 // explain adds advice to an error of Redis. No text names a key.
 func (s *service) explain(err error) error {
