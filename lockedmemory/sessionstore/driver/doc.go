@@ -37,6 +37,10 @@
 // the copy as it answered the first one, as long as the first one's entry stands there or nothing
 // came after it.
 //
+// A turn ID has a record: of each number the digest and the place, without the sub-place. The record
+// outlives the entries, for Retention.RememberTurns. A Named Read returns the entries at its places in one
+// step with the highest number.
+//
 // # Tasks of the store
 //
 // A driver returns raw errors and does not try again. It does not judge a lease by the clock of its

@@ -199,12 +199,14 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 		return driver.Verdict{Outcome: driver.Gone}, nil
 	}
 	v, had := s.take(each, a.Write)
-	if v.Outcome != driver.Done || had {
+	if v.Outcome != driver.Done {
 		return v, nil
 	}
-	each.state = begun
-	each.entries = append(each.entries, entry{
-		driver.Entry{Place: place, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
+	if !had {
+		each.state = begun
+		each.entries = append(each.entries, entry{
+			driver.Entry{Place: place, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
+	}
 	if a.ID != "" {
 		for len(known) < a.Number-1 {
 			known = append(known, stored{})
