@@ -1,0 +1,113 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// Named Saves, Clears, Named Reads and their late copies come in random order. Redis answers as memstore,
+// and has the same records.
+func TestTurnIDs_O_randomCalls_asMemstore(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	remote, err := redisstore.NewDriver(client, nil)
+	must(t, err)
+	local, err := memstore.NewDriver(nil)
+	must(t, err)
+	locker, err := memlock.New(nil)
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(t.Context()) })
+	lease, err := locker.Acquire(t.Context(), t.Name())
+	must(t, err)
+	for seed := range uint64(60) {
+		c := &randomCalls{rand.New(rand.NewPCG(seed, 0)), lease, fmt.Sprintf("%s-%d", t.Name(), seed), map[int64]bool{}, map[string]int{}}
+		var sent []any
+		var trace []string
+		for step := range int64(30) {
+			call := c.next(step)
+			if len(sent) > 0 && c.IntN(4) == 0 {
+				call = sent[c.IntN(len(sent))]
+			} else if sent = append(sent, call); c.IntN(6) == 0 {
+				continue // the packet is late
+			}
+			got, want := c.answer(t, remote, call), c.answer(t, local, call)
+			trace = append(trace, fmt.Sprintf("%+v: %s", call, got))
+			for _, id := range turnIDs {
+				read := driver.Read{Session: c.session, ID: id, Named: true, Limit: 100}
+				got, want = got+c.answer(t, remote, read), want+c.answer(t, local, read)
+			}
+			if got != want {
+				t.Fatalf("session %s: Redis has %s\nmemstore has %s\nafter %q", c.session, got, want, trace)
+			}
+		}
+	}
+}
+
+var turnIDs = []string{"a", "b", "c"}
+
+// randomCalls are those of leases on one session, whose tokens rise.
+type randomCalls struct {
+	*rand.Rand
+	lease   *distlock.Lease
+	session string
+	shown   map[int64]bool // tokens that the drivers have accepted
+	numbers map[string]int // the highest that is stored, by ID
+}
+
+// next returns a driver.Write, which is a Clear, a driver.Append or a driver.Read.
+func (c *randomCalls) next(step int64) any {
+	fence := 1 + step/6
+	if fence > 1 && c.IntN(4) == 0 {
+		fence--
+	}
+	access := driver.Access{Session: c.session, Lease: c.lease, Fence: fence, First: !c.shown[fence] || c.IntN(3) == 0}
+	write := driver.Write{Access: access, N: step + 1, Op: fmt.Sprintf("%032x", step)}
+	id := turnIDs[c.IntN(len(turnIDs))]
+	switch c.IntN(8) {
+	case 0:
+		return write
+	case 1:
+		access.First = true
+		return driver.Read{Session: c.session, Access: &access, ID: id, Named: true, Limit: 1 + c.IntN(4)}
+	case 2:
+		return driver.Append{Write: write, Content: driver.Content{Messages: [][]byte{[]byte(write.Op)}}}
+	}
+	number := max(1, c.numbers[id]+c.IntN(4)-1) // known, the next one, or one beyond it
+	return driver.Append{Write: write, Content: driver.Content{
+		Messages: [][]byte{[]byte(write.Op)}, ID: id, Number: number, Digest: [16]byte{byte(1 + c.IntN(2))},
+	}}
+}
+
+// answer makes a call, and returns the text of its answer.
+func (c *randomCalls) answer(t *testing.T, d driver.Driver, call any) string {
+	t.Helper()
+	var page driver.Page
+	var err error
+	var access driver.Access
+	switch call := call.(type) {
+	case driver.Write:
+		access = call.Access
+		page.Verdict, err = d.Clear(t.Context(), call)
+	case driver.Append:
+		access = call.Access
+		if page.Verdict, err = d.Append(t.Context(), call); page.Outcome == driver.Done {
+			c.numbers[call.ID] = max(c.numbers[call.ID], call.Number)
+		}
+	case driver.Read:
+		page, err = d.Read(t.Context(), call)
+	}
+	must(t, err)
+	c.shown[access.Fence] = c.shown[access.Fence] || page.Outcome == driver.Done
+	return fmt.Sprintf("outcome %d, %d numbers %q; ", page.Outcome, page.Stored, page.Entries)
+}
