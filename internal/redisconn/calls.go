@@ -18,7 +18,8 @@ import (
 // single copy.
 type Call struct {
 	*redis.Cmd
-	word *noted
+	word   *noted
+	script *Script // that the call runs by its hash; nil: none
 }
 
 // NewCall makes a call of the given words. The word at place is a string, and neither the name of
@@ -26,7 +27,7 @@ type Call struct {
 func NewCall(ctx context.Context, place int, words ...any) *Call {
 	word := &noted{text: words[place].(string)}
 	words[place] = word
-	return &Call{redis.NewCmd(ctx, words...), word}
+	return &Call{Cmd: redis.NewCmd(ctx, words...), word: word}
 }
 
 // NoRetry is called by go-redis before it sends the command again.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,7 +29,8 @@ const (
 
 // exchange sends the calls for one node. A lone call goes out in the goroutine of its caller. With
 // maxInFlight exchanges under way, a call waits until one ends, or patience ends. A goroutine of the
-// exchange, a leader, then sends all pending calls as one pipeline.
+// exchange, a leader, then sends all pending calls as one pipeline. On one node, calls of one script are
+// one command of that pipeline, see Script.WithBatch.
 //
 // ⚑ A caller leaves as soon as its own ctx ends. A pending call is then taken back, and the connection of
 // a lone call is closed. A shared pipeline goes on, with the values of its first ctx and the latest
@@ -42,6 +44,7 @@ type exchange struct {
 	patience time.Duration
 	timer    *time.Timer     // ends the patience
 	leading  *sync.WaitGroup // the leaders
+	batches  atomic.Bool     // the server takes keys of several locks in one command
 
 	mu       sync.Mutex
 	underway int
@@ -52,6 +55,8 @@ type exchange struct {
 // newExchange makes an exchange whose connections have the given options. Nil options mean the client.
 func newExchange(client redis.UniversalClient, options *redis.Options, leading *sync.WaitGroup) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leading: leading}
+	_, oneNode := client.(*redis.Client)
+	x.batches.Store(oneNode)
 	if options != nil {
 		x.conns = newConns(options)
 	}
@@ -205,19 +210,44 @@ func (x *exchange) leadLocked() {
 	}
 }
 
-// share makes one exchange of the calls.
+// share makes one exchange of the calls. Batches that had no effect are sent again, in another form.
 func (x *exchange) share(calls []*call) {
-	cmds := make([]redis.Cmder, len(calls))
 	contexts := make([]context.Context, len(calls))
 	for i, c := range calls {
-		cmds[i], contexts[i] = c.cmd, c.ctx
+		contexts[i] = c.ctx
+	}
+	commands := alone(calls)
+	if x.batches.Load() {
+		commands = inBatches(calls)
 	}
 	defer func() {
+		for _, m := range commands {
+			m.answer()
+		}
 		for _, c := range calls {
 			close(c.answered)
 		}
 	}()
-	x.over(cmds, contexts...)
+	x.over(cmders(commands), contexts...)
+	var again []*command
+	for _, m := range commands {
+		if redis.HasErrorPrefix(m.Err(), "CROSSSLOT") { // a Cluster behind one address
+			x.batches.Store(false)
+		}
+		again = append(again, m.again()...)
+	}
+	if len(again) > 0 {
+		commands = append(commands, again...)
+		x.over(cmders(again), contexts...)
+	}
+}
+
+func cmders(commands []*command) []redis.Cmder {
+	cmds := make([]redis.Cmder, len(commands))
+	for i, m := range commands {
+		cmds[i] = m.Call
+	}
+	return cmds
 }
 
 // lasting returns a context for commands that several callers wait for. It has the values of the first

@@ -10,10 +10,30 @@ import (
 type Script struct {
 	*redis.Script
 	source string
+	batch  *Script // for several calls; nil: none
+	shared int     // how many arguments the calls of a batch have in common
 }
 
 // NewScript makes a script of its source.
-func NewScript(source string) *Script { return &Script{redis.NewScript(source), source} }
+func NewScript(source string) *Script {
+	return &Script{Script: redis.NewScript(source), source: source}
+}
+
+// WithBatch returns the script with a form for several calls. One node runs calls that share a round trip
+// as one batch, if their first arguments, the shared ones, are the same. Shared arguments are
+// comparable.
+//
+// The keys of the batch are the first key of each call. Its arguments are the shared ones, and then the
+// others of each call. Its reply has one element for each call: the reply, or the string "-" and the
+// text of an error.
+//
+// ⚑ No element is an error reply. go-redis reads an array up to an error with a code that it knows, as
+// OOM. It takes the rest for the replies to other calls.
+func (s *Script) WithBatch(batch *Script, shared int) *Script {
+	with := *s
+	with.batch, with.shared = batch, shared
+	return &with
+}
 
 // Run sends the script, see Repeat. The reply's error wraps driver.ErrNotDone if no copy was sent. The
 // first key decides which node of a Cluster runs the script.
@@ -52,7 +72,16 @@ const (
 func (s *Script) Call(ctx context.Context, whole bool, keys []string, args ...any) *Call {
 	call := NewCall(ctx, scriptWord, s.words(whole, keys, args)...)
 	call.SetFirstKeyPos(firstKey)
+	if !whole {
+		call.script = s
+	}
 	return call
+}
+
+// keyAndArgs returns the first key and the arguments of a call that a script made.
+func (c *Call) keyAndArgs() (key string, args []any) {
+	words := c.Args()
+	return words[firstKey].(string), words[firstKey+words[firstKey-1].(int):]
 }
 
 func (s *Script) words(whole bool, keys []string, args []any) []any {
