@@ -34,6 +34,9 @@
 // connections to a node, usually one or two. It closes a connection after a minute without use, and
 // when the context of its caller ends.
 //
+// Acquires and releases that are ready at the same time share a round trip. On one node, and behind
+// Sentinels, they also share a script.
+//
 // In a Cluster, the client itself sends redirected calls, and the first calls before it knows the
 // nodes. A client that follows Sentinels sends the calls while its pool has a free connection,
 // because only the client learns of a failover. A client of another type sends all calls. Close the

@@ -149,7 +149,7 @@ func (s *service) extend(
 }
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	moving := releaseScript
+	script, moving := releaseScript, releaseOne
 	if req.Tombstone > 0 { // it needs its key
 		moving = nil
 	}
@@ -159,20 +159,31 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 	} else if req.Tombstone > 0 {
 		args = append(args, req.Tombstone.Milliseconds(), 0)
 	}
-	released, replayed, err := s.release(ctx, keysOf(req.Name).all(), args, moving)
+	if len(args) > 1 || s.busy.has(req.Name) { // the queue or the tombstones are needed
+		script = releaseFull
+	}
+	released, replayed, err := s.release(ctx, script, keysOf(req.Name).all(), args, moving)
 	return driver.ReleaseReply{Released: released, Replayed: replayed}, err
 }
 
 func (s *service) release(
-	ctx context.Context, keys []string, args []any, moving *redisconn.Script,
+	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script,
 ) (released, replayed bool, err error) {
-	cmd, replayed, err := s.run(ctx, releaseFull, keys, args, moving, args[:1])
+	cmd, replayed, err := s.run(ctx, script, keys, args, moving, args[:1])
 	if err != nil {
 		return false, false, s.failed(err)
 	}
 	switch answer, _ := cmd.Text(); answer {
-	case "released", "pass": // the waiters of a slot that moves find the lock free when they ask
+	case "released":
 		return true, replayed, nil
+	case "pass":
+		// ⚑ An error here is that of the release: the Locker then sends the release again, and the waiters
+		// do not wait for the TTL.
+		_, again, err := s.run(ctx, releaseFull, keys, args, moving, args[:1])
+		if err != nil {
+			return false, false, s.failed(redisconn.After(true, err))
+		}
+		return true, replayed || again, nil
 	case "not held":
 		return false, replayed, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -256,7 +257,7 @@ func (m *recordModel) send(q request) ([]any, error) {
 	case "break":
 		s, keys, args = releaseFull, m.keys, []any{"", 0, 0, m.real(q.token)}
 	case "releaseOne":
-		s, args = releaseScript, []any{q.owner}
+		s, args = releaseOne, []any{q.owner}
 	case "releaseBatch":
 		s, args = releaseBatch, []any{q.owner}
 	case "raise":
@@ -271,8 +272,8 @@ func (m *recordModel) send(q request) ([]any, error) {
 		if !ok || len(list) != 1 {
 			m.Fatalf("a batch of one is answered %v", reply)
 		}
-		if err, isError := list[0].(error); isError {
-			return nil, err
+		if text, _ := list[0].(string); strings.HasPrefix(text, "-") {
+			return nil, errors.New(text[1:])
 		}
 		reply = list[0]
 		list, ok = reply.([]any)

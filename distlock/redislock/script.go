@@ -34,23 +34,25 @@ var (
 
 // The scripts. A batch is the lone script in a loop, with an answer of its own for each lock.
 var (
-	acquireScript = redisconn.NewScript(timeLua + `
+	acquireScript = redisconn.NewScript(timeLua+`
 local fresh
 local key, owner, payload = KEYS[1], ARGV[2], ARGV[3]
-` + acquireLua)
+`+acquireLua).WithBatch(acquireBatch, 1)  // the TTL
 	acquireBatch = redisconn.NewScript(timeLua + `
 local first, fresh = 1, string.format('%.0f%.0f00086400020', now, block)
 local function one(key, owner, payload)
 ` + acquireLua + "end\n" + batchLua)
 	acquireFull = redisconn.NewScript(recordLua + slowLua + acquireFullLua)
 
-	releaseScript = redisconn.NewScript(`
-local key, owner, full, plain = KEYS[1], ARGV[1], false, false
-` + releaseLua)
-	releaseBatch = redisconn.NewScript(`
+	// releaseScript releases with the queue if it is alone, and without the queue in a batch.
+	releaseScript = releaseFull.WithBatch(releaseBatch, 0)
+	releaseBatch  = redisconn.NewScript(`
 local first, full, plain = 0, false, false
 local function one(key, owner)
 ` + releaseLua + "end\n" + batchLua)
+	releaseOne = redisconn.NewScript(`
+local key, owner, full, plain = KEYS[1], ARGV[1], false, false
+` + releaseLua)
 	releaseFull = redisconn.NewScript(`
 local key, owner, full, plain = KEYS[1], ARGV[1], true, not ARGV[2]
 ` + releaseLua + recordLua + slowLua + releaseFullLua)
