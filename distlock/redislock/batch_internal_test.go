@@ -241,3 +241,31 @@ func TestRelease_C_passFails_mayHaveEffect(t *testing.T) {
 		t.Errorf("released %t, %v", released, err)
 	}
 }
+
+// Where processes take turns, each sends the full scripts at once, and no handoff needs a second round trip.
+func TestBusy_L_grantFromTheQueue_isRemembered(t *testing.T) {
+	options := onNode(t)
+	s, other := open(t, options), open(t, options)
+	_, a, b := waitedFor(t, other)
+	waits := b
+	waits.Owner, waits.Seq = strings.Repeat("c", 32), 1
+	if _, err := s.Acquire(t.Context(), waits); err != nil || !s.busy.has(b.Name) {
+		t.Errorf("a busy name: %v", err)
+	}
+	for _, req := range []driver.ReleaseRequest{{Name: a.Name, Owner: a.Owner}, {Name: b.Name, Owner: b.Owner}} {
+		if _, err := other.Release(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits.Seq++
+	if reply, err := s.Acquire(t.Context(), waits); err != nil || reply.Outcome != driver.Granted || !s.busy.has(b.Name) {
+		t.Errorf("a grant from the queue: %+v, %v", reply, err)
+	}
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: waits.Name, Owner: waits.Owner}); err != nil {
+		t.Fatal(err)
+	}
+	a.Owner = strings.Repeat("d", 32)
+	if reply, err := s.Acquire(t.Context(), a); err != nil || reply.Outcome != driver.Granted || s.busy.has(b.Name) {
+		t.Errorf("a free name: %+v, %v", reply, err)
+	}
+}

@@ -44,7 +44,8 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 	return reply, final, redisconn.After(replayed, err)
 }
 
-// acquireFull remembers whether the name is busy: the next Acquire would need the full script, too.
+// acquireFull remembers whether the name is busy, or was until this grant: the next Acquire and the Release
+// need the queue, too.
 func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	args := []any{req.Owner, req.TTL.Milliseconds(), encodePayload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
@@ -61,7 +62,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	}
 	reply, err := parseAcquire(parts)
 	reply.Replayed = replayed
-	s.busy.note(req.Name, reply.Outcome != driver.Granted || reply.Waiters > 0)
+	s.busy.note(req.Name, reply.Outcome != driver.Granted || reply.Waiters > 0 || req.Seq > 1)
 	return reply, redisconn.After(replayed, err)
 }
 

@@ -55,7 +55,8 @@ type service struct {
 	ownsClient bool                 // Close closes the client, too
 	redis      *redisconn.Transport // over the client
 	wakes      *wakes
-	// busy are names whose last answer was busy. Their next Acquire needs the full script.
+	// busy are names whose last answer was busy, or a grant from the queue. Their next Acquire and Release
+	// need the full scripts.
 	busy names
 }
 
