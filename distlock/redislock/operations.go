@@ -35,11 +35,11 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, bool, error) {
 	cmd, replayed := acquireScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()},
 		req.TTL.Milliseconds()+newGrant, req.Owner, encodePayload(req.Holder, req.Metadata))
-	parts, err := cmd.Slice()
+	answer, err := cmd.Result()
 	if err != nil {
 		return driver.AcquireReply{}, false, s.failed(err)
 	}
-	reply, final, err := parseFast(parts, req)
+	reply, final, err := parseFast(answer, req)
 	reply.Replayed = replayed
 	return reply, final, redisconn.After(replayed, err)
 }

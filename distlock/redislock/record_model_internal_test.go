@@ -278,7 +278,13 @@ func (m *recordModel) send(q request) ([]any, error) {
 		reply = list[0]
 		list, ok = reply.([]any)
 	}
-	if !ok {
+	if text, isText := reply.(string); isText && len(text) == numbersLen {
+		var rec record
+		if err := rec.parseNumbers(text); err != nil {
+			m.Fatalf("%q: %v", text, err)
+		}
+		list = []any{"granted", rec.token, rec.last}
+	} else if !ok {
 		list = []any{reply}
 	}
 	return list, nil

@@ -109,25 +109,28 @@ func parseAcquire(parts []any) (driver.AcquireReply, error) {
 }
 
 // parseFast reads the reply of acquire.lua. It reports false if the full script has to decide.
-func parseFast(parts []any, req driver.AcquireRequest) (a driver.AcquireReply, final bool, err error) {
-	r := &scriptReply{parts: parts}
-	switch r.text() {
-	case "slow":
-		return a, false, r.err
-	case "granted":
-		a.Outcome = driver.Granted
-		a.Fence, a.FenceEnd = r.block()
-		return a, true, r.err
-	case "busy":
-		rec, ttl, now := r.shown()
-		if r.err != nil {
-			return a, false, r.err
+func parseFast(reply any, req driver.AcquireRequest) (a driver.AcquireReply, final bool, err error) {
+	if numbers, ok := reply.(string); ok {
+		var rec record
+		if numbers == "slow" {
+			return a, false, nil
+		} else if rec.parseNumbers(numbers) != nil || rec.token < 1 {
+			return a, false, errReply
 		}
-		if a.State, err = rec.state(ttl, now, 0); err != nil {
-			return a, false, err
-		}
-		another := a.State.Held && rec.owner != req.Owner && rec.previous != req.Owner
-		return a, another && !rec.flagged && req.Alive == 0, nil
+		return driver.AcquireReply{Outcome: driver.Granted, Fence: rec.token, FenceEnd: rec.last}, true, nil
 	}
-	return a, false, errReply
+	parts, _ := reply.([]any)
+	r := &scriptReply{parts: parts}
+	if r.text() != "busy" {
+		return a, false, errReply
+	}
+	rec, ttl, now := r.shown()
+	if r.err != nil {
+		return a, false, r.err
+	}
+	if a.State, err = rec.state(ttl, now, 0); err != nil {
+		return a, false, err
+	}
+	another := a.State.Held && rec.owner != req.Owner && rec.previous != req.Owner
+	return a, another && !rec.flagged && req.Alive == 0, nil
 }
