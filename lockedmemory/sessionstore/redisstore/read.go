@@ -58,7 +58,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			if r.Named {
 				most = limit
 			}
-			stored = storedScript.Call(ctx, whole, []string{k.log, k.ids}, field(r.ID), r.From.Fence, r.From.N, r.From.String(), most)
+			stored = storedScript.Call(ctx, whole, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
 			cmds = append(cmds, stored)
 		}
 		if looks { // after the entries: of what was cleared in between, all is older than this

@@ -103,8 +103,8 @@ func field(id string) string {
 	return string(sum[:16])
 }
 
-// item is what the record of a turn ID has of an exchange; see turnids.lua.
-func item(a driver.Append) string { return fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N) }
+// digits is a place in the record of a turn ID, see turnids.lua.
+func digits(p driver.Place) string { return fmt.Sprintf("%016d%013d", p.Fence, p.N) }
 
 // access returns the first keys and arguments of each script; see session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
@@ -151,7 +151,8 @@ func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*re
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
 	} else {
-		args = append(args, field(a.ID), a.Number, item(a), s.keep.RememberTurns.Milliseconds())
+		item := string(a.Digest[:]) + digits(driver.Place{Fence: a.Fence, N: a.N})
+		args = append(args, field(a.ID), a.Number, item, s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
 	args = append(args, a.First)

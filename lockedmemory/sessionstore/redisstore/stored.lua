@@ -1,32 +1,22 @@
 -- Reads the exchanges of a turn ID: the highest number, and the entries that the log still has.
 --
 -- KEYS  1 the log   2 the turn IDs
--- ARGV  1 field of the turn ID   2, 3, 4 token, N and text of driver.Read.From   5 entries at most
+-- ARGV  1 field of the turn ID   2, 3 driver.Read.From as in a record, and as an ID   4 entries at most
 -- Reply {highest number, {entries as of XRANGE}}
-local log, most = KEYS[1], tonumber(ARGV[5])
+local most = tonumber(ARGV[4])
 local items, refusal = items_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
 if refusal then
   return refusal
 end
-
--- first_of returns the first ID of a place after driver.Read.From, or nil if the place is not after it.
-local function first_of(token, n)
-  local from_token, from_n = tonumber(ARGV[2]), tonumber(ARGV[3])
-  if token == from_token and n == from_n then
-    return '(' .. ARGV[4]
-  elseif token > from_token or token == from_token and n > from_n then
-    return string.format('%.0f-%.0f000000', token, n)
-  end
-end
-
 local found = {}
 for at = DIGEST + 1, #items, ITEM do
   local digits = string.match(string.sub(items, at, at + ITEM - DIGEST - 1), '^%d+$') -- nil: a skipped number
-  local token, n = tonumber(string.sub(digits or '', 1, TOKEN)), tonumber(string.sub(digits or '', TOKEN + 1))
-  local first = digits and #found < most and first_of(token, n)
-  if first then -- up to the highest sub-place, where replaced content may stand
-    local last = string.format('%.0f-%.0f999999', token, n)
-    for _, entry in ipairs(redis.call('XRANGE', log, first, last, 'COUNT', most - #found)) do
+  if digits and digits >= ARGV[2] and #found < most then
+    local token, n = tonumber(string.sub(digits, 1, TOKEN)), tonumber(string.sub(digits, TOKEN + 1))
+    local place = string.format('%.0f-%.0f', token, n)
+    local first = digits == ARGV[2] and '(' .. ARGV[3] or place .. '000000'
+    local last = place .. '999999' -- the highest sub-place, where replaced content may stand
+    for _, entry in ipairs(redis.call('XRANGE', KEYS[1], first, last, 'COUNT', most - #found)) do
       found[#found + 1] = entry
     end
   end
