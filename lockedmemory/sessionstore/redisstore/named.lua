@@ -1,10 +1,9 @@
--- The turn ID of a Save, a part of the script of append.lua. It stands before session.lua, because most
--- Saves inside a turn end here.
+-- The turn ID of a Save. session.lua and append.lua follow, but most Saves inside a turn end here.
 --
 -- KEYS, ARGV, Reply: see append.lua.
 local n, id, ids, remember = ARGV[6], ARGV[10], KEYS[4], tonumber(ARGV[13])
 
--- had is the item of a number that is known already. For a new number, record is the new record.
+-- had is the item of a known number. For a new number, record is the new record.
 local now, before, had, record
 if id ~= '' then
   now, before = clock(), redis.call('HGET', ids, id)
@@ -20,8 +19,8 @@ if id ~= '' then
   end
 end
 
--- ⚑ The script writes the ID first, and can remove it without another right. So no entry stays without its
--- ID. The key lives somewhat longer than the ID, so that few Saves renew its TTL.
+-- ⚑ The script writes the ID first, and can remove it without another right. So no entry stays
+-- without its ID. The key lives somewhat longer than the ID, so that few Saves renew its TTL.
 local function note()
   local life = redis.call('PTTL', ids)
   local reply = try('HSET', ids, id, record)
@@ -38,8 +37,8 @@ local function take_back()
   end
 end
 
--- prune removes expired IDs. One new ID in 8, by its hash, looks at 32 others. That is cheaper than 4 each
--- time.
+-- prune removes expired IDs. One new ID in 8, by its hash, checks 32 IDs. That is cheaper than 4
+-- each time.
 local function prune()
   if before or string.byte(id) >= 32 then
     return
@@ -52,7 +51,8 @@ local function prune()
   end
 end
 
--- After the first access of its lease, a Save needs neither mark nor state: the Stream refuses its place.
+-- After the first access of its lease, a Save needs neither mark nor state: the Stream refuses its
+-- place.
 if record and ARGV[14] == '0' then
   local refusal = note()
   if refusal then

@@ -37,7 +37,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	} else if r.Backward {
 		limit++ // the last entry may be a marker
 	}
-	// ⚑ The token is shown before anything is read, in the same pipeline: what a lower one writes cannot come after.
+	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
 	shows := r.Access != nil && r.Access.First
 	var page driver.Page
 	for _, whole := range []bool{false, true} {
@@ -61,7 +61,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			stored = storedScript.Call(ctx, whole, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
 			cmds = append(cmds, stored)
 		}
-		if looks { // after the entries: of what was cleared in between, all is older than this
+		if looks { // after the entries: an entry that was cleared in between is older than the oldest
 			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
 			cmds = append(cmds, oldest)
 		}
@@ -123,8 +123,8 @@ func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
 	return int(n), entries, nil
 }
 
-// firstPlace is that of the first entry or marker in a reply of XRANGE. Without one, it is a place
-// above all exchanges.
+// firstPlace is the place of the first entry or marker in a reply of XRANGE. In an empty reply, it
+// is a place above all exchanges.
 func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {
@@ -142,7 +142,8 @@ func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 	return driver.Place{}, errReply
 }
 
-// fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the request.
+// fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the
+// request.
 func fill(page *driver.Page, found []any, limit, asked int) error {
 	entries, last, err := parseEntries(found)
 	if err != nil {

@@ -1,4 +1,5 @@
--- The replies of the scripts of a session, and calls of Redis. This part stands before all others.
+-- The replies of the scripts of a session, and their calls of Redis. It is the first part of each
+-- script.
 --
 -- KEYS, ARGV: see session.lua.
 -- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED} or {GONE}, see

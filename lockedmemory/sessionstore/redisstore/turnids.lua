@@ -1,9 +1,8 @@
--- The record of a turn ID, which is a field of the hash of turn IDs. This part stands before the scripts
--- that read records.
+-- The record of a turn ID, a field of the hash of turn IDs. The scripts that read records follow.
 --
--- A record begins with UNTIL digits: the time in ms at which the ID expires. An item of ITEM bytes follows
--- for each number from 1. An item has DIGEST bytes of the digest and TOKEN digits of the token. Its other
--- digits are driver.Place.N. The item of a skipped number has '-' only.
+-- A record begins with UNTIL digits: the time in ms at which the ID expires. An item of ITEM bytes
+-- follows for each number from 1. An item has DIGEST bytes of the digest and TOKEN digits of the
+-- token. Its other digits are driver.Place.N. The item of a skipped number has '-' only.
 local UNTIL, ITEM, DIGEST, TOKEN = 13, 45, 16, 16
 
 -- clock returns the time in ms.
@@ -18,8 +17,8 @@ local function expires(record)
   return digits and tonumber(digits) or nil
 end
 
--- items_of returns the items of a record, or '' if the ID is not known. For data of another program it
--- returns nil and a refusal.
+-- items_of returns the items of a record, or '' if the ID is not known. For data of another program
+-- it returns nil and a refusal.
 local function items_of(record, now)
   local at = record and expires(record)
   if record and not at then
