@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -82,18 +83,22 @@ func hashTag(key string) string {
 
 // Every reply of a server is parsed or refused, without a panic and without an invalid token.
 func FuzzReplies(f *testing.F) {
-	owner := strings.Repeat("0f", 16)
 	for _, value := range []string{
-		"b1:" + owner + ":1795225289:897391:0:{}", "b1:" + owner + ":0:0:1:", "b1::::", "b1:", "", "b2:" + owner + ":1:1:1:{}",
-		"b1:" + owner + ":9007199254:999999:0:{\"h\":\"x\"}", "b1:" + owner + ":1:1:-5:{}", "b1:" + owner + ":1795225289:1000000:0:{}",
-		"b1:" + owner + ":1795225289:897391:9007199254740991:{}", "b1:" + owner + ":+1:1e3:0x1:{}",
+		someRecord, with(3, "r"), with(69, "0000000000000000"), with(85, "9007199254740991"), with(85, "9007199254740992"),
+		with(101, "99999999999"), someRecord[:headerLen] + `{"h":1}`, someRecord[:headerLen-1], strings.Repeat("b2h.", 40), "",
 	} {
-		f.Add(int64(1), value, int64(5000), "1795225290", "1", uint8(2))
-		f.Add(int64(0), value, int64(-1), "1795225290", "000001", uint8(5))
-		f.Add(int64(2), value, int64(-2), "-1", "", uint8(1))
+		f.Add("busy", value, int64(86_400_020+5000), int64(3), int64(7), "1795225290", "897391", uint8(7))
+		f.Add("full", value, int64(-1), int64(-1), int64(0), "1795225290", "000001", uint8(7))
+		f.Add("busy", value, int64(math.MinInt64), int64(0), int64(-1), "-1", "", uint8(5))
 	}
-	f.Fuzz(func(t *testing.T, code int64, value string, left int64, seconds, micros string, length uint8) {
-		reply := []any{code, value, left, seconds, micros}
+	f.Add("granted", "", int64(1), int64(driver.MaxFence), int64(5), "", "", uint8(4))
+	f.Add("granted", "", int64(5), int64(1), int64(-1), "", "", uint8(4))
+	f.Add("cancelled", "", int64(0), int64(0), int64(0), "", "", uint8(1))
+	f.Fuzz(func(t *testing.T, name, value string, a, b, c int64, seconds, micros string, length uint8) {
+		reply := []any{name, value, a, seconds, micros, b, c}
+		if name == "granted" {
+			reply = []any{name, a, b, c}
+		}
 		reply = reply[:min(int(length), len(reply))]
 		got, err := parseAcquire(reply)
 		switch {
@@ -102,10 +107,10 @@ func FuzzReplies(f *testing.F) {
 		case err != nil:
 		case got.Outcome == driver.Granted && (got.Fence < 1 || got.FenceEnd < got.Fence || got.FenceEnd > driver.MaxFence):
 			t.Errorf("%q: granted %d to %d", reply, got.Fence, got.FenceEnd)
-		case got.Outcome == driver.Busy && (!got.State.Held || got.State.Age < 0 || got.State.Fence < 1):
+		case got.State.Held && (got.State.Age < 0 || got.State.Fence < 0 || got.State.Fence > driver.MaxFence):
 			t.Errorf("%q: busy with %+v", reply, got.State)
 		}
-		for _, strange := range [][]any{{}, {nil}, {value}, {left, code}, {code, nil}, {code, reply}, {int64(0), value, value, value, value}} {
+		for _, strange := range [][]any{{}, {nil}, {value}, {a, b}, {b, nil}, {a, reply}, {int64(0), value, value, value, value}} {
 			if got, err := parseAcquire(strange); err == nil && got.Outcome == driver.Granted && got.Fence < 1 {
 				t.Errorf("%q: %+v", strange, got)
 			}
