@@ -22,7 +22,8 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// The kind of an error decides how a Locker continues. Before Redis 7.0 errors in scripts are quoted.
+// The kind of an error decides how a Locker continues. Before Redis 7.0 errors in scripts are
+// quoted.
 func TestExplain_kinds(t *testing.T) {
 	const quoting = "ERR Error running script (call to f_0f): @user_script:12: "
 	for _, c := range []struct {

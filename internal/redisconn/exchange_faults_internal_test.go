@@ -22,7 +22,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// On the way to a server that is far away nobody waits for another's round trip.
+// On the way to a distant server, no call waits for the round trip of another call.
 func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 	options, proxy := proxied(t)
 	const together = 30
@@ -48,14 +48,14 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// Those that come together still share.
+	// Calls at the same time still share an exchange.
 	began := x.latest
 	for i := range together {
 		all.Go(func() {
 			stop, start := leakcheck.Stalls(), time.Now()
 			_, err := s.Inspect(t.Context(), name)
 			if took := time.Since(start) - stop(); err != nil || took > limit {
-				t.Errorf("call %d of those together took %s, %v", i, took, err)
+				t.Errorf("shared call %d took %s, %v", i, took, err)
 			}
 		})
 	}
@@ -66,7 +66,8 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// When the connection breaks before the answers, each call either was sent again, and says so, or has failed.
+// When the connection breaks before the answers, each call fails, or is sent again and reports
+// that.
 func TestExchange_C_lostReplies_unknownOutcome(t *testing.T) {
 	for _, retries := range []int{-1, 0} {
 		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
@@ -110,13 +111,13 @@ func TestExchange_survivesScriptFlush(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// refusal is what a server answers that cannot serve now.
+// refusal is an error reply.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// go-redis looks at the first answer only when it decides whether to send a pipeline again.
+// go-redis repeats a pipeline only for an error of its first command.
 func TestExchange_C_rejectedCall_isSentAgain(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -182,7 +183,7 @@ func TestExchange_survivesHooks(t *testing.T) {
 	}
 }
 
-// A node of a Cluster that hangs delays nobody whose key is on another.
+// A node of a Cluster that hangs delays no call for another node.
 func TestExchange_clusterNodes_areApart(t *testing.T) {
 	cluster := testservers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
@@ -207,7 +208,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 	for range 10 {
 		stuck.Go(func() {
 			if _, err := s.Inspect(ctx, hangs); err == nil {
-				t.Error("answered by a node that is cut off")
+				t.Error("an answer of a node that is cut off")
 			}
 		})
 	}
@@ -220,7 +221,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 		}
 	}
 	if ctx.Err() != nil {
-		t.Error("too late to tell")
+		t.Error("the calls took longer than the test allows")
 	}
 	stuck.Wait()
 	network.Heal()
@@ -228,7 +229,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 
 func TestExchange_clusterCallsShare(t *testing.T) {
 	s, w := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()}), &traffic{}
-	if _, err := s.Inspect(t.Context(), name); err != nil { // and the server knows the script
+	if _, err := s.Inspect(t.Context(), name); err != nil { // loads the script
 		t.Fatal(err)
 	}
 	x := s.shared.exchange(keyOf(name))
@@ -255,7 +256,8 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// Many callers, some of whom leave at any moment: all get an answer or leave, and whoever is granted a lock is its holder.
+// Many callers come and leave at any moment. Each gets an answer or leaves. Each granted caller
+// holds its lock.
 func TestExchange_hammer(t *testing.T) {
 	options := onNode(t)
 	options.PoolSize = 40
@@ -283,7 +285,7 @@ func TestExchange_hammer(t *testing.T) {
 						t.Errorf("%+v, then %+v, %v", reply, state, err)
 					}
 				}
-				// Also what was sent and not waited for.
+				// A caller that has left may have been granted the lock, too.
 				if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); err != nil {
 					t.Errorf("Release: %v", err)
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// traffic sees the exchanges of a client with scripts, and can hold them up.
+// traffic counts the scripts that a client sends, and can hold them up.
 type traffic struct {
 	mu        sync.Mutex
 	commands  int
@@ -61,7 +61,7 @@ func (w *traffic) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// hold holds up what comes from now on, until the function that it returns is called.
+// hold holds up all scripts until release is called.
 func (w *traffic) hold() (release func()) {
 	held := make(chan struct{})
 	w.mu.Lock()
@@ -77,7 +77,7 @@ func (w *traffic) hold() (release func()) {
 	})
 }
 
-// reset forgets what was seen so far, which it returns.
+// reset returns the counts, and starts them again.
 func (w *traffic) reset() (commands int, pipelines []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *traffic) reset() (commands int, pipelines []int) {
 	return commands, pipelines
 }
 
-// patiently is a service over one node whose calls wait for exchanges to end, however long that takes.
+// patiently makes locks on one node whose calls wait for exchanges without a limit.
 func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange, *traffic) {
 	t.Helper()
 	s := open(t, options)
@@ -102,7 +102,7 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange,
 	return s, x, w
 }
 
-// each makes n connections, or takes those without use, and calls f for each.
+// each takes n connections, new or idle, and calls f for each.
 func (p *conns) each(n int, f func(*redis.Client)) {
 	var all sync.WaitGroup
 	taken := make([]*conn, n)
@@ -127,8 +127,8 @@ func (x *exchange) awaitPending(t *testing.T, n int) {
 	testservers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return x.isPending(n) })
 }
 
-// occupy has as many exchanges under way as there can be before others wait. The function that it returns ends one, and when
-// that has taken all that are pending along, the others.
+// occupy begins exchanges until the next call has to wait. end ends one of them, so that the next
+// exchange takes all pending calls, and then the others.
 func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -168,8 +168,7 @@ func acquireOf(i int) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: nameOf(i), Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: fmt.Sprint("holder ", i)}
 }
 
-// acquire acquires keys 0 to n-1 at the same time, in one exchange that begins when go is called. The results are there when
-// wait returns.
+// acquire acquires keys 0 to n-1 at the same time, in one exchange. wait waits for the results.
 func (x *exchange) acquire(t *testing.T, s *locks, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -242,7 +241,7 @@ func TestExchange_isBounded(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// A call on its own is a command on its own, and so are as many as do not wait for each other.
+// A lone call is a plain command, also after an exchange.
 func TestExchange_loneCall_plainCommand(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	for i := range 10 {

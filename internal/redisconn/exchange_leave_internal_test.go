@@ -16,10 +16,10 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// soon is when leavers leave.
+// soon is how long leavers stay.
 const soon = 100 * time.Millisecond
 
-// leavers make contexts that end soon, each in its way.
+// leavers make contexts that end soon, by the cause in their name.
 var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	"cancelled": func() (context.Context, context.CancelFunc, error) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func TestExchange_leavesBeforeSend_notSent(t *testing.T) {
 				}
 			}
 			if state, err := s.Inspect(t.Context(), nameOf(3)); err != nil || state.Held {
-				t.Errorf("sent all the same: %+v, %v", state, err)
+				t.Errorf("the call was sent: %+v, %v", state, err)
 			}
 			x.wantIdle(t)
 		})
@@ -93,7 +93,7 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
 				}
 			}
-			testservers.Await(t, 10*time.Second, "what was sent", func() bool {
+			testservers.Await(t, 10*time.Second, "the lock of the leaver", func() bool {
 				state, err := s.Inspect(t.Context(), nameOf(3))
 				return err == nil && state.Held
 			})
@@ -102,16 +102,16 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 	}
 }
 
-// The pipeline of a leader who is cancelled has not left yet: it takes the calls of the others along all the same, and each gets its
-// answer.
+// A leader that is cancelled before its pipeline is sent still sends the calls of the others. Each
+// gets its answer.
 func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	end := x.occupy(t, s, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var leader sync.WaitGroup
-	leader.Go(func() { _, _ = s.Acquire(ctx, acquireOf(3)) }) // whether it learns of its own answer is not the question
-	x.awaitPending(t, 1)                                      // without a deadline the first one leads
+	leader.Go(func() { _, _ = s.Acquire(ctx, acquireOf(3)) })
+	x.awaitPending(t, 1) // the first call without a deadline leads
 	var others sync.WaitGroup
 	for i := range 3 {
 		others.Go(func() {
@@ -123,7 +123,7 @@ func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 	x.awaitPending(t, 4)
 	release := w.hold() // the pipeline
 	defer release()
-	end() // it has all calls
+	end() // the next pipeline has all calls
 	cancel()
 	release()
 	others.Wait()
@@ -134,18 +134,18 @@ func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 	x.wantIdle(t)
 }
 
-// The server does not answer for longer than some of the callers wait. The others get their answers, though a caller in a
-// hurry came first, and nothing is sent twice.
+// The server answers after the deadline of the first caller. The others get their answers, and no
+// call is sent twice.
 func TestExchange_lastsToLatestDeadline(t *testing.T) {
 	options, proxy := proxied(t)
 	s, x, w := patiently(t, options)
 	end := x.occupy(t, s, w)
 	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("holder 0")))
-	hurried, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	early, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	left := make(chan error)
 	go func() {
-		_, err := s.Acquire(hurried, acquireOf(5))
+		_, err := s.Acquire(early, acquireOf(5))
 		left <- err
 	}()
 	x.awaitPending(t, 1)
@@ -163,7 +163,7 @@ func TestExchange_lastsToLatestDeadline(t *testing.T) {
 	x.awaitPending(t, 4)
 	end()
 	if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the one in a hurry: %v", err)
+		t.Errorf("the first caller: %v", err)
 	}
 	held.Wait(1)
 	time.Sleep(5 * leaderGrace) // long after the first deadline
@@ -205,7 +205,8 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 					end()
 				}
 				all.Wait()
-				if late := slices.Max(took[:]) - soon - stop(); late > 100*time.Millisecond { // of which half is a busy machine's
+				// Half of the limit is for a busy machine.
+				if late := slices.Max(took[:]) - soon - stop(); late > 100*time.Millisecond {
 					t.Errorf("%s late", late)
 				}
 				held.Release()
@@ -215,13 +216,13 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 				shared += len(pipelines)
 			}
 			if shared == 0 {
-				t.Error("nothing was sent, this tests nothing")
+				t.Error("no pipeline was sent, so this test is too weak")
 			}
 		})
 	}
 }
 
-// Nobody waits for longer than patience for exchanges to end.
+// A call waits at most for the patience until it starts another exchange.
 func TestExchange_patienceEnds(t *testing.T) {
 	s, x, w := patiently(t, onNode(t))
 	x.patience = 20 * time.Millisecond

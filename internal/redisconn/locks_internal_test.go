@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// locks makes calls in the way of the lock: each of a script, on one key, in a Cluster too. It keeps
-// no TTL.
+// locks makes calls in the way of the lock: each of a script, on one key, in a Cluster too. It
+// keeps no TTL.
 type locks struct {
 	client redis.UniversalClient
 	shared *Transport
