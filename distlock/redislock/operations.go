@@ -44,8 +44,8 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 	return reply, final, redisconn.After(replayed, err)
 }
 
-// acquireFull remembers whether the name is busy, or was until this grant: the next Acquire and the Release
-// need the queue, too.
+// acquireFull notes whether the name is busy, or was until this grant. Then the next Acquire and
+// the Release need the queue, too.
 func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	args := []any{req.Owner, req.TTL.Milliseconds(), encodePayload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
@@ -67,7 +67,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 }
 
 // run sends a script with all keys of a lock. While their slot moves, no node of a Cluster accepts
-// keys that are not there. Then run sends another script, with the record alone; nil: none.
+// missing keys. Then run sends the script moving, with the record alone; nil: none.
 func (s *service) run(
 	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script, movingArgs []any,
 ) (cmd *redis.Cmd, replayed bool, err error) {
@@ -113,9 +113,9 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 	return replies
 }
 
-// extend sends the requests that todo lists, in one exchange for each node. It returns the requests that
-// failed because a node does not know the script. If the first request is sent whole, its node knows the
-// script for the next ones.
+// extend sends the requests of todo, in one exchange for each node. It returns those that failed
+// because a node does not have the script. If the first request is sent whole, its node has the
+// script for the next requests.
 func (s *service) extend(
 	ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool,
 ) (unknown []int) {
@@ -178,8 +178,8 @@ func (s *service) release(
 	case "released":
 		return true, replayed, nil
 	case "pass":
-		// ⚑ An error here is that of the release: the Locker then sends the release again, and the waiters
-		// do not wait for the TTL.
+		// ⚑ An error here is that of the release: the Locker then sends the release again, and the
+		// waiters do not wait for the TTL.
 		_, again, err := s.run(ctx, releaseFull, keys, args, moving, args[:1])
 		if err != nil {
 			return false, false, s.failed(redisconn.After(true, err))
