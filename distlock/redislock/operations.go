@@ -102,51 +102,26 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies := make([]driver.ExtendReply, len(reqs))
-	todo := make([]int, len(reqs))
-	for i := range todo {
-		todo[i] = i
-	}
-	for whole := false; len(todo) > 0; whole = true {
-		todo = s.extend(ctx, reqs, replies, todo, whole)
-	}
-	return replies
-}
-
-// extend sends the requests of todo, in one exchange for each node. It returns those that failed
-// because a node does not have the script. If the first request is sent whole, its node has the
-// script for the next requests.
-func (s *service) extend(
-	ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, todo []int, whole bool,
-) (unknown []int) {
-	keys, calls := make([]string, len(todo)), make([]*redisconn.Call, len(todo))
-	for n, i := range todo {
+	keys, args := make([]string, len(reqs)), make([][]any, len(reqs))
+	for i, req := range reqs {
 		exact := "0"
-		if reqs[i].Exact {
+		if req.Exact {
 			exact = "1"
 		}
-		keys[n] = keysOf(reqs[i].Name).lock()
-		calls[n] = extendScript.Call(ctx, whole && n == 0, keys[n:n+1], reqs[i].Owner, reqs[i].TTL.Milliseconds(), exact)
+		keys[i], args[i] = keysOf(req.Name).lock(), []any{req.Owner, req.TTL.Milliseconds(), exact}
 	}
-	for n, err := range s.redis.Each(ctx, keys, calls) {
-		i := todo[n]
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			unknown = append(unknown, i)
-			continue
-		}
-		if err != nil {
+	replies := make([]driver.ExtendReply, len(reqs))
+	for i, reply := range extendScript.Each(ctx, s.redis, keys, args) {
+		switch answer, err := reply.Text(); {
+		case reply.Err() != nil:
 			replies[i].Err = s.failed(err)
-			continue
-		}
-		switch answer, _ := calls[n].Text(); answer {
-		case "held":
+		case answer == "held":
 			replies[i].Held = true
-		case "not held":
-		default:
+		case answer != "not held":
 			replies[i].Err = errReply
 		}
 	}
-	return unknown
+	return replies
 }
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {

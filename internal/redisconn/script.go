@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -43,11 +44,7 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 		reply, err = s.Once(ctx, t, keys, args...)
 		return err
 	})
-	if err != nil { // an exchange may still write to the command
-		reply = redis.NewCmd(ctx)
-		reply.SetErr(err)
-	}
-	return reply, replayed
+	return replyOf(ctx, reply, err), replayed
 }
 
 // Once sends the script once. After an error the reply must not be read. The error wraps
@@ -60,6 +57,60 @@ func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...
 		err = t.process(ctx, keys[0], call)
 	}
 	return call.Cmd, err
+}
+
+// Each sends the script once for each key, in one exchange for each node, and waits for all
+// replies. args are the arguments for each key. The error of a reply wraps driver.ErrNotDone if no
+// copy was sent.
+func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][]any) []*redis.Cmd {
+	nodes := make(map[*exchange][]int)
+	for i, key := range keys {
+		x := t.exchange(key)
+		nodes[x] = append(nodes[x], i)
+	}
+	replies := make([]*redis.Cmd, len(keys))
+	var all sync.WaitGroup
+	for x, places := range nodes {
+		all.Go(func() {
+			// A node that does not know the script gets it with the first call, and runs the others
+			// by its hash.
+			for whole := false; len(places) > 0; whole = true {
+				calls := make([]redis.Cmder, len(places))
+				for n, i := range places {
+					calls[n] = s.Call(ctx, whole && n == 0, keys[i:i+1], args[i]...)
+				}
+				failed := x.direct(ctx, calls...)
+				var unknown []int
+				for n, i := range places {
+					call, err := calls[n].(*Call), failed
+					if err == nil {
+						err = call.Failure()
+					}
+					if isElsewhere(err) {
+						err = t.process(ctx, keys[i], call)
+					}
+					if redis.HasErrorPrefix(err, "NOSCRIPT") {
+						unknown = append(unknown, i)
+						continue
+					}
+					replies[i] = replyOf(ctx, call.Cmd, err)
+				}
+				places = unknown
+			}
+		})
+	}
+	all.Wait()
+	return replies
+}
+
+// replyOf returns the reply, or another one with the error: an exchange may still write to the
+// reply.
+func replyOf(ctx context.Context, reply *redis.Cmd, err error) *redis.Cmd {
+	if err != nil {
+		reply = redis.NewCmd(ctx)
+		reply.SetErr(err)
+	}
+	return reply
 }
 
 // Where the script, or its hash, stands in a command, and its first key.

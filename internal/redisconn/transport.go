@@ -104,37 +104,6 @@ func isElsewhere(err error) bool {
 	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
-// Each sends the calls in one exchange of their own for each node, and returns the error of each. After an
-// error the call must not be read. The keys are the first of each call.
-func (t *Transport) Each(ctx context.Context, keys []string, calls []*Call) []error {
-	nodes := make(map[*exchange][]int)
-	for i, key := range keys {
-		x := t.exchange(key)
-		nodes[x] = append(nodes[x], i)
-	}
-	errs := make([]error, len(calls))
-	var all sync.WaitGroup
-	for x, places := range nodes {
-		all.Go(func() {
-			cmds := make([]redis.Cmder, len(places))
-			for n, i := range places {
-				cmds[n] = calls[i]
-			}
-			err := x.direct(ctx, cmds...)
-			for _, i := range places {
-				if errs[i] = err; err == nil {
-					errs[i] = calls[i].Failure()
-				}
-				if isElsewhere(errs[i]) {
-					errs[i] = t.process(ctx, keys[i], calls[i])
-				}
-			}
-		})
-	}
-	all.Wait()
-	return errs
-}
-
 // Do sends a command to the node of key, and returns its error. If ctx has ended, the command must not
 // be read.
 func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
