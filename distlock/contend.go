@@ -224,7 +224,8 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	})
 	if err != nil {
 		// A script that lacks a right may have written before it stopped.
-		a.outcomeUnknown = before || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrRefused)
+		stopped := errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
+		a.outcomeUnknown = before || driver.MayHaveEffect(err) || stopped
 		return nil, none, failedRead("acquire", err)
 	}
 	a.outcomeUnknown = before || reply.Replayed

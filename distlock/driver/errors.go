@@ -24,8 +24,8 @@ var (
 	// clock. Nothing was written.
 	ErrFloor = errors.New("the floor is more than a year ahead of the service's clock")
 	// ErrNotDone says that the call has no effect: the request was not sent, because no connection
-	// could be made, none was free, or ctx had ended; or the backend undid all of it. It may stand
-	// beside another kind.
+	// could be made, none was free, or ctx had ended; or the backend refused or undid all of it. It
+	// may stand beside another kind.
 	ErrNotDone = errors.New("the request was not carried out")
 	// ErrReplayed says that the request was sent more than once. The kind beside it is that of the
 	// last copy. An earlier copy may have taken effect.

@@ -47,6 +47,11 @@ var operations = map[string]func(context.Context, driver.Driver) error{
 		extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute}
 		return d.Extend(ctx, []driver.ExtendRequest{extend, extend})[1].Err // in a pipeline
 	},
+	"raise": func(ctx context.Context, d driver.Driver) error {
+		req := of("a")
+		_, err := d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: time.Now().Add(time.Hour).UnixMicro()})
+		return err
+	},
 	"inspect": func(ctx context.Context, d driver.Driver) error {
 		_, err := d.Inspect(ctx, of("a").Name)
 		return err
@@ -188,7 +193,11 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"a replica, at each try": {
 			fault: func(g *ground) { connect(g.t, g); do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
-			calls: "acquire release clean-up", want: "temporary", text: "master",
+			calls: "acquire release clean-up extend raise", want: "temporary", text: "master",
+		},
+		"a replica without the record": {
+			fault: func(g *ground) { do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
+			calls: "acquire release clean-up extend raise", want: "temporary", text: "master",
 		},
 		"a right is missing": {
 			fault: func(g *ground) { do(g.t, g.server, "ACL", "SETUSER", "default", "-evalsha") },
@@ -203,7 +212,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"the memory is full": {
 			fault: func(g *ground) { do(g.t, g.server, "CONFIG", "SET", "maxmemory", "1") },
-			calls: "acquire", want: "refused", text: "maxmemory",
+			calls: "acquire", want: "refused, not sent", text: "maxmemory",
 		},
 		"a command is renamed": {
 			server: []string{"--rename-command", "EVALSHA", "renamed"},

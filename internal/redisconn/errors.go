@@ -87,6 +87,10 @@ func explain(err error, on topology, name string) error {
 	return &kindError{kind, fmt.Errorf("%s: %w", name, err)}
 }
 
+// errFull is the kind of a call without memory. Redis checks the memory before the first write of a
+// script, and at no later write.
+var errFull = fmt.Errorf("%w: %w", driver.ErrRefused, driver.ErrNotDone)
+
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
@@ -109,7 +113,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	case has("NOPERM", "The user executing the script can't"):
 		return missingRight, driver.ErrRights
 	case has("OOM"):
-		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", driver.ErrRefused
+		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", errFull
 	case has("MISCONF"):
 		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
 	case has("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):

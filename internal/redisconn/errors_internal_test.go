@@ -45,7 +45,7 @@ func TestExplain_kinds(t *testing.T) {
 			reply("NOPERM User app has no permissions to run the 'evalsha' command"),
 			reply(quoting + "The user executing the script can't run this command or subcommand"),
 		}},
-		{driver.ErrRefused, "maxmemory", []error{
+		{errors.Join(driver.ErrRefused, driver.ErrNotDone), "maxmemory", []error{
 			reply("OOM command not allowed when used memory > 'maxmemory'."),
 			reply(quoting + "-OOM command not allowed when used memory > 'maxmemory'."),
 		}},
@@ -83,7 +83,7 @@ func TestExplain_kinds(t *testing.T) {
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
-			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrRights, driver.ErrFloor, driver.ErrTemporary} {
+			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrRights, driver.ErrFloor, driver.ErrTemporary, driver.ErrNotDone} {
 				if errors.Is(got, kind) != errors.Is(c.kind, kind) {
 					t.Errorf("%v: is it %v? %t", err, kind, errors.Is(got, kind))
 				}
