@@ -129,17 +129,27 @@ func scriptsFlushed(t *testing.T, s *service) {
 	})
 }
 
-// Without memory nobody gets a lock, and whoever has one keeps it for as long as it likes, and can give it back.
+// Without memory, no lock is granted to a new owner, and nothing is written. Leases are renewed,
+// extended and released, and a release hands the lock to the first waiter.
 func outOfMemory(t *testing.T, s *service) {
 	const key, ttl = "outOfMemory", time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl})
 	renewed, extended := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-extended")
+	handed := mustAcquire(t, l, key+"-handed")
+	waiter := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: time.Minute, Wait: -1}), handed.Key(), 1)
 	s.everywhere(t, "CONFIG", "SET", "maxmemory", "1")
 	defer s.everywhere(t, "CONFIG", "SET", "maxmemory", "0")
 
+	mustRelease(t, handed)
+	next := waiter.lease(time.Second)
+	rises(t, handed.Fence(), next.Fence())
+	mustRelease(t, next)
 	start := time.Now()
 	_, err := l.Acquire(t.Context(), key)
 	wants(t, "Acquire", err, distlock.ErrRefused)
+	if keys := mustDo(t, s.master(key), "EXISTS", lockKey(key), queueKey(key), waitersKey(key), tombstonesKey(key)); keys != "0" {
+		t.Errorf("a refused Acquire has written %s keys", keys)
+	}
 	if err == nil || !strings.Contains(err.Error(), "OOM") || !soon(start, time.Second) {
 		t.Errorf("Acquire: %v after %s; want OOM, at once", err, time.Since(start))
 	}
@@ -149,8 +159,9 @@ func outOfMemory(t *testing.T, s *service) {
 	keeps(t, renewed, 2*ttl)
 	mustRelease(t, renewed)
 	mustRelease(t, extended)
-	for _, key := range []string{key, renewed.Key(), extended.Key()} {
+	for _, key := range []string{key, renewed.Key(), extended.Key(), handed.Key()} {
 		s.gone(t, key)
+		s.expires(t, key)
 	}
 	s.everywhere(t, "CONFIG", "SET", "maxmemory", "0")
 	mustRelease(t, mustAcquire(t, l, key))

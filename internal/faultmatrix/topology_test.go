@@ -38,6 +38,8 @@ func lockKey(key string) string { return namespace + ":{" + key + "}:lock" }
 func queueKey(key string) string   { return namespace + ":{" + key + "}:queue" }
 func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters" }
 
+func tombstonesKey(key string) string { return namespace + ":{" + key + "}:tombstones" }
+
 // client makes a client that the test closes; with changes its options.
 func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	options := redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName(), ContextTimeoutEnabled: true}
