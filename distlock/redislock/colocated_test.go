@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -95,6 +96,28 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
 	if b.granted(third.Fence()) {
 		t.Error("after the lock has expired")
+	}
+}
+
+func TestColocated_S2_damagedRecord_grantsNoToken(t *testing.T) {
+	b := newColocated(t)
+	const token = 1795225289917391
+	for _, state := range []string{"h", "H"} {
+		b.client.Set(t.Context(), b.keys.Lock, record(state, "a", token), driver.FenceKeep+time.Hour)
+		if !b.granted(token) {
+			t.Fatalf("a sound record in the state %s grants its token", state)
+		}
+	}
+	if b.client.Persist(t.Context(), b.keys.Lock); !b.granted(token) {
+		t.Error("a record that was restored without a TTL is held")
+	}
+	records := broken("h")
+	maps.Copy(records, damaged("h"))
+	for name, record := range records {
+		b.client.Set(t.Context(), b.keys.Lock, record, driver.FenceKeep+time.Hour)
+		if b.granted(token) {
+			t.Errorf("%s: %q", name, record)
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func TestDriver_S1_reportsReplays_onCluster(t *testing.T) {
 
 func reportsReplays(t *testing.T, options redis.UniversalOptions) {
 	d, network := interrupted(t, options)
-	for i, again := range []bool{false, true, false} {
+	for i, again := range []bool{false, true, false, true} {
 		lose := func() {
 			if again {
 				network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
@@ -98,6 +98,7 @@ func reportsReplays(t *testing.T, options redis.UniversalOptions) {
 		}
 		req := driver.AcquireRequest{
 			Name: driver.Name{Namespace: t.Name(), Key: "k"}, Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: "test",
+			Seq: int64(i - 1), // the last needs the full script alone
 		}
 		lose()
 		grant, err := d.Acquire(t.Context(), req)

@@ -228,3 +228,14 @@ func TestRelease_C_afterLastRedirection(t *testing.T) {
 		t.Errorf("Release: %+v, %v", reply, err)
 	}
 }
+
+// Without the key of the tombstones there is no tombstone, so a cancel fails while its slot moves.
+func TestRelease_S1_cancelWhileSlotMoves_fails(t *testing.T) {
+	client := newClient(t, testservers.SharedRedis(t))
+	d := driverOver(t, struct{ redis.UniversalClient }{client})
+	mustGrant(t, d, owner("a"))
+	client.AddHook(asks{})
+	if reply, err := d.Release(t.Context(), cancel("b")); err == nil {
+		t.Errorf("%+v", reply)
+	}
+}

@@ -152,6 +152,6 @@ func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
 
 // Break implements driver.Breaker, for operators.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	broken, replayed, err := s.release(ctx, releaseFull, keysOf(name).all(), []any{"", 0, 0, fence}, nil)
-	return broken, redisconn.After(replayed, err)
+	broken, _, err := s.release(ctx, releaseFull, keysOf(name).all(), []any{"", 0, 0, fence}, nil)
+	return broken, err
 }

@@ -66,10 +66,7 @@ func (r *record) parseNumbers(text string) error {
 // state shows the record, whose key has the given TTL, at a moment of the server's clock in µs. An
 // expired or released record is free.
 func (r record) state(ttl time.Duration, now int64, waiters int) (driver.State, error) {
-	left := ttl - r.keep
-	if ttl < 0 {
-		left = -1 // restored without a TTL
-	}
+	left := ttl - r.keep // negative if it was restored without a TTL
 	if !r.held || ttl >= 0 && left <= 0 {
 		return driver.State{}, nil
 	}

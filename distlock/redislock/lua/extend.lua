@@ -11,7 +11,8 @@ if not raw then
   return 'not held'
 end
 local state, keep = string.match(raw, '^b2([hrHR])[!.]'), tonumber(string.sub(raw, 101, 111))
-if not state or not keep then
+local _, digits = string.find(raw, '^%d+', 69)
+if not state or (digits or 0) < 111 then
   return redis.error_reply('FOREIGN the record of the lock was not written by this library')
 elseif string.sub(raw, 5, 36) ~= ARGV[1] or state == 'r' or state == 'R' then
   return 'not held'

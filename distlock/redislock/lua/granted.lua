@@ -3,11 +3,12 @@
 -- is_granted reports whether a fencing token, a number, was reserved for the present holder.
 local function is_granted(lock, token)
   local raw = redis.call('GET', lock) or ''
-  if not string.find(raw, '^b2[hH][!.]') or #raw < 111 then
+  local _, digits = string.find(raw, '^%d+', 69)
+  if not string.find(raw, '^b2[hH][!.]') or (digits or 0) < 111 then
     return false
   end
   local first, last = tonumber(string.sub(raw, 69, 84)), tonumber(string.sub(raw, 85, 100))
-  if not first or not last or token < first or token > last then
+  if token < first or token > last then
     return false
   end
   local ttl = redis.call('PTTL', lock)

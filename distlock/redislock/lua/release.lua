@@ -18,9 +18,10 @@
 local raw = redis.call('GETEX', key)
 local state = string.match(raw or '', '^b2([hrHR])[!.]')
 if not full or plain and state == 'h' then
+  local keep = tonumber(string.sub(raw or '', 101, 111))
   if not raw then
     return 'not held'
-  elseif not state or #raw < 111 then
+  elseif not state or #raw < 111 or not keep then
     return redis.error_reply('FOREIGN the record of the lock was not written by this library')
   elseif string.sub(raw, 5, 36) ~= owner then
     return string.sub(raw, 37, 68) == owner and string.sub(raw, 4, 4) == '!' and 'released' or 'not held'
@@ -29,8 +30,8 @@ if not full or plain and state == 'h' then
   elseif state == 'R' then
     return 'pass'
   end
-  local ttl, keep = redis.call('PTTL', key), string.sub(raw, 101, 111)
-  if ttl >= 0 and ttl <= tonumber(keep) then
+  local ttl = redis.call('PTTL', key)
+  if ttl >= 0 and ttl <= keep then
     return 'not held'
   end
   local released = state == 'h' and 'r' or 'R'

@@ -51,9 +51,6 @@ local seen, problem = pcall(function()
   end
   waiting = waiting - #dead - (to and 1 or 0)
 end)
-if not seen then
-  to, dead = nil, {}
-end
 
 local flag = not seen or waiting > 0 or life > 0
 if to then
@@ -75,7 +72,7 @@ if not to then
   end
 end
 if not seen and tombstone > 0 then
-  return problem
+  return type(problem) == 'table' and problem or redis.error_reply(problem)
 end
 pcall(dequeue, dead)
 if to then

@@ -1,0 +1,99 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
+)
+
+// clocked is a server whose clock shows what the test sets.
+type clocked struct {
+	*testing.T
+	client redis.UniversalClient
+	keys   []string
+}
+
+func newClocked(t *testing.T) *clocked {
+	options := onNode(t)
+	client := redis.NewUniversalClient(&options)
+	t.Cleanup(func() { _ = client.Close() })
+	return &clocked{t, client, keysOf(driver.Name{Namespace: "n", Key: "k"}).all()}
+}
+
+// at runs a script at a moment of the clock, in µs. The reply is a list.
+func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ...any) []any {
+	c.Helper()
+	words := script.Call(context.Background(), true, keys, args...).Args()
+	words[1] = strings.ReplaceAll(fmt.Sprint(words[1]), "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1e6, now%1e6))
+	reply, err := c.client.Do(context.Background(), words...).Slice()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return reply
+}
+
+func (c *clocked) fast(now int64, owner string) []any {
+	c.Helper()
+	return c.at(now, acquireScript, c.keys[:1], 30_000+newGrant, strings.Repeat(owner, ownerLen), "{}")
+}
+
+func (c *clocked) full(now int64, owner string) []any {
+	c.Helper()
+	return c.at(now, acquireFull, c.keys, strings.Repeat(owner, ownerLen), 30_000, "{}")
+}
+
+func (c *clocked) release(owner string) {
+	c.Helper()
+	if err := releaseFull.Script.Run(context.Background(), c.client, c.keys, strings.Repeat(owner, ownerLen)).Err(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// The last token of a block may be another holder's.
+func TestAcquire_S2_clockAtLastToken_rises(t *testing.T) {
+	c := newClocked(t)
+	now := time.Now().UnixMicro()
+	for i, acquire := range []func(int64, string) []any{c.fast, c.full, c.fast} {
+		owner := string(rune('a' + i))
+		reply := acquire(now, owner)
+		if reply[0] != "granted" || i > 0 && reply[1] != now+1 {
+			t.Fatalf("at %d, where the last block ends: %v", now, reply)
+		}
+		now = reply[2].(int64)
+		c.release(owner)
+	}
+}
+
+// A number of the record has a fixed width, also where the clock starts at 1970.
+func TestAcquire_S2_clockBefore2001_tokenHasItsWidth(t *testing.T) {
+	c := newClocked(t)
+	const now = 1_000_000
+	if reply := c.fast(now, "a"); reply[0] != "slow" {
+		t.Errorf("the fast script: %v", reply)
+	}
+	if reply := c.full(now, "a"); reply[0] != "granted" || reply[1] != int64(now) {
+		t.Errorf("the full script: %v", reply)
+	}
+	if r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val()); err != nil || r.token != now {
+		t.Errorf("the record is %+v, %v", r, err)
+	}
+}
+
+// A clock that steps back by decades makes no record too long.
+func TestAcquire_S2_clockStepsBackDecades_rises(t *testing.T) {
+	c := newClocked(t)
+	first := c.fast(time.Now().UnixMicro(), "a")
+	c.release("a")
+	next := c.full(1_000_000, "b")
+	r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val())
+	if err != nil || next[0] != "granted" || r.token != first[2].(int64)+1 || r.keep < 3*365*24*time.Hour {
+		t.Errorf("after %v: %v, and the record is %+v, %v", first, next, r, err)
+	}
+}

@@ -1,0 +1,323 @@
+package redislock_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// What the flag of a record, its queue and its tombstones say, where other hands or a missing right
+// have had a part in it.
+
+// isFlagged reports whether a queue or tombstones may exist.
+func isFlagged(record string) bool {
+	return strings.HasPrefix(record, "b2H") || strings.HasPrefix(record, "b2R")
+}
+
+// full is a request that goes to the full script, and does not wait.
+func full(c string) driver.AcquireRequest {
+	req := owner(c)
+	req.Seq = 2
+	return req
+}
+
+func plain(c string) driver.ReleaseRequest {
+	return driver.ReleaseRequest{Name: owner(c).Name, Owner: owner(c).Owner}
+}
+
+func cancel(c string) driver.ReleaseRequest {
+	return driver.ReleaseRequest{Name: owner(c).Name, Owner: owner(c).Owner, Tombstone: time.Minute}
+}
+
+func release(t *testing.T, d driver.Driver, req driver.ReleaseRequest, want bool) {
+	t.Helper()
+	if reply, err := d.Release(t.Context(), req); err != nil || reply.Released != want {
+		t.Fatalf("Release: %+v, %v; want %t", reply, err, want)
+	}
+}
+
+// The record of a lock with a queue, or with a tombstone, is deleted. A newcomer takes the lock. The
+// next full script flags the new record, so that no fast script overtakes the queue again, and no
+// cancelled owner is granted the lock.
+func TestAcquire_S1_deletedRecord_isFlaggedAgain(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, driver.Driver){
+		"a queue":     func(t *testing.T, d driver.Driver) { enqueue(t, d, "b") },
+		"a tombstone": func(t *testing.T, d driver.Driver) { release(t, d, cancel("b"), false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, client := newDriver(t)
+			mustGrant(t, d, owner("a"))
+			prepare(t, d)
+			client.Del(t.Context(), lockKey)
+			other := driverOver(t, client) // which has not seen the name as busy
+			mustGrant(t, other, owner("c"))
+			if reply, err := d.Acquire(t.Context(), full("d")); err != nil || reply.Outcome != driver.Busy {
+				t.Errorf("%+v, %v", reply, err)
+			}
+			if now := client.Get(t.Context(), lockKey).Val(); !isFlagged(now) {
+				t.Errorf("the record is %q", now)
+			}
+		})
+	}
+}
+
+// A waiter whose promise has ended, and the winner, are in the queue no more.
+func TestAcquire_queueOfTheDead_isNotCounted(t *testing.T) {
+	for name, winner := range map[string]string{"another owner": "d", "a waiter": "c"} {
+		t.Run(name, func(t *testing.T) {
+			d, client := newDriver(t)
+			mustGrant(t, d, owner("a"))
+			enqueue(t, d, "b")
+			enqueue(t, d, "c")
+			client.HDel(t.Context(), waitersKey, owner("b").Owner)
+			if winner == "d" {
+				client.HDel(t.Context(), waitersKey, owner("c").Owner)
+			}
+			client.PExpire(t.Context(), lockKey, driver.FenceKeep)
+			reply := mustGrant(t, d, full(winner))
+			if record := client.Get(t.Context(), lockKey).Val(); reply.Waiters != 0 || isFlagged(record) || client.Exists(t.Context(), queueKey, waitersKey).Val() != 0 {
+				t.Errorf("%d waiters, and the record is %q", reply.Waiters, record)
+			}
+		})
+	}
+}
+
+// A request that does not wait learns how many wait.
+func TestAcquire_busy_countsWaiters(t *testing.T) {
+	d, client := newDriver(t)
+	mustGrant(t, d, owner("a"))
+	enqueue(t, d, "b")
+	if reply, err := driverOver(t, client).Acquire(t.Context(), owner("c")); err != nil || reply.Outcome != driver.Busy || reply.State.Waiters != 1 {
+		t.Errorf("%+v, %v", reply, err)
+	}
+}
+
+// A member of the queue that is no owner is granted nothing.
+func TestAcquire_C_foreignMember_isNoOwner(t *testing.T) {
+	d, client := newDriver(t)
+	client.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "theirs"})
+	client.HSet(t.Context(), waitersKey, "theirs", fmt.Sprintf("%d:1::{}", time.Now().Add(time.Hour).UnixMilli()))
+	mustGrant(t, d, full("a"))
+}
+
+// A queue lives as long as the longest promise in it.
+func TestQueue_L_longPromise_isKept(t *testing.T) {
+	d, client := newDriver(t)
+	mustGrant(t, d, owner("a"))
+	for i, alive := range []time.Duration{time.Second, time.Hour, time.Second} {
+		req := full(fmt.Sprint(i + 1))
+		req.Alive = alive
+		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Ticket == 0 {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+	}
+	for _, key := range []string{queueKey, waitersKey} {
+		if left := client.PTTL(t.Context(), key).Val(); left < time.Hour-time.Minute || left > time.Hour+time.Minute {
+			t.Errorf("%s expires in %s", key, left)
+		}
+	}
+}
+
+// A full queue is full by the word of a master alone.
+func TestAcquire_fullQueueOnReplica_isTemporary(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	client := newClient(t, server)
+	d := driverOver(t, client)
+	mustGrant(t, d, owner("a"))
+	alive := fmt.Sprintf("%d:1::{}", time.Now().Add(time.Hour).UnixMilli())
+	pipe := client.Pipeline()
+	for i := range driver.MaxQueue {
+		member := fmt.Sprintf("%032d", i)
+		pipe.ZAdd(t.Context(), queueKey, redis.Z{Score: float64(i), Member: member})
+		pipe.HSet(t.Context(), waitersKey, member, alive)
+	}
+	_, err := pipe.Exec(t.Context())
+	must(t, err)
+	req := full("b")
+	req.Alive = time.Minute
+	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Full {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	do(t, server, "REPLICAOF", "127.0.0.1", "1")
+	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrTemporary) {
+		t.Errorf("on a replica: %+v, %v", reply, err)
+	}
+}
+
+// limited is a server with a driver whose user lacks a right, and one whose user lacks none.
+func limited(t *testing.T, without string) (less, all driver.Driver, client *redis.Client) {
+	server := testservers.StartRedis(t)
+	do(t, server, "ACL", "SETUSER", "less", "on", ">"+testservers.UserPassword, "~*", "&*", "+@all", "-"+without)
+	client = newClient(t, server)
+	user := newClient(t, server, redis.Options{Username: "less", Password: testservers.UserPassword})
+	return driverOver(t, user), driverOver(t, client), client
+}
+
+// The first of three waiters leaves a lock that has expired. The second is granted it, and the third is
+// not overtaken.
+func TestRelease_L_leaverOfFreeLock_keepsFlag(t *testing.T) {
+	d, client := newDriver(t)
+	mustGrant(t, d, owner("a"))
+	for _, c := range []string{"b", "c", "d"} {
+		enqueue(t, d, c)
+	}
+	client.PExpire(t.Context(), lockKey, driver.FenceKeep)
+	leave := plain("b")
+	leave.Leave = true
+	release(t, d, leave, false)
+	if record := client.Get(t.Context(), lockKey).Val(); !strings.HasPrefix(record, "b2H."+owner("c").Owner) {
+		t.Errorf("the record is %q", record)
+	}
+}
+
+// A queue that cannot be read may have waiters, and tombstones that cannot be read may be those of an
+// owner whose packet is late.
+func TestRelease_S1_unreadableQueue_staysFlagged(t *testing.T) {
+	t.Parallel()
+	less, all, client := limited(t, "zcard")
+	mustGrant(t, less, owner("a"))
+	release(t, all, cancel("b"), false)
+	release(t, less, plain("a"), true)
+	if record := client.Get(t.Context(), lockKey).Val(); !isFree(record) || !isFlagged(record) {
+		t.Errorf("the record is %q", record)
+	}
+	if reply, err := all.Acquire(t.Context(), owner("b")); err != nil || reply.Outcome != driver.Cancelled {
+		t.Errorf("a late copy: %+v, %v", reply, err)
+	}
+}
+
+// An owner that could not leave the queue is not cancelled: its clean-up goes on.
+func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
+	d, client := newDriver(t)
+	client.RPush(t.Context(), queueKey, "theirs")
+	if reply, err := d.Release(t.Context(), cancel("b")); !errors.Is(err, driver.ErrForeign) {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	client.Del(t.Context(), queueKey)
+	mustGrant(t, d, full("a"))
+}
+
+// A grant, and a handoff, stand though a right is missing to take the winner out of the queue.
+func TestAcquire_L_missingZRemACL_grantStands(t *testing.T) {
+	t.Parallel()
+	less, all, client := limited(t, "zrem")
+	mustGrant(t, all, owner("a"))
+	enqueue(t, all, "b")
+	client.PExpire(t.Context(), lockKey, driver.FenceKeep)
+	if reply, err := less.Acquire(t.Context(), full("c")); err != nil || reply.Outcome != driver.Busy {
+		t.Errorf("a handoff: %+v, %v", reply, err)
+	}
+	client.Del(t.Context(), lockKey)
+	mustGrant(t, less, full("b"))
+}
+
+// Where no token is left for the waiter, the holder releases the lock at least.
+func TestRelease_L_tokensUsedUp_released(t *testing.T) {
+	d, client := newDriver(t)
+	client.Set(t.Context(), lockKey, record("H", "a", driver.MaxFence), driver.FenceKeep+time.Minute)
+	enqueue(t, d, "b")
+	release(t, d, plain("a"), true)
+	if record := client.Get(t.Context(), lockKey).Val(); !isFree(record) {
+		t.Errorf("the record is %q", record)
+	}
+}
+
+// A released record that has lost its TTL gets one with the next full script.
+func TestRelease_releasedWithoutTTL_expires(t *testing.T) {
+	d, client := newDriver(t)
+	mustGrant(t, d, owner("a"))
+	release(t, d, plain("a"), true)
+	client.Persist(t.Context(), lockKey)
+	release(t, d, cancel("b"), false)
+	if left := client.PTTL(t.Context(), lockKey).Val(); left < time.Minute || left > driver.FenceKeep+time.Minute {
+		t.Errorf("the record expires in %s", left)
+	}
+}
+
+// The answer to the fast script is lost, and the full script is refused. The lock may be held.
+func TestAcquire_S1_lostAnswerThenRefusal_mayHaveEffect(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	d := driverOver(t, newClient(t, proxy))
+	mustGrant(t, d, of("a"))
+	do(t, server, "ACL", "SETUSER", "default", "-zcard")
+	proxy.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
+	reply, err := d.Acquire(t.Context(), owner("a"))
+	if !errors.Is(err, driver.ErrRights) || !driver.MayHaveEffect(err) {
+		t.Errorf("%+v, %v", reply, err)
+	}
+}
+
+func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
+	d, client := newDriver(t)
+	req := owner("a")
+	req.Owner = req.Owner[1:]
+	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrNotDone) || client.DBSize(t.Context()).Val() != 0 {
+		t.Errorf("%+v, %v", reply, err)
+	}
+}
+
+// A request for a name that was busy, or whose lock has waiters, is one script, and so is each request
+// of a waiter but the first.
+func TestAcquire_busyName_oneScript(t *testing.T) {
+	server := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	d := driverOver(t, newClient(t, proxy, redis.Options{DB: server.DB()}))
+	var scripts atomic.Int64
+	proxy.DropReplies(func(request []byte) bool {
+		if bytes.Contains(request, []byte("eval")) {
+			scripts.Add(1)
+		}
+		return false
+	})
+	waits := func(c string, seq int64) driver.AcquireRequest {
+		req := owner(c)
+		req.Seq, req.Alive = seq, time.Minute
+		return req
+	}
+	once := func(c string) driver.AcquireRequest {
+		req := owner(c)
+		req.Seq = 1
+		return req
+	}
+	mustGrant(t, d, full("9")) // the server knows the scripts
+	if reply, err := d.Acquire(t.Context(), once("8")); err != nil || reply.Outcome != driver.Busy {
+		t.Fatal(reply, err)
+	}
+	release(t, d, plain("9"), true)
+	for i, step := range []struct {
+		req  driver.AcquireRequest
+		want driver.Outcome
+		cost int64
+	}{
+		{once("a"), driver.Granted, 1}, {waits("b", 1), driver.Busy, 2}, {waits("b", 2), driver.Busy, 1},
+		{once("c"), driver.Busy, 1}, {waits("c", 1), driver.Busy, 1},
+	} {
+		before := scripts.Load()
+		if reply, err := d.Acquire(t.Context(), step.req); err != nil || reply.Outcome != step.want {
+			t.Fatalf("step %d: %+v, %v", i, reply, err)
+		}
+		if n := scripts.Load() - before; n != step.cost {
+			t.Errorf("step %d: %d scripts, want %d", i, n, step.cost)
+		}
+	}
+	// The lock goes to b, and c waits: the next request for it is a full one.
+	release(t, d, plain("a"), true)
+	mustGrant(t, d, once("b"))
+	before := scripts.Load()
+	if reply, err := d.Acquire(t.Context(), once("d")); err != nil || reply.Outcome != driver.Busy || scripts.Load()-before != 1 {
+		t.Errorf("%+v, %v, by %d scripts", reply, err, scripts.Load()-before)
+	}
+}
