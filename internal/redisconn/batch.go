@@ -83,7 +83,7 @@ func (m *command) again() []*command {
 	case redis.HasErrorPrefix(err, "NOSCRIPT"):
 		m.calls = nil
 		return []*command{{batchOf(calls, true), calls}}
-	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "CROSSSLOT"):
+	case redis.HasErrorPrefix(err, "NOPERM"):
 		m.calls = nil
 		return alone(calls)
 	}

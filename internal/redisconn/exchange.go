@@ -44,7 +44,7 @@ type exchange struct {
 	patience time.Duration
 	timer    *time.Timer     // ends the patience
 	leading  *sync.WaitGroup // the leaders
-	batches  atomic.Bool     // the server takes keys of several locks in one command
+	keys     atomic.Int32    // a placing
 
 	mu       sync.Mutex
 	underway int
@@ -55,8 +55,9 @@ type exchange struct {
 // newExchange makes an exchange whose connections have the given options. Nil options mean the client.
 func newExchange(client redis.UniversalClient, options *redis.Options, leading *sync.WaitGroup) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leading: leading}
-	_, oneNode := client.(*redis.Client)
-	x.batches.Store(oneNode)
+	if _, oneNode := client.(*redis.Client); !oneNode {
+		x.keys.Store(apart)
+	}
 	if options != nil {
 		x.conns = newConns(options)
 	}
@@ -216,10 +217,7 @@ func (x *exchange) share(calls []*call) {
 	for i, c := range calls {
 		contexts[i] = c.ctx
 	}
-	commands := alone(calls)
-	if x.batches.Load() {
-		commands = inBatches(calls)
-	}
+	commands := x.commands(calls)
 	defer func() {
 		for _, m := range commands {
 			m.answer()
@@ -231,15 +229,26 @@ func (x *exchange) share(calls []*call) {
 	x.over(cmders(commands), contexts...)
 	var again []*command
 	for _, m := range commands {
-		if redis.HasErrorPrefix(m.Err(), "CROSSSLOT") { // a Cluster behind one address
-			x.batches.Store(false)
-		}
 		again = append(again, m.again()...)
 	}
 	if len(again) > 0 {
 		commands = append(commands, again...)
 		x.over(cmders(again), contexts...)
 	}
+}
+
+// commands returns commands for the calls, in batches if the server takes them.
+func (x *exchange) commands(calls []*call) []*command {
+	if x.keys.Load() == apart {
+		return alone(calls)
+	}
+	commands := inBatches(calls)
+	for _, m := range commands {
+		if len(m.calls) > 1 && !x.takesBatches(m.Call) {
+			return alone(calls)
+		}
+	}
+	return commands
 }
 
 func cmders(commands []*command) []redis.Cmder {

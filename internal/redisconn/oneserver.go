@@ -1,0 +1,85 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// placing is what an exchange knows of the place of its keys.
+type placing = int32
+
+const (
+	unknown placing = iota
+	asking
+	together // one server keeps all keys, and runs scripts with several of them
+	apart
+)
+
+// probeLimit bounds a probe.
+const probeLimit = time.Second
+
+// The scripts of a probe. The first one leaves a mark at one key. The second one counts the keys with the
+// mark.
+var (
+	markScript  = NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 10000)`)
+	countScript = NewScript(`
+local n = 0
+for _, key in ipairs(KEYS) do
+  if redis.call('GET', key) == ARGV[1] then
+    n = n + 1
+  end
+end
+return n`)
+)
+
+// takesBatches reports whether one server keeps all keys. The first batch starts a probe. Until its end
+// there are no batches, so no call waits for it.
+//
+// ⚑ A proxy may spread keys over servers by the first key of a command. A batch would then look for most
+// of its locks on the wrong server, and grant them to a second owner.
+func (x *exchange) takesBatches(batch *Call) bool {
+	if x.keys.CompareAndSwap(unknown, asking) {
+		key, _ := batch.keyAndArgs()
+		namespace, _, _ := strings.Cut(key, "{")
+		x.mu.Lock()
+		x.startLocked()
+		x.mu.Unlock()
+		x.leading.Go(func() {
+			defer x.end()
+			x.keys.Store(x.probe(namespace))
+		})
+	}
+	return x.keys.Load() == together
+}
+
+// probe marks keys one by one, and looks whether a script with all of them finds the marks.
+func (x *exchange) probe(namespace string) placing {
+	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+	defer cancel()
+	keys, mark := make([]string, maxBatch), rand.Text()
+	cmds := make([]redis.Cmder, maxBatch, maxBatch+1)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s{%s%d}:probe", namespace, mark, i)
+		cmds[i] = markScript.Call(ctx, true, keys[i:i+1], mark)
+	}
+	count := countScript.Call(ctx, true, keys, mark)
+	x.over(append(cmds, count), ctx)
+	err := count.Err()
+	for _, cmd := range cmds {
+		if err == nil {
+			err = cmd.Err()
+		}
+	}
+	switch found, _ := count.Int(); {
+	case err == nil && found == len(keys):
+		return together
+	case err == nil, IsReply(err) && !IsTemporary(err):
+		return apart
+	}
+	return unknown
+}
