@@ -27,16 +27,16 @@ func newClocked(t *testing.T) *clocked {
 	return &clocked{t, client, keysOf(driver.Name{Namespace: "n", Key: "k"}).all()}
 }
 
-// at runs a script at a moment of the clock, in µs. The reply is a list.
+// at runs a script at a moment of the clock, in µs.
 func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ...any) []any {
 	c.Helper()
 	words := script.Call(context.Background(), true, keys, args...).Args()
 	words[1] = strings.ReplaceAll(fmt.Sprint(words[1]), "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1e6, now%1e6))
-	reply, err := c.client.Do(context.Background(), words...).Slice()
+	reply, err := c.client.Do(context.Background(), words...).Result()
 	if err != nil {
 		c.Fatal(err)
 	}
-	return reply
+	return listed(reply)
 }
 
 func (c *clocked) fast(now int64, owner string) []any {

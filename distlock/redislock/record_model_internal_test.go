@@ -267,27 +267,30 @@ func (m *recordModel) send(q request) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, ok := reply.([]any)
 	if q.op == "acquireBatch" || q.op == "releaseBatch" {
-		if !ok || len(list) != 1 {
+		list, _ := reply.([]any)
+		if len(list) != 1 {
 			m.Fatalf("a batch of one is answered %v", reply)
 		}
 		if text, _ := list[0].(string); strings.HasPrefix(text, "-") {
 			return nil, errors.New(text[1:])
 		}
 		reply = list[0]
-		list, ok = reply.([]any)
 	}
-	if text, isText := reply.(string); isText && len(text) == numbersLen {
-		var rec record
-		if err := rec.parseNumbers(text); err != nil {
-			m.Fatalf("%q: %v", text, err)
-		}
-		list = []any{"granted", rec.token, rec.last}
-	} else if !ok {
-		list = []any{reply}
+	return listed(reply), nil
+}
+
+// listed is the reply of a script as a list. A grant of the fast script has its name first, as that of
+// the full script.
+func listed(reply any) []any {
+	if list, ok := reply.([]any); ok {
+		return list
 	}
-	return list, nil
+	var rec record
+	if text, ok := reply.(string); ok && rec.parseNumbers(text) == nil {
+		return []any{"granted", rec.token, rec.last}
+	}
+	return []any{reply}
 }
 
 // deliver sends a request and judges the answer.
