@@ -137,7 +137,7 @@ type handoff struct {
 	token       int64         // of the next lease
 	first, last int64         // the reserved tokens
 	trusted     bool          // see trust.Trust.HandsOn
-	unsettled   bool          // an Extend or a raise of the token has no answer yet
+	unsettled   bool          // an Extend, a raise of the token, or a last write has no answer yet
 	ownTTL      bool          // the lease or the waiter has a TTL of its own
 }
 
@@ -157,7 +157,7 @@ func (g *grant) handoffLocked(at time.Time, ttl time.Duration) handoff {
 		first:     g.first,
 		last:      g.last,
 		trusted:   g.trust.HandsOn(trust.At(at), g.ttl),
-		unsettled: g.unsettled > 0,
+		unsettled: g.unsettled > 0 || g.holder.leaving,
 		ownTTL:    g.ttl != common || ttl != common,
 	}
 }

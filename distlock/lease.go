@@ -34,7 +34,9 @@ type ending struct {
 	until   time.Time     // the deadline at a handoff
 	under   chan struct{} // closed when the call of Release under way returns; nil without one
 	failure error         // of the last call of Release
-	asked   int           // requests to release the lock
+	asked   int           // requests that may have released the lock
+	leaving bool          // the last write is sent, see releaseWith
+	freed   bool          // it has released the lock
 	removed bool          // an answer came: nothing is left to release
 	unknown error         // the error of Release then; not nil if the lease may have been lost before
 }
@@ -109,7 +111,7 @@ func (le *Lease) errLocked() error {
 		return le.ended
 	case le.grant.trust.Over(at):
 		return le.lossLocked(errDeadline)
-	case le.state == releasing:
+	case le.state == releasing || le.freed:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
 	case le.grant.trust.Suspect(at):
 		return unavailable("check", errSuspect)

@@ -58,7 +58,7 @@ type Operation struct {
 	// Known at End.
 	Err      error // nil for success
 	Outcome  Outcome
-	Attempts int               // requests sent
+	Attempts int               // requests sent; of OpRelease 0 if the last write of a store released the lock
 	Wait     time.Duration     // from the call to its end; with Began, until the answer or the end of patience
 	Held     time.Duration     // of OpRelease and OpLost: the age of the lease
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request

@@ -107,8 +107,7 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 		}()
 	}
 	if err == nil && !handed {
-		op.Attempts++
-		err = le.remove(ctx)
+		err = le.remove(ctx, op)
 	}
 	return op.end(err)
 }
@@ -189,14 +188,15 @@ func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err erro
 	return false, nil
 }
 
-// remove releases the lock in the backend. If that fails, the clean-up goes on.
-func (le *Lease) remove(ctx context.Context) (err error) {
+// remove releases the lock in the backend, unless the last write has. If that fails, the clean-up
+// goes on.
+func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	g, l := le.grant, le.grant.locker
 	lingers, cancel := lingering(ctx, releaseGrace)
 	defer cancel()
 	g.mu.Lock()
 	le.asked++
-	left := g.trust.Left(trust.Now())
+	left, freed := g.trust.Left(trust.Now()), le.freed
 	g.mu.Unlock()
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
 	if g.resent {
@@ -225,6 +225,11 @@ func (le *Lease) remove(ctx context.Context) (err error) {
 			"its clean-up goes on in the background, and the lock ends with its TTL",
 			g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
 	}()
+	if freed {
+		reply.Released = true
+		return nil
+	}
+	op.Attempts++
 	reply, err = call(lingers, min(releaseLimit, max(left, leastRelease)),
 		func(ctx context.Context) (driver.ReleaseReply, error) { return l.driver.Release(ctx, request) })
 	return err

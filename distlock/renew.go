@@ -236,7 +236,7 @@ func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
 	defer g.mu.Unlock()
 	awaited := g.underway == r
 	switch holder := g.holder; {
-	case holder.state == released:
+	case holder.state == released || holder.leaving: // ⚑ its last write may have released the lock
 		return nil
 	case holder.state == lost:
 		return holder.ended

@@ -23,6 +23,7 @@ var (
 	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
 	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
+	lastWrite  = seam.ReleaseWith.(func(*distlock.Lease, write))
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
 	backend    = seam.Backend.(func(*distlock.Locker) string)
@@ -30,6 +31,9 @@ var (
 	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
 	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
 )
+
+// write is that of ReleaseWith.
+type write = func(owner string) (driver.ReleaseReply, error)
 
 // RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
 // above the token of a lease that is still held: the mark is from before the backend lost its data
@@ -43,6 +47,21 @@ var (
 // was lost, the backend may have a higher token, which does no harm.
 func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 	return raiseToken(lease, ctx, above)
+}
+
+// ReleaseWith calls write, the last write of a store under a lease, with the owner of the lock.
+// Write is a request to the server of the lock. The request may also release the lock for that
+// owner, if a plain [driver.ReleaseRequest] would, and if no waiter and no tombstone is there. If
+// owner is empty, write leaves the lock alone. The lease is not renewed while write runs.
+//
+// The reply says what became of the lock, and the error what became of the request, see
+// [driver.MayHaveEffect]. If the reply is Released, the Release of the lease that follows needs no
+// request. Replayed, or an error that may have an effect, means that a copy may release the lock
+// later. In both cases the lease is not renewed any more. Otherwise the lease goes on.
+//
+// Call ReleaseWith in a step of [distlock.Lease.Guard] after which the holder releases the lease.
+func ReleaseWith(lease *distlock.Lease, write func(owner string) (driver.ReleaseReply, error)) {
+	lastWrite(lease, write)
 }
 
 // Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on

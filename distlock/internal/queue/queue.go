@@ -284,6 +284,14 @@ func (h *Hold[C, O]) Release(at time.Time, accept func(C) bool) *Waiter[C, O] {
 	return nil
 }
 
+// Wanted reports whether Release may return a waiter: one waits, and no contender asks the backend.
+func (h *Hold[C, O]) Wanted() bool {
+	q := h.queue
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	return q.contender == nil && q.waiting.Len() > 0
+}
+
 // HandOff gives a waiter that Release returned its outcome. A waiter that leaves from now on
 // receives last.
 func (h *Hold[C, O]) HandOff(w *Waiter[C, O], outcome, last O) {

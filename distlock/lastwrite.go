@@ -1,0 +1,52 @@
+package distlock
+
+import (
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// releaseWith is fencing.ReleaseWith. docs/design/sessions.md has its states.
+func (le *Lease) releaseWith(write func(owner string) (driver.ReleaseReply, error)) {
+	owner := le.beginLastWrite()
+	reply, err := driver.ReleaseReply{}, errUnwound // unless write returns
+	defer func() {
+		if owner != "" {
+			le.endLastWrite(reply, err)
+		}
+	}()
+	reply, err = write(owner)
+}
+
+// beginLastWrite returns the owner that the write is to release. It returns "" if the write must
+// leave the lock alone.
+//
+// ⚑ From now on the backend may grant the lock to another owner. Neither a renewal nor a local
+// handoff may follow.
+func (le *Lease) beginLastWrite() (owner string) {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
+	if le.errLocked() != nil || le.leaving || g.resent || g.hold.Wanted() {
+		return ""
+	}
+	le.leaving = true
+	g.pauseRenewalLocked()
+	return g.owner
+}
+
+// endLastWrite applies the answer. If no copy of the write can release the lock any more, and none
+// has, the lease goes on as before.
+func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case reply.Released:
+		le.freed = true
+	case reply.Replayed || driver.MayHaveEffect(err):
+		le.asked++
+	default:
+		le.leaving = false
+		g.startLocked()
+	}
+}
