@@ -17,22 +17,33 @@ type Colocated struct {
 	// Lock is the key of the lock. Only redislock writes the key. One script can use the key with
 	// every other key that has the same hash tag, see [HashTag], in a Cluster too.
 	Lock string
+	// Releases says that a script of the store may release the lock. It is false if the driver of
+	// the locks is wrapped, because the wrapper has to see each release.
+	Releases bool
 }
 
-// ColocatedLua defines a Lua function: is_granted(Lock, token) reports whether the token, a number,
-// was reserved for the present owner of the lock.
-//
 //go:embed lua/granted.lua
-var ColocatedLua string
+var grantedLua string
+
+// ColocatedLua defines two Lua functions. is_granted(Lock, token) reports whether the token, a
+// number, was reserved for the present owner of the lock. release_lock(Lock, owner) releases the
+// lock if that owner holds it, and if no waiter and no tombstone can be there. It then returns
+// 'released'. It may raise an error.
+var ColocatedLua = grantedLua + `
+local function release_lock(key, owner)
+local full, plain = true, true
+` + releaseLua + "end\n"
 
 // ColocatedOf returns the lock on key, if locker keeps its locks through this client. It reports
 // false for another client, even one with the same address.
 func ColocatedOf(locker *distlock.Locker, client redis.UniversalClient, key string) (Colocated, bool) {
-	s, ok := driver.As[*service](fencing.Driver(locker))
+	locks := fencing.Driver(locker)
+	s, ok := driver.As[*service](locks)
 	if !ok || s.client != client {
 		return Colocated{}, false
 	}
-	return Colocated{Lock: keysOf(driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}).lock()}, true
+	name := driver.Name{Namespace: fencing.Options(locker).Namespace, Key: key}
+	return Colocated{Lock: keysOf(name).lock(), Releases: locks == driver.Driver(s)}, true
 }
 
 // HashTag returns the beginning of a lock's keys after their namespace, "{key}:". In a Cluster it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,4 +150,77 @@ func TestColocatedOf_otherClient_false(t *testing.T) {
 	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.keys.Lock {
 		t.Errorf("%s, and the lock %s", tag, b.keys.Lock)
 	}
+}
+
+// wrapper is a driver of another program around that of the locks.
+type wrapper struct{ driver.Driver }
+
+func (w wrapper) Unwrap() driver.Driver { return w.Driver }
+
+// A wrapper has to see each release, so a store releases no lock beneath one.
+func TestColocatedOf_wrapped_releasesNothing(t *testing.T) {
+	b := newColocated(t)
+	d, err := redislock.NewDriver(b.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker, err := distlock.New(wrapper{d}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	if c, ok := redislock.ColocatedOf(locker, b.client, "k"); !ok || c.Releases || !b.keys.Releases {
+		t.Errorf("beneath a wrapper: %+v, %t; without one: %+v", c, ok, b.keys)
+	}
+}
+
+var releaseLock = redis.NewScript(redislock.ColocatedLua + "return release_lock(KEYS[1], ARGV[1]) or 'nothing'")
+
+// releases runs release_lock for an owner; "" means the owner in the record.
+func (b *colocated) releases(owner string) string {
+	b.Helper()
+	if owner == "" {
+		owner = b.client.Get(b.Context(), b.keys.Lock).Val()[4:36]
+	}
+	answer, err := releaseLock.Run(b.Context(), b.client, []string{b.keys.Lock}, owner).Text()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return answer
+}
+
+func TestColocated_S1_releasesItsOwnersLock(t *testing.T) {
+	b := newColocated(t)
+	lease := b.lease()
+	if got := b.releases(strings.Repeat("0", 32)); got == "released" || !b.granted(lease.Fence()) {
+		t.Errorf("for another owner: %q", got)
+	}
+	if got := b.releases(""); got != "released" || b.granted(lease.Fence()) {
+		t.Errorf("for the owner: %q", got)
+	}
+	next := b.lease()
+	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
+	if got := b.releases(""); got == "released" {
+		t.Errorf("for the owner of an expired lock, with token %d: %q", next.Fence(), got)
+	}
+}
+
+// A lock with a waiter, or with a tombstone, needs the full release.
+func TestColocated_L_flagged_notReleased(t *testing.T) {
+	b := newColocated(t)
+	lease := b.lease()
+	waiting, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := newLocker(t, newClient(t, b.server), distlock.Options{Wait: -1}).Acquire(waiting, "k}%")
+		left <- err
+	}()
+	queue := strings.TrimSuffix(b.keys.Lock, "lock") + "queue"
+	testservers.Await(t, 10*time.Second, "a waiter", func() bool { return b.client.ZCard(t.Context(), queue).Val() == 1 })
+	if got := b.releases(""); got == "released" || !b.granted(lease.Fence()) {
+		t.Errorf("with a waiter: %q", got)
+	}
+	leave()
+	<-left
+	b.release(lease)
 }
