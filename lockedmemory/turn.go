@@ -63,13 +63,18 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 			began bool
 			wrote error
 		)
+		_, within := m.locker.FromContext(ctx, op.Key)
 		err := m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
 			guard := m.unlockedTurn(ctx, op.Key).guard
 			if held, ok := m.locker.FromContext(ctx, op.Key); ok {
 				lease, guard = held, held.Guard
 			}
 			return guard(ctx, func(ctx context.Context) error {
-				began, wrote = true, write(inner(ctx, lease, turn))
+				c := call{lease: lease, turn: turn}
+				if lease != nil && !within {
+					c.last = m.inner
+				}
+				began, wrote = true, write(c.of(ctx))
 				return wrote
 			})
 		})
@@ -164,7 +169,7 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 		return ctx, errTurnOver
 	}
 	turn, _ := ctx.Value(turnKey{m.locker, key}).(*NamedTurn)
-	return inner(ctx, lease, turn), nil
+	return call{lease: lease, turn: turn}.of(ctx), nil
 }
 
 // Lease returns the lease of a call of an inner memory, for stores that check fencing tokens. A Load
@@ -172,4 +177,13 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 func Lease(ctx context.Context) (*distlock.Lease, bool) {
 	call, _ := ctx.Value(callKey{}).(call)
 	return call.lease, call.lease != nil
+}
+
+// EndsLease reports whether a call of memory is the last use of its lease. That is so for a Save or
+// Clear outside a turn, if memory, a pointer, is itself the inner memory of the [LockedMemory]. A
+// store on the server of the lock may then release the lock with its write, see
+// fencing.ReleaseWith.
+func EndsLease(ctx context.Context, memory any) bool {
+	call, _ := ctx.Value(callKey{}).(call)
+	return call.last != nil && call.last == memory
 }

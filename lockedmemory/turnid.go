@@ -116,7 +116,7 @@ func (m *LockedMemory[M, D]) within(ctx context.Context, key string, turn *Named
 		ctx = context.WithValue(ctx, turnIDKey{}, nil)
 	}
 	lease, _ := m.locker.FromContext(ctx, key)
-	return inner(context.WithValue(ctx, turnKey{m.locker, key}, turn), lease, turn)
+	return call{lease: lease, turn: turn}.of(context.WithValue(ctx, turnKey{m.locker, key}, turn))
 }
 
 type callKey struct{}
@@ -125,8 +125,8 @@ type callKey struct{}
 type call struct {
 	lease *distlock.Lease // nil also hides the lease of another session's turn around the call
 	turn  *NamedTurn
+	last  any // the inner memory, if nothing uses the lease after the call
 }
 
-func inner(ctx context.Context, lease *distlock.Lease, turn *NamedTurn) context.Context {
-	return context.WithValue(ctx, callKey{}, call{lease, turn})
-}
+// of returns the context of the call.
+func (c call) of(ctx context.Context) context.Context { return context.WithValue(ctx, callKey{}, c) }

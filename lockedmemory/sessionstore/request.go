@@ -22,6 +22,7 @@ type request struct {
 	session string
 	lease   *distlock.Lease // nil: a read without a lease
 	state   *leaseState     // of the lease
+	ends    bool            // nothing uses the lease after the call
 	most    int             // Retention.MaxExchanges
 	size    int             // of an exchange, as estimated; see pages
 	oldest  driver.Place    // see driver.Page, of the last page
@@ -116,6 +117,12 @@ func isEnded(err error) bool {
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
 func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
+	if r.ends && page.Replayed && page.Outcome > driver.Conflict {
+		// ⚑ The first copy may have released the lock, and other leases cleared or trimmed what it
+		// stored.
+		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: "+
+			"load the history again to see whether it has the exchange", outcomeUnknown, r.op)
+	}
 	switch page.Outcome {
 	case driver.Done:
 		r.state.accept(fence, page.Entries)

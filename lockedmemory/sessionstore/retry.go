@@ -24,6 +24,7 @@ func retry(ctx context.Context, limit time.Duration, call func() (driver.Page, e
 		} else {
 			page, err = call()
 		}
+		page.Replayed = page.Replayed || sent
 		if sent && err != nil && !lockdriver.MayHaveEffect(err) {
 			err = fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
 		}

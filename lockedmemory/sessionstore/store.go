@@ -86,8 +86,9 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 			return err
 		}
 	}
+	r.ends = lockedmemory.EndsLease(ctx, s)
 	_, err = r.under(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content})
+		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: r.ends})
 		stored := []driver.Entry{{Place: driver.Place{Fence: w.Fence, N: w.N}}}
 		return driver.Page{Verdict: v, Entries: stored}, err
 	})

@@ -41,6 +41,10 @@
 // outlives the entries, for Retention.RememberTurns. A Named Read returns the entries at its places in one
 // step with the highest number.
 //
+// After an Append with EndsLease that is Done or Known, a driver on the server of the lock may
+// release the lock in the same step. It uses fencing.ReleaseWith, and leaves the lock alone after
+// every other outcome.
+//
 // # Tasks of the store
 //
 // A driver returns raw errors and does not try again. It does not judge a lease by the clock of its

@@ -67,6 +67,9 @@ type Write struct {
 type Append struct {
 	Write
 	Content
+	// EndsLease says that nothing uses the lease after this call. A driver on the server of the
+	// lock may release the lock in the same request, see fencing.ReleaseWith. Others ignore it.
+	EndsLease bool
 }
 
 // Content is one exchange to be written.
@@ -85,6 +88,8 @@ type Verdict struct {
 	Outcome Outcome
 	// Mark is the highest place the session has seen, with Stale and Taken.
 	Mark Place
+	// Replayed says that the client may have sent the request more than once.
+	Replayed bool
 }
 
 // Outcome is that of a Verdict.

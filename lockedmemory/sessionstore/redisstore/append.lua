@@ -8,7 +8,7 @@ if had and string.sub(had, 1, DIGEST) ~= string.sub(ARGV[12], 1, DIGEST) then
   return {CONFLICT}
 elseif had then
   show() -- refused or not: the exchange is stored
-  return {KNOWN}
+  return finish({KNOWN})
 end
 
 -- gone reports whether the exchanges that the lease has read or stored have disappeared, and no Clear
@@ -40,4 +40,4 @@ on_entry(0)
 if record then
   prune()
 end
-return done()
+return finish(done())

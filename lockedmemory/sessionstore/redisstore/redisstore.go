@@ -120,15 +120,32 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 // seq is the second number of the ID that an entry has in the Stream.
 func seq(p driver.Place) int64 { return p.N*(driver.MaxSub+1) + p.Sub }
 
-func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (s *service) Append(ctx context.Context, a driver.Append) (v driver.Verdict, err error) {
+	var colocated redislock.Colocated
+	if a.EndsLease {
+		colocated, _ = redislock.ColocatedOf(fencing.Locker(a.Lease), s.client, a.Session)
+	}
+	if !colocated.Releases {
+		v, _, err = s.append(ctx, a, "")
+		return v, err
+	}
+	fencing.ReleaseWith(a.Lease, func(owner string) (lockdriver.ReleaseReply, error) {
+		var released bool
+		v, released, err = s.append(ctx, a, owner)
+		return lockdriver.ReleaseReply{Released: released, Replayed: v.Replayed}, err
+	})
+	return v, err
+}
+
+// append appends, and then releases the lock for its owner, unless that is empty.
+func (s *service) append(ctx context.Context, a driver.Append, owner string) (v driver.Verdict, released bool, err error) {
 	entry := make([]any, 0, 2*len(a.Messages)+6)
 	entry = append(entry, "op", a.Op)
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
 	}
-	var v driver.Verdict
 	bare := !a.First && a.ID == ""
-	_, err := s.redis.Repeat(ctx, func() error {
+	replayed, err := s.redis.Repeat(ctx, func() error {
 		if bare {
 			done, err := s.add(ctx, a.Write, entry)
 			if done || err != nil {
@@ -136,17 +153,21 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 			}
 			bare = false
 		}
-		cmd, err := s.append(ctx, a, entry)
+		cmd, err := s.runAppend(ctx, a, entry, owner)
 		if err == nil {
-			v, err = parseVerdict(cmd)
+			v, released, err = parseAppend(cmd)
 		}
 		return err
 	})
-	return v, s.explain(err)
+	v.Replayed = replayed
+	return v, released, s.explain(err)
 }
 
-func (s *service) append(ctx context.Context, a driver.Append, entry []any) (*redis.Cmd, error) {
+func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, owner string) (*redis.Cmd, error) {
 	keys, args := s.access(a.Access)
+	if owner != "" {
+		args[1] = owner
+	}
 	args = append(args, seq(driver.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
@@ -202,6 +223,16 @@ func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 	}
 	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+
 		"make the Locker with redislock.New over the same client", fencing.Backend(locker))
+}
+
+// parseAppend is parseVerdict, and reports whether the lock is released, too.
+func parseAppend(cmd *redis.Cmd) (v driver.Verdict, released bool, err error) {
+	if words, _ := cmd.Slice(); len(words) == 2 && words[1] == "released" {
+		cmd.SetVal(words[:1])
+		released = true
+	}
+	v, err = parseVerdict(cmd)
+	return v, released && err == nil, err
 }
 
 // parseVerdict reads what the scripts reply.

@@ -3,7 +3,8 @@
 --
 -- KEYS, ARGV: see session.lua.
 -- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED} or {GONE}, see
---       driver.Outcome; the error WRITTEN … if a command failed after the first write
+--       driver.Outcome; {DONE or KNOWN, 'released'} if the lock is released, too; the error
+--       WRITTEN … if a command failed after the first write
 local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE = 0, 1, 2, 3, 4, 5, 6
 local log, fence, idle = KEYS[1], ARGV[1], tonumber(ARGV[3])
 

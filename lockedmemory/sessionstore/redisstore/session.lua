@@ -2,11 +2,23 @@
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
--- ARGV  1 token   2 '1' if the lock is on this Redis   3 IdleTTL in ms, or 0
+-- ARGV  1 token   2 '1' if the lock is on this Redis, else '0'; or the owner for which the script
+--       also releases the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, or 0
 -- Reply see reply.lua
 --
 -- Every script may be repeated.
+
+-- finish is the reply of the last call of a lease, which has stored its exchange.
+-- ⚑ No error of the release changes the reply.
+local function finish(reply)
+  if #ARGV[2] > 1 and not reply.err then
+    local _, answer = pcall(release_lock, KEYS[3], ARGV[2])
+    reply[2] = answer == 'released' and answer or nil
+  end
+  return reply
+end
+
 -- The mark: its place, the state of the session, and the operation of the last Clear.
 local mark = try('GET', KEYS[2])
 if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
@@ -36,7 +48,7 @@ local function absent(n)
     return {STALE, top}
   elseif token == fence and tonumber(seq) >= tonumber(n) then
     return {TAKEN, top}
-  elseif ARGV[2] == '1' and not is_granted(KEYS[3], tonumber(fence)) then
+  elseif ARGV[2] ~= '0' and not is_granted(KEYS[3], tonumber(fence)) then
     return {UNOWNED}
   end
 end

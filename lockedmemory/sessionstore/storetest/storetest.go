@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_lateSavesOfOtherStore", lateSavesOfTheOtherStore},
 		{"S2_lowToken_ownerGetsHigher", lowToken},
 		{"S2_overtakenHolder_refused", overtakenHolder},
+		{"lastWrites", lastWrites},
 		{"O_turnIDs_storedOnce", turnIDs},
 		{"O_numbersOfTurnID", numbers},
 		{"O_namedTurns", namedTurns},
