@@ -86,9 +86,12 @@ end
 -- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a
 -- turn are removed. It keeps the newest turn whole, and no part of another one.
 local function trim(markers)
-  local over = (after('XLEN', log) or 0) - markers - ARGV[5]
-  if ARGV[5] == '0' or over <= 0 or foreign then
+  if ARGV[5] == '0' or foreign then
     return -- without the mark, old markers stay, and would count
+  end
+  local over = (after('XLEN', log) or 0) - markers - ARGV[5]
+  if over <= 0 then
+    return
   end
   local last, first -- tokens of the last exchange that must go, and of the first that may stay
   for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', math.min(over, 100) + 1) or {}) do
