@@ -66,6 +66,9 @@ if not r.held then
   dead[#dead + 1] = to.id
   pcall(dequeue, dead)
   notify(r, to, waiting)
+  if not alive then
+    return {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
+  end
 end
 if whole and not r.flagged and (alive or waiting > 0 or life > 0) then
   set_flag(r, true, life) -- ⚑ before an owner enters the queue, and after an operator has deleted the record
