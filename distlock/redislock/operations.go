@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
@@ -52,10 +50,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
 	}
 	keys := keysOf(req.Name).all()
-	cmd, replayed, err := s.run(ctx, acquireFull, keys, args, acquireFull, args)
-	if err != nil {
-		return driver.AcquireReply{}, s.failed(err)
-	}
+	cmd, replayed := acquireFull.RunOr(ctx, s.redis, keys, args, acquireFull, args)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
@@ -64,22 +59,6 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	reply.Replayed = replayed
 	s.busy.note(req.Name, reply.Outcome != driver.Granted || reply.Waiters > 0 || req.Seq > 1)
 	return reply, redisconn.After(replayed, err)
-}
-
-// run sends a script with all keys of a lock. While their slot moves, no node of a Cluster accepts
-// missing keys. Then run sends the script moving, with the record alone; nil: none.
-func (s *service) run(
-	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script, movingArgs []any,
-) (cmd *redis.Cmd, replayed bool, err error) {
-	replayed, err = s.redis.Repeat(ctx, func() error {
-		var err error
-		cmd, err = script.Once(ctx, s.redis, keys, args...)
-		if moving != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
-			cmd, err = moving.Once(ctx, s.redis, keys[:1], movingArgs...)
-		}
-		return err
-	})
-	return cmd, replayed, err
 }
 
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -130,10 +109,8 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 		moving = nil
 	}
 	args := []any{req.Owner}
-	if req.Leave {
+	if req.Leave || req.Tombstone > 0 {
 		args = append(args, req.Tombstone.Milliseconds(), 1)
-	} else if req.Tombstone > 0 {
-		args = append(args, req.Tombstone.Milliseconds(), 0)
 	}
 	if len(args) > 1 || s.busy.has(req.Name) { // the queue or the tombstones are needed
 		script = releaseFull
@@ -145,8 +122,8 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 func (s *service) release(
 	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script,
 ) (released, replayed bool, err error) {
-	cmd, replayed, err := s.run(ctx, script, keys, args, moving, args[:1])
-	if err != nil {
+	cmd, replayed := script.RunOr(ctx, s.redis, keys, args, moving, args[:1])
+	if err := cmd.Err(); err != nil {
 		return false, false, s.failed(err)
 	}
 	switch answer, _ := cmd.Text(); answer {
@@ -155,8 +132,8 @@ func (s *service) release(
 	case "pass":
 		// ⚑ An error here is that of the release: the Locker then sends the release again, and the
 		// waiters do not wait for the TTL.
-		_, again, err := s.run(ctx, releaseFull, keys, args, moving, args[:1])
-		if err != nil {
+		cmd, again := releaseFull.RunOr(ctx, s.redis, keys, args, moving, args[:1])
+		if err := cmd.Err(); err != nil {
 			return false, false, s.failed(redisconn.After(true, err))
 		}
 		return true, replayed || again, nil

@@ -107,10 +107,7 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 // inspect shows a lock and the given number of its waiters.
 func (s *service) inspect(ctx context.Context, name driver.Name, waiters int) (driver.Listed, error) {
 	keys, args := keysOf(name).all()[:3], []any{waiters}
-	cmd, _, err := s.run(ctx, inspectScript, keys, args, inspectScript, args)
-	if err != nil {
-		return driver.Listed{}, s.failed(err)
-	}
+	cmd, _ := inspectScript.RunOr(ctx, s.redis, keys, args, inspectScript, args)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.Listed{}, s.failed(err)

@@ -39,9 +39,19 @@ func (s *Script) WithBatch(batch *Script, shared int) *Script {
 // Run sends the script, see Repeat. The reply's error wraps driver.ErrNotDone if no copy was sent. The
 // first key decides which node of a Cluster runs the script.
 func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
+	return s.RunOr(ctx, t, keys, args, nil, nil)
+}
+
+// RunOr is Run. While the slot of the keys moves, no node of a Cluster accepts missing keys. RunOr then
+// sends the script moving, with the first key alone; nil: none.
+func (s *Script) RunOr(ctx context.Context, t *Transport, keys []string, args []any, moving *Script, movingArgs []any,
+) (reply *redis.Cmd, replayed bool) {
 	replayed, err := t.Repeat(ctx, func() error {
 		var err error
 		reply, err = s.Once(ctx, t, keys, args...)
+		if moving != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+			reply, err = moving.Once(ctx, t, keys[:1], movingArgs...)
+		}
 		return err
 	})
 	return replyOf(ctx, reply, err), replayed
