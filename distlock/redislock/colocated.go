@@ -1,8 +1,6 @@
 package redislock
 
 import (
-	_ "embed"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -22,17 +20,14 @@ type Colocated struct {
 	Releases bool
 }
 
-//go:embed lua/granted.lua
-var grantedLua string
-
 // ColocatedLua defines two Lua functions. is_granted(Lock, token) reports whether the token, a
 // number, was reserved for the present owner of the lock. release_lock(Lock, owner) releases the
 // lock if that owner holds it, and if no waiter and no tombstone can be there. It then returns
 // 'released'. It may raise an error.
-var ColocatedLua = grantedLua + `
+var ColocatedLua = lua("granted") + `
 local function release_lock(key, owner)
 local full, plain = true, true
-` + releaseLua + "end\n"
+` + lua("release") + "end\n"
 
 // ColocatedOf returns the lock on key, if locker keeps its locks through this client. It reports
 // false for another client, even one with the same address.

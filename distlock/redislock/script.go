@@ -1,63 +1,49 @@
 package redislock
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// The parts of the scripts. Each file states its keys, arguments and replies.
-var (
-	//go:embed lua/time.lua
-	timeLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/batch.lua
-	batchLua string
-	//go:embed lua/record.lua
-	recordLua string
-	//go:embed lua/slow.lua
-	slowLua string
-	//go:embed lua/acquirefull.lua
-	acquireFullLua string
-	//go:embed lua/releasefull.lua
-	releaseFullLua string
-	//go:embed lua/raise.lua
-	raiseLua string
-	//go:embed lua/extend.lua
-	extendLua string
-	//go:embed lua/inspect.lua
-	inspectLua string
-)
+// Each file states its keys, arguments and replies.
+//
+//go:embed lua/*.lua
+var files embed.FS
+
+func lua(names ...string) string {
+	for i, name := range names {
+		names[i] = "lua/" + name
+	}
+	return redisconn.Source(files, names...)
+}
 
 // The scripts. A batch is the lone script in a loop, with an answer of its own for each lock.
 var (
-	acquireScript = redisconn.NewScript(timeLua+`
+	acquireScript = redisconn.NewScript(lua("time")+`
 local fresh
 local key, owner, payload = KEYS[1], ARGV[2], ARGV[3]
-`+acquireLua).WithBatch(acquireBatch, 1)  // the TTL
-	acquireBatch = redisconn.NewScript(timeLua + `
+`+lua("acquire")).WithBatch(acquireBatch, 1)  // the TTL
+	acquireBatch = redisconn.NewScript(lua("time") + `
 local first, fresh = 1, string.format('%.0f%.0f00086400020', now, block)
 local function one(key, owner, payload)
-` + acquireLua + "end\n" + batchLua)
-	acquireFull = redisconn.NewScript(recordLua + slowLua + acquireFullLua)
+` + lua("acquire") + "end\n" + lua("batch"))
+	acquireFull = redisconn.NewScript(lua("record", "slow", "acquirefull"))
 
 	// releaseScript releases with the queue if it is alone, and without the queue in a batch.
 	releaseScript = releaseFull.WithBatch(releaseBatch, 0)
 	releaseBatch  = redisconn.NewScript(`
 local first, full, plain = 0, false, false
 local function one(key, owner)
-` + releaseLua + "end\n" + batchLua)
+` + lua("release") + "end\n" + lua("batch"))
 	releaseOne = redisconn.NewScript(`
 local key, owner, full, plain = KEYS[1], ARGV[1], false, false
-` + releaseLua)
+` + lua("release"))
 	releaseFull = redisconn.NewScript(`
 local key, owner, full, plain = KEYS[1], ARGV[1], true, not ARGV[2]
-` + releaseLua + recordLua + slowLua + releaseFullLua)
+` + lua("release", "record", "slow", "releasefull"))
 
-	raiseScript   = redisconn.NewScript(recordLua + raiseLua)
-	extendScript  = redisconn.NewScript(extendLua)
-	inspectScript = redisconn.NewScript(inspectLua)
+	raiseScript   = redisconn.NewScript(lua("record", "raise"))
+	extendScript  = redisconn.NewScript(lua("extend"))
+	inspectScript = redisconn.NewScript(lua("inspect"))
 )

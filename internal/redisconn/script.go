@@ -2,6 +2,8 @@ package redisconn
 
 import (
 	"context"
+	"embed"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +15,19 @@ type Script struct {
 	source string
 	batch  *Script // for several calls; nil: none
 	shared int     // how many arguments the calls of a batch have in common
+}
+
+// Source joins Lua files, named without ".lua". It panics if a file is missing.
+func Source(files embed.FS, names ...string) string {
+	var source strings.Builder
+	for _, name := range names {
+		text, err := files.ReadFile(name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		source.Write(text)
+	}
+	return source.String()
 }
 
 // NewScript makes a script of its source.
