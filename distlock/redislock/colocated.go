@@ -15,8 +15,8 @@ type Colocated struct {
 	// Lock is the key of the lock. Only redislock writes the key. One script can use the key with
 	// every other key that has the same hash tag, see [HashTag], in a Cluster too.
 	Lock string
-	// Releases says that a script of the store may release the lock. It is false if the driver of
-	// the locks is wrapped, because the wrapper has to see each release.
+	// Releases reports whether a script of the store may release the lock. It is false if the
+	// driver of the locks is wrapped, because the wrapper has to see each release.
 	Releases bool
 }
 

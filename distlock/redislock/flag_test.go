@@ -16,8 +16,7 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// What the flag of a record, its queue and its tombstones say, where other hands or a missing right
-// have had a part in it.
+// The flag of a record with a queue or tombstones, after changes by hand or with a missing right.
 
 // isFlagged reports whether a queue or tombstones may exist.
 func isFlagged(record string) bool {
@@ -46,9 +45,9 @@ func release(t *testing.T, d driver.Driver, req driver.ReleaseRequest, want bool
 	}
 }
 
-// The record of a lock with a queue, or with a tombstone, is deleted. A newcomer takes the lock. The
-// next full script flags the new record, so that no fast script overtakes the queue again, and no
-// cancelled owner is granted the lock.
+// The record of a lock with a queue, or with a tombstone, is deleted. A newcomer takes the lock.
+// The next full script flags the new record, so that no fast script overtakes the queue again, and
+// no cancelled owner is granted the lock.
 func TestAcquire_S1_deletedRecord_isFlaggedAgain(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, driver.Driver){
 		"a queue":     func(t *testing.T, d driver.Driver) { enqueue(t, d, "b") },
@@ -164,8 +163,8 @@ func limited(t *testing.T, without string) (less, all driver.Driver, client *red
 	return driverOver(t, user), driverOver(t, client), client
 }
 
-// The first of three waiters leaves a lock that has expired. The second is granted it, and the third is
-// not overtaken.
+// The first of three waiters leaves a lock that has expired. The second is granted it, and the
+// third is not overtaken.
 func TestRelease_L_leaverOfFreeLock_keepsFlag(t *testing.T) {
 	d, client := newDriver(t)
 	mustGrant(t, d, owner("a"))
@@ -181,8 +180,8 @@ func TestRelease_L_leaverOfFreeLock_keepsFlag(t *testing.T) {
 	}
 }
 
-// A queue that cannot be read may have waiters, and tombstones that cannot be read may be those of an
-// owner whose packet is late.
+// A queue that cannot be read may have waiters, and tombstones that cannot be read may be those of
+// an owner whose packet is late.
 func TestRelease_S1_unreadableQueue_staysFlagged(t *testing.T) {
 	t.Parallel()
 	less, all, client := limited(t, "zcard")
@@ -208,7 +207,7 @@ func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
 	mustGrant(t, d, full("a"))
 }
 
-// A grant, and a handoff, stand though a right is missing to take the winner out of the queue.
+// A grant and a handoff stay valid without the right to remove the new holder from the queue.
 func TestAcquire_L_missingZRemACL_grantStands(t *testing.T) {
 	t.Parallel()
 	less, all, client := limited(t, "zrem")
@@ -269,8 +268,8 @@ func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
 	}
 }
 
-// A request for a name that was busy, or whose lock has waiters, is one script, and so is each request
-// of a waiter but the first.
+// A request for a name that was busy, or whose lock has waiters, is one script, and so is each
+// request of a waiter but the first.
 func TestAcquire_busyName_oneScript(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())

@@ -73,7 +73,7 @@ func batchOf(calls []*call, whole bool) *Call {
 }
 
 // again returns what to send after a batch that had no effect: the whole script, if the node does not
-// know its hash, or each call alone, if the node refuses the keys of the batch.
+// have it, or each call alone, if the node refuses the keys of the batch.
 func (m *command) again() []*command {
 	calls := m.calls
 	if len(calls) == 1 {

@@ -122,7 +122,7 @@ func (b *batches) wantSent(t *testing.T, want ...string) {
 	b.sent = nil
 }
 
-// batching are batches whose server knows the scripts, and is known to keep all keys.
+// batching makes batches whose server has the scripts, after a probe that it keeps all keys.
 func batching(t *testing.T, options redis.UniversalOptions) *batches {
 	t.Helper()
 	s, x, w := patiently(t, options)
@@ -325,7 +325,7 @@ func TestBatch_hookEndsTheGoroutine(t *testing.T) {
 	}
 }
 
-// A reply that is no answer to the batch grants nothing, and says nothing of the outcome.
+// A reply in another format than that of the batch grants nothing, and leaves the outcome unknown.
 func TestBatch_C_damagedReply_isUnknown(t *testing.T) {
 	for what, reply := range map[string]any{"short": []any{[]any{"granted", "owner 0"}}, "text": "OK", "empty": []any{}} {
 		t.Run(what, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (x *exchange) takesBatches(batch *Call) bool {
 	return x.keys.Load() == together
 }
 
-// probe marks keys one by one, and looks whether a script with all of them finds the marks.
+// probe marks keys one by one, and checks whether a script with all of them finds the marks.
 func (x *exchange) probe(namespace string) placing {
 	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
 	defer cancel()

@@ -78,7 +78,7 @@ func (o *outcomes) of(t *testing.T, name string) distlock.Operation {
 	return distlock.Operation{}
 }
 
-// proxied is a rig behind a proxy, whose connection knows the scripts.
+// proxied is a rig behind a proxy. Its server has the scripts.
 func proxied(t *testing.T, o redis.Options, lo *distlock.Options) (*rig, *faultnet.Proxy) {
 	t.Helper()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())

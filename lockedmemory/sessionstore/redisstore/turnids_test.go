@@ -168,7 +168,7 @@ func TestTurnIDs_expiredRecord_isNotKnown(t *testing.T) {
 	}
 }
 
-// Replaced content stands at sub-places of its place. The record does not change.
+// Replaced content is at sub-places of its place. The record does not change.
 func TestTurnIDs_replacedContent_isFound(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
@@ -256,7 +256,7 @@ func TestTurnIDs_inTurn_removesExpired(t *testing.T) {
 	}
 }
 
-// The memory of a turn ID is what doc.go says.
+// A turn ID uses as much memory as doc.go states.
 func TestTurnIDs_size(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
