@@ -18,7 +18,7 @@ const (
 const all = math.MaxInt - 1
 
 // pages yields the entries of a session, a page at a time, until request.err is set. Each page has
-// as many entries as maxReply allows. Small exchanges double the size of each page. ask bounds the
+// as many entries as maxReply allows. Pages of small exchanges grow fourfold. ask bounds the
 // entries of the first page.
 func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
@@ -29,7 +29,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.err = err
 				return
 			}
-			r.size = max(r.size/2, leastSize)
+			r.size = max(r.size/4, leastSize)
 			for _, entry := range page.Entries {
 				size := len(entry.ID) + entry.Size
 				for _, text := range entry.Messages {
