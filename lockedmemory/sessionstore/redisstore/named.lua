@@ -55,9 +55,7 @@ end
 -- place.
 if record and ARGV[14] == '0' then
   local refusal = note()
-  if refusal then
-    return refusal
-  elseif type(try('XADD', log, 'NOMKSTREAM', fence .. '-' .. n, unpack(ARGV, 15))) == 'string' then
+  if not refusal and type(try('XADD', log, 'NOMKSTREAM', fence .. '-' .. n, unpack(ARGV, 15))) == 'string' then
     written = true
     if idle > 0 then
       after('PEXPIRE', log, idle)
@@ -66,4 +64,7 @@ if record and ARGV[14] == '0' then
     return done()
   end
   take_back()
+  if refusal then
+    return refusal
+  end
 end

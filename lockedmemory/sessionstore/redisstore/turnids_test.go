@@ -229,6 +229,31 @@ func TestTurnIDs_C_inTurn_prolongsLife(t *testing.T) {
 	}
 }
 
+// A named Save inside a turn may write its ID and then lack the right to PEXPIRE. The ID is not known then.
+func TestTurnIDs_O_inTurn_noLife_notKnown(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, s.memory.Save(ctx, "q", "a"))
+		named := lockedmemory.WithTurnID(ctx, "id")
+		if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.memory.Save(named, "q2", "a2"); !errors.Is(err, distlock.ErrRefused) {
+			t.Errorf("Save: %v", err)
+		}
+		if _, err := server.Do("ACL", "SETUSER", "default", "+pexpire"); err != nil {
+			t.Fatal(err)
+		}
+		must(t, s.memory.Save(named, "q2", "a2"))
+		return nil
+	}))
+	if got := s.history(t); len(got) != 4 {
+		t.Errorf("the history is %q", got)
+	}
+}
+
 // Saves inside a turn remove expired IDs. Data of another program stays.
 func TestTurnIDs_inTurn_removesExpired(t *testing.T) {
 	t.Parallel()
