@@ -98,6 +98,9 @@ func (e *extension) begin(ctx context.Context) error {
 	if ctx.Err() != nil { // select may have left that to chance
 		return left("extend", ctx)
 	}
+	if le.leaving { // ⚑ a lock that the write has released is no loss
+		return unavailable("extend", errLeaving)
+	}
 	if g.trust.Frozen() && !e.confirms {
 		return unavailable("extend", errFrozen)
 	}
@@ -158,7 +161,9 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 }
 
 var (
-	errBehind = errors.New("another Extend of this lease has no answer yet, and nothing was sent")
+	errBehind  = errors.New("another Extend of this lease has no answer yet, and nothing was sent")
+	errLeaving = errors.New("the last write of a store, which may release the lock, is under way or had no answer: " +
+		"release the lease")
 	errFrozen = errors.New("an Extend that shortened the lease got no answer, so its end is settled: " +
 		"release it and acquire anew")
 )

@@ -25,11 +25,13 @@ func (le *Lease) beginLastWrite() (owner string) {
 	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
-	if le.errLocked() != nil || le.leaving || g.resent || g.hold.Wanted() {
+	// ⚑ A lock whose acquire was sent more than once is released with a tombstone. The renewals of a
+	// lease that goes on must not overtake a shortening Extend without an answer.
+	if le.errLocked() != nil || le.leaving || g.resent || g.hold.Wanted() || g.unsettled > 0 {
 		return ""
 	}
 	le.leaving = true
+	le.asked++
 	g.pauseRenewalLocked()
 	return g.owner
 }
@@ -44,9 +46,9 @@ func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
 	case reply.Released:
 		le.freed = true
 	case reply.Replayed || driver.MayHaveEffect(err):
-		le.asked++
 	default:
 		le.leaving = false
+		le.asked--
 		g.startLocked()
 	}
 }

@@ -236,6 +236,77 @@ func TestReleaseWith_N_unknownThenNotHeld_noLoss(t *testing.T) {
 	})
 }
 
+// A Release whose ctx has ended does not wait for the write, which may have released the lock.
+func TestReleaseWith_N_releaseDuringTheWrite_noLoss(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) {
+			reply := s.frees(t, owner)
+			others := s.twin().locker(t, distlock.Options{})
+			for range 3 {
+				mustRelease(t, mustAcquire(t, others))
+			}
+			left, cancel := context.WithCancel(t.Context())
+			cancel()
+			err := lease.Release(left)
+			if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost) {
+				t.Errorf("Release: %v, want ErrOutcomeUnknown alone", err)
+			}
+			return reply, nil
+		})
+	})
+}
+
+// A write that has left the lock alone hides no loss.
+func TestReleaseWith_N_notReleasedThenNotHeld_lost(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		lastWrite(t, lease, noEffect)
+		s.steal(t)
+		others := s.twin().locker(t, distlock.Options{})
+		for range 3 {
+			mustRelease(t, mustAcquire(t, others))
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+// An Extend would find no lock, which is no loss.
+func TestReleaseWith_N_extendDuringTheWrite_noLoss(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) {
+			reply := s.frees(t, owner)
+			if err := lease.Extend(t.Context(), ttl/2); !errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("Extend: %v, want ErrUnavailable", err)
+			}
+			return reply, nil
+		})
+		mustRelease(t, lease)
+	})
+}
+
+// The renewals after a write without an effect could overtake a shortening Extend.
+func TestReleaseWith_S1_duringAnExtend_plain(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		arrives, extended := make(chan struct{}), make(chan error, 1)
+		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: arrives}))
+		go func() { extended <- lease.Extend(context.Background(), ttl/2) }()
+		synctest.Wait()
+		if owner := lastWrite(t, lease, noEffect); owner != "" {
+			t.Error("the write is to release the lock")
+		}
+		close(arrives)
+		if err := <-extended; err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		mustRelease(t, lease)
+	})
+}
+
 // A waiter of this process gets the lock without a round trip, so the write leaves the lock alone.
 func TestReleaseWith_localWaiter_localHandoff(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
