@@ -98,7 +98,7 @@ func (e *extension) begin(ctx context.Context) error {
 	if ctx.Err() != nil { // select may have left that to chance
 		return left("extend", ctx)
 	}
-	if le.leaving { // ⚑ a lock that the write has released is no loss
+	if le.leaving && !e.confirms { // ⚑ a lock that the write has released is no loss
 		return unavailable("extend", errLeaving)
 	}
 	if g.trust.Frozen() && !e.confirms {
