@@ -52,7 +52,8 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 // ReleaseWith calls write, the last write of a store under a lease, with the owner of the lock.
 // Write is a request to the server of the lock. The request may also release the lock for that
 // owner, if a plain [driver.ReleaseRequest] would, and if no waiter and no tombstone is there. If
-// owner is empty, write leaves the lock alone. The lease is not renewed while write runs.
+// owner is empty, write leaves the lock alone. While write runs, the lease is not renewed, and its
+// Extend fails with distlock.ErrUnavailable.
 //
 // The reply says what became of the lock, and the error what became of the request, see
 // [driver.MayHaveEffect]. If the reply is Released, the Release of the lease that follows needs no
