@@ -91,8 +91,8 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 	return replayed, After(replayed, err)
 }
 
-// After returns the error of the last copy of a request. It wraps driver.ErrReplayed if an earlier
-// copy may have taken effect.
+// After returns the error of the last copy of a request, or of a later command of it. It wraps
+// driver.ErrReplayed if an earlier copy or command may have taken effect.
 func After(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err

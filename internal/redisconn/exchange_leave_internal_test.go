@@ -249,3 +249,27 @@ func TestExchange_answerWhileLeaving_counts(t *testing.T) {
 		t.Errorf("with an answer: %v", err)
 	}
 }
+
+// endsAfter is a context that has ended when a command has its answer.
+type endsAfter struct {
+	context.Context
+	first *redis.StatusCmd
+}
+
+func (c *endsAfter) Err() error {
+	if c.first.Val() == "OK" {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The client of a Cluster that does not know the nodes yet sends commands one by one. If ctx ends between two
+// of them, the first one has taken effect.
+func TestInOrder_C_endsBetween_isUnknown_onCluster(t *testing.T) {
+	l := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()})
+	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", t.Name(), "v", "px", 10000)}
+	err := l.shared.InOrder(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
+	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
+		t.Errorf("InOrder: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+	}
+}

@@ -128,9 +128,9 @@ func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder
 	}
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
-	for _, cmd := range cmds {
+	for i, cmd := range cmds {
 		if err := t.overClient().direct(ctx, cmd); err != nil {
-			return err
+			return After(i > 0, err) // ⚑ an earlier command may have taken effect
 		}
 	}
 	return nil

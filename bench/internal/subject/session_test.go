@@ -49,7 +49,7 @@ func saveSome(ctx context.Context, t *testing.T, s subject.Session, n int) (want
 
 func TestSession_loadsWhatWasSaved(t *testing.T) {
 	s := testservers.StartRedis(t)
-	for name, calls := range map[string]int64{subject.Ours: 3, subject.Stream: 1, subject.List: 1, subject.BsmStream: 3} {
+	for name, calls := range map[string]int64{subject.Ours: 2, subject.Stream: 1, subject.List: 1, subject.BsmStream: 3} {
 		var commands wire.Counter
 		session := openSession(t, name, s.Addr(), "session", &commands)
 		want := saveSome(t.Context(), t, session, 1) // scripts are loaded
