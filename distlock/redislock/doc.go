@@ -35,7 +35,7 @@
 // when the context of its caller ends.
 //
 // Acquires and releases that are ready at the same time share a round trip. On one node, and behind
-// Sentinels, they also share a script. Before that, 32 keys N:{...}:probe, for 10 s, show that one
+// Sentinels, they also share a script. Before that, 32 keys N:{...}:probe, for 2 s, show that one
 // server keeps all keys, and no proxy spreads them.
 //
 // In a Cluster, the client itself sends redirected calls, and the first calls before it knows the

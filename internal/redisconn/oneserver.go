@@ -26,7 +26,7 @@ const probeLimit = time.Second
 // The scripts of a probe. The first one leaves a mark at one key. The second one counts the keys with the
 // mark.
 var (
-	markScript  = NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 10000)`)
+	markScript  = NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 2000)`)
 	countScript = NewScript(`
 local n = 0
 for _, key in ipairs(KEYS) do
