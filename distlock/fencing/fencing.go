@@ -78,9 +78,9 @@ func Join(ctx context.Context, lease *distlock.Lease) (context.Context, context.
 	return join(lease, ctx)
 }
 
-// Attach returns what is attached to a lease under key. If nothing is, it attaches the result of make,
-// which must not use the lease. The attachment lasts as long as the lease is referenced, also after its
-// end. The key is comparable, as for context.WithValue.
+// Attach returns the value that a lease has under key. Without one, it keeps the result of make, which
+// must not use the lease. The value lasts as long as the lease is referenced, also after its end. The key
+// is comparable, as for context.WithValue.
 func Attach(lease *distlock.Lease, key any, make func() any) any { return attach(lease, key, make) }
 
 // Locker returns the Locker of a lease.

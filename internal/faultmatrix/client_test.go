@@ -206,7 +206,7 @@ func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key str
 			t.Error(err)
 		}
 		want := 1
-		if notified || i == 0 { // who never waits does not want to be notified
+		if notified || i == 0 { // a try that does not wait is not notified
 			want = 0
 		}
 		if text := logs[i].String(); strings.Count(text, "cannot notify") != want || strings.Count(text, "\n") != want {

@@ -25,7 +25,7 @@ type waiting struct {
 	at   time.Time // when it was done
 }
 
-// enqueue begins an Acquire, and returns when it is the n-th to stand in line.
+// enqueue begins an Acquire, and returns when it is the n-th in the queue.
 func enqueue(tb testing.TB, s *service, l *distlock.Locker, key string, n int) *waiting {
 	tb.Helper()
 	w := &waiting{tb: tb, done: make(chan struct{})}

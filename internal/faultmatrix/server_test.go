@@ -262,8 +262,8 @@ func slotMoved(t *testing.T, s *service) {
 	s.gone(t, key)
 }
 
-// The record is at one master already, and keys that are not there would be at another. Scripts with the record alone go on,
-// and the others do without the queue.
+// The record is at one master already, and missing keys would be at another. Scripts with the record
+// alone go on, and the others work without the queue.
 func slotOnTheMove(t *testing.T, s *service) {
 	const key, ttl = "slotOnTheMove", 2 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 200 * time.Millisecond})

@@ -147,13 +147,13 @@ func (s *service) gone(tb testing.TB, key string) {
 	s.awaitReply(tb, time.Second, "0", key, isHeld(key)...)
 }
 
-// awaitWaiters waits until n stand in line for key.
+// awaitWaiters waits until the queue of key has n waiters.
 func (s *service) awaitWaiters(tb testing.TB, key string, n int) {
 	tb.Helper()
 	s.awaitReply(tb, 15*time.Second, strconv.Itoa(n), key, "ZCARD", queueKey(key))
 }
 
-// queueGone waits until nobody stands in line for key, for at most a second.
+// queueGone waits until key has no queue, for at most a second.
 func (s *service) queueGone(tb testing.TB, key string) {
 	tb.Helper()
 	s.awaitReply(tb, time.Second, "0", key, "EXISTS", queueKey(key), waitersKey(key))

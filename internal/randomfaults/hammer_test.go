@@ -99,8 +99,8 @@ func (h *hand) tokenless(ctx context.Context, lock *distlock.Lock, key string) {
 	h.ended(err, true)
 }
 
-// nothingLeft checks that the server keeps records of free locks and tombstones alone, and these for a time. What a
-// worker could not remove before it ended expires within a TTL.
+// nothingLeft checks that the server keeps only records of free locks and tombstones, all with a TTL.
+// Other keys of a worker that has ended expire within the TTL of its locks.
 func (c *campaign) nothingLeft() {
 	var left []string
 	if !testservers.Within(c.plan.ttl+time.Second, func() bool { left = c.leftovers(); return len(left) == 0 }) {

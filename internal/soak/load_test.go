@@ -253,7 +253,8 @@ return all`, "0")
 		if strings.HasPrefix(key, leakedKey) {
 			continue
 		}
-		endless := strings.Contains(key, "{talk-") && !record && kind != "tombstones" // a session that was given no end
+		// A session without IdleTTL has no TTL.
+		endless := strings.Contains(key, "{talk-") && !record && kind != "tombstones"
 		if !stays[kind] && !record || expires == "-1" && !endless {
 			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
 		}

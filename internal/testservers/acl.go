@@ -15,7 +15,7 @@ type Rights struct {
 	Needed   []string // for everything
 	Notified []string // to be notified of handoffs
 	Lists    []string // to list locks
-	Cluster  []string // besides, in a Cluster
+	Cluster  []string // for a Cluster, in addition
 }
 
 // DocumentedRights reads the rights that the section "Rights" of a doc.go lists, so that tests run
