@@ -15,6 +15,7 @@ type view map[*Redis]place
 type place struct {
 	master *Redis // of a replica; nil: it is a master itself
 	slots  string // "first-last" or "slot", separated by spaces
+	epoch  string // when it became the master of its slots
 }
 
 // view asks one node for its view.
@@ -34,7 +35,7 @@ func (c *Cluster) view(node *Redis) (view, error) {
 		if !known {
 			return nil, fmt.Errorf("%s: still shakes hands with %s", node.Addr(), fields[1])
 		}
-		p := place{master: c.ids[fields[3]]}
+		p := place{master: c.ids[fields[3]], epoch: fields[6]}
 		for _, part := range fields[8:] {
 			if !strings.HasPrefix(part, "[") { // which says where a slot is being moved
 				p.slots = strings.TrimSpace(p.slots + " " + part)
@@ -76,9 +77,12 @@ func (c *Cluster) agreed() (view, error) {
 	return common, nil
 }
 
-// owner returns the node that all running nodes name as the master of a slot.
+// owner returns the node that all running nodes name as the master of a slot, with the same epoch.
+// A node that does not know the epoch might give a slot of its own the same one, and nodes that hear
+// of both would keep the former master of one of the slots.
 func (c *Cluster) owner(slot int) (*Redis, error) {
 	var common *Redis
+	var epoch string
 	for _, node := range running(c.nodes) {
 		v, err := c.view(node)
 		if err != nil {
@@ -91,7 +95,10 @@ func (c *Cluster) owner(slot int) (*Redis, error) {
 		if common != nil && owner != common {
 			return nil, fmt.Errorf("the nodes name %s and %s", common.Addr(), owner.Addr())
 		}
-		common = owner
+		if common != nil && v[owner].epoch != epoch {
+			return nil, fmt.Errorf("the nodes name the epochs %s and %s of %s", epoch, v[owner].epoch, owner.Addr())
+		}
+		common, epoch = owner, v[owner].epoch
 	}
 	if common == nil {
 		return nil, errors.New("no node runs")
