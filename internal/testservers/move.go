@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // MoveSlot moves key's slot, with all keys in it, to another master and returns
@@ -54,8 +55,8 @@ func (c *Cluster) beginMove(key string, moved []string) (*move, error) {
 	c.tb.Helper()
 	from := c.MasterOf(key)
 	m := &move{cluster: c, slot: strconv.Itoa(c.slotOf(key)), from: from}
-	view, err := c.view(from)
-	if err != nil {
+	var view view
+	if err := await(func() (err error) { view, err = c.view(from); return err }); err != nil {
 		return nil, err
 	}
 	for _, node := range running(without(c.nodes, from)) {
@@ -106,23 +107,38 @@ func (m *move) finish() error {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
 	}
+	slot, err := strconv.Atoi(m.slot)
+	if err != nil {
+		return err
+	}
+	if err := m.announce(); err != nil {
+		return err
+	}
+	announced := time.Now()
+	return await(func() error {
+		owner, err := m.cluster.owner(slot)
+		if err == nil && owner != m.to {
+			err = fmt.Errorf("the nodes still name %s", owner.Addr())
+		}
+		// Nodes that hear the news in another order may keep a former master for good.
+		if err != nil && time.Since(announced) > 2*time.Second {
+			announced = time.Now()
+			err = errors.Join(err, m.announce())
+		}
+		return err
+	})
+}
+
+// announce makes the new master the owner of the slot, with the highest epoch.
+func (m *move) announce() error {
 	// The new master first: between the two, nobody else would own the slot.
 	for _, node := range []*Redis{m.to, m.from} {
 		if _, err := node.Do("CLUSTER", "SETSLOT", m.slot, "NODE", m.cluster.id(m.to)); err != nil {
 			return err
 		}
 	}
-	slot, err := strconv.Atoi(m.slot)
-	if err != nil {
-		return err
-	}
-	return await(func() error {
-		owner, err := m.cluster.owner(slot)
-		if err == nil && owner != m.to {
-			err = fmt.Errorf("the nodes still name %s", owner.Addr())
-		}
-		return err
-	})
+	_, err := m.to.Do("CLUSTER", "BUMPEPOCH")
+	return err
 }
 
 // carry moves one key. The reply is OK, or NOKEY if it does not exist.

@@ -10,8 +10,8 @@ import (
 	"github.com/belugalock/belugalock/internal/childproc"
 )
 
-// logTailBytes bounds what a failed test prints of a server's log.
-const logTailBytes = 16 << 10
+// logTailBytes bounds what a failed test prints of a server's log: the failure above it stays in sight.
+const logTailBytes = 1 << 10
 
 // process is one run of a server that the test process started.
 type process struct {
