@@ -176,8 +176,8 @@ func (d *sessions) Append(ctx context.Context, a storedriver.Append) (storedrive
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
 }
 
-func (d *sessions) Clear(ctx context.Context, w storedriver.Write) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Clear(ctx, w) })
+func (d *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Replace(ctx, r) })
 }
 
 func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // row is a call. Each calls scene.sweep once, and then judge.
@@ -355,6 +356,15 @@ var storeRows = func() (rows []row) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
 			s.sweep(turn, func(ctx context.Context) error { return s.clears(ctx) })
 		})},
+		row{name: "replace", covers: "Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
+			s.must(s.save(turn, s.faulty.memory, secret+" before"))
+			var place sessionstore.Place
+			for exchange, err := range s.faulty.store.Exchanges(turn) {
+				s.must(err)
+				place = exchange.Place
+			}
+			s.sweep(turn, func(ctx context.Context) error { return s.replaces(ctx, place) })
+		})},
 		row{name: "turn", covers: "LockedMemory.Turn", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.sound.memory, secret+" before"))
 			s.sweep(s.ctx, func(ctx context.Context) error {
@@ -388,6 +398,20 @@ func (s *scene) clears(ctx context.Context) error {
 		s.saved = nil
 	case saysPerhaps(err):
 		s.clear = true
+	}
+	return err
+}
+
+// replaces is a Replace of the exchange saved before. If it has failed, that exchange is there, unless the
+// outcome is unknown.
+func (s *scene) replaces(ctx context.Context, place sessionstore.Place) error {
+	after := secret + " after"
+	err := s.faulty.store.Replace(ctx, place, place, sessionstore.Exchange[string]{Messages: []string{after, answer(after)}})
+	switch {
+	case err == nil:
+		s.saved = []string{after}
+	case saysPerhaps(err):
+		s.maybe, s.saved = append(s.saved, after), nil
 	}
 	return err
 }

@@ -31,9 +31,9 @@ func (d *lossy) Append(ctx context.Context, a driver.Append) (driver.Verdict, er
 	return v, errors.Join(err, d.answered(a.Write))
 }
 
-func (d *lossy) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
-	v, err := d.Driver.Clear(ctx, w)
-	return v, errors.Join(err, d.answered(w))
+func (d *lossy) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	v, err := d.Driver.Replace(ctx, r)
+	return v, errors.Join(err, d.answered(r.Write))
 }
 
 func (d *lossy) answered(w driver.Write) error {
@@ -97,9 +97,9 @@ func (d *asked) Append(ctx context.Context, a driver.Append) (driver.Verdict, er
 	return d.Driver.Append(ctx, a)
 }
 
-func (d *asked) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
+func (d *asked) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
 	d.calls.Add(1)
-	return d.Driver.Clear(ctx, w)
+	return d.Driver.Replace(ctx, r)
 }
 
 func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {

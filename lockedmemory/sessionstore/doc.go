@@ -37,6 +37,8 @@
 //   - After a Clear, the session has no exchange of a lease that was granted before the Clear's lease.
 //   - Each Save of a turn with an ID is (ID, number), and is stored once, for Retention.RememberTurns,
 //     also through Clear and trimming. A repeated turn goes on after its highest stored number.
+//   - A [Store.Replace] is one step: a crash leaves the history before or after it, and readers see no
+//     mixture. Of what it and Clear remove, the service keeps no text.
 //   - Limits do not cut a turn: Load, Search and Exchanges show whole turns, and trimming keeps
 //     whole turns.
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
@@ -49,8 +51,8 @@
 //
 // # Errors
 //
-// The type of an error names the outcome of a Save or a Clear. Test it with errors.Is, and never look
-// for words in the text:
+// The type of an error names the outcome of a Save, a Clear or a Replace. Test it with errors.Is, and
+// never look for words in the text:
 //
 //	distlock.ErrOutcomeUnknown   may have been written, or may be later: repeat the Save with the same ID, or
 //	                             begin a new turn: its Load shows the outcome, so do not store that again
@@ -61,7 +63,7 @@
 //	the error of ctx             nothing was written, unless it comes with distlock.ErrOutcomeUnknown
 //
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
-// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], lockedmemory.ErrTurnID,
+// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], [ErrRange], lockedmemory.ErrTurnID,
 // [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and
 // Exchanges never fail with distlock.ErrOutcomeUnknown.
 //

@@ -19,6 +19,12 @@ var (
 	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
 	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")
+	// ErrRange: the history has no exchange at a given place, or a range is turned round. Nothing was
+	// written. Read the history again.
+	ErrRange = errors.New("sessionstore: no such range")
+	// ErrChanged: the history was cleared, replaced or trimmed between two pages of a read. Begin the read
+	// again.
+	ErrChanged = errors.New("sessionstore: history changed")
 	// ErrTooLarge: a message is larger than Options.MaxMessage allows. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.

@@ -41,7 +41,7 @@ func (d *failing) Append(ctx context.Context, _ driver.Append) (driver.Verdict, 
 	return driver.Verdict{}, d.answer(ctx)
 }
 
-func (d *failing) Clear(ctx context.Context, _ driver.Write) (driver.Verdict, error) {
+func (d *failing) Replace(ctx context.Context, _ driver.Replace) (driver.Verdict, error) {
 	return driver.Verdict{}, d.answer(ctx)
 }
 

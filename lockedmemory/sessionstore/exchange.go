@@ -8,9 +8,6 @@ type Exchange[M any] struct {
 	ID       string // the turn's, see lockedmemory.WithTurnID; empty if it had none
 	Number   int    // of the exchange under ID, from 1; 0 without an ID
 	Place    Place
-	// First says that the history begins here: no exchange before this one belongs to it. Exchanges
-	// yields another First after a Clear.
-	First bool
 }
 
 // Input returns the first message. Without messages, it returns the zero value.

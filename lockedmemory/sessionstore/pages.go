@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"fmt"
 	"iter"
 	"math"
 
@@ -29,6 +30,9 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.err = err
 				return
 			}
+			if r.err = r.changed(page); r.err != nil {
+				return
+			}
 			r.size = max(r.size/4, leastSize)
 			for _, entry := range page.Entries {
 				size := len(entry.ID) + entry.Size
@@ -36,6 +40,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 					size += len(text)
 				}
 				r.size = max(r.size, size)
+				r.last = entry.Place
 			}
 			r.oldest = page.Oldest
 			if !yield(page.Entries) || page.Last == (driver.Place{}) {
@@ -44,6 +49,18 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 			req.From, ask = page.Last, all
 		}
 	}
+}
+
+// changed returns an error if a page does not belong to the pages before: the history was replaced or
+// cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
+func (r *request) changed(page driver.Page) error {
+	switch {
+	case !r.paged:
+		r.paged, r.revision = true, page.Revision
+	case page.Revision != r.revision, r.last != driver.Place{} && r.last.Compare(page.Oldest) < 0:
+		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
+	}
+	return nil
 }
 
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
@@ -84,6 +101,7 @@ func (r *request) beginning() (before driver.Place) {
 	for turn := range r.turns(all, nil) {
 		before = driver.Place{Fence: turn[0].Place.Fence}
 	}
+	r.last = driver.Place{} // the next page is not older than this one
 	return before
 }
 

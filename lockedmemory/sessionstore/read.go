@@ -3,6 +3,7 @@ package sessionstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -20,12 +21,30 @@ import (
 //
 // After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. It refuses
 // the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
-// moment of the call.
+// moment of the call. If the history is cleared, replaced or trimmed between two of its pages, Load
+// begins again, 3 times, and then fails with [ErrChanged].
 //
 // An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error,
 // Load returns no messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
 // distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
+	return again(func() ([]M, error) { return s.load(ctx, query) })
+}
+
+// again reads, and reads again if the history changes between two pages.
+func again[T any](read func() ([]T, error)) (found []T, err error) {
+	for range 1 + rereads {
+		if found, err = read(); !errors.Is(err, ErrChanged) {
+			break
+		}
+	}
+	return found, err
+}
+
+// rereads is how often Load and Search begin again.
+const rereads = 3
+
+func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
 	r, err := s.request(ctx, opLoad)
 	if err != nil {
 		return nil, err
@@ -66,6 +85,10 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
+	return again(func() ([]D, error) { return s.search(ctx, query, k) })
+}
+
+func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, error) {
 	r, err := s.request(ctx, opSearch)
 	if err != nil || k == 0 {
 		return nil, err
@@ -92,9 +115,9 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 }
 
 // Exchanges yields the history from its beginning, a page at a time, so the history may be too long
-// to be held at once. The first turn is the oldest one that Retention.MaxExchanges keeps. If the session
-// is cleared between two pages, the sequence goes on with the new history, see [Exchange.First]. An
-// error ends the sequence; errors are those of [Store.Load].
+// to be held at once. The first turn is the oldest one that Retention.MaxExchanges keeps. An error ends
+// the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or trimmed between
+// two pages, the error is [ErrChanged].
 //
 // Each range over the sequence begins a new read. Exchanges takes no lock. A lease in ctx has the
 // effect that [Store.Load] states.
@@ -105,11 +128,9 @@ func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], erro
 			yield(Exchange[M]{}, err)
 			return
 		}
-		var last driver.Place // of those yielded
 		for page := range r.pages(driver.Read{From: r.beginning()}, all) {
 			for _, e := range s.decode(r, page, nil) {
-				e.First = last == driver.Place{} || last.Compare(r.oldest) < 0
-				if last = e.Place; !yield(e, nil) {
+				if !yield(e, nil) {
 					return
 				}
 			}

@@ -27,6 +27,10 @@ type request struct {
 	size    int             // of an exchange, as estimated; see pages
 	oldest  driver.Place    // see driver.Page, of the last page
 	err     error           // has ended the pages
+
+	paged    bool         // a page was read
+	revision int64        // of the first page
+	last     driver.Place // of the last entry read
 }
 
 // operation names a call in errors.
@@ -35,6 +39,7 @@ type operation string
 const (
 	opSave      operation = "save"
 	opClear     operation = "clear"
+	opReplace   operation = "replace"
 	opNumber    operation = "save: reading the turn's highest number"
 	opLoad      operation = "load"
 	opSearch    operation = "search"
@@ -43,7 +48,7 @@ const (
 
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
-func (op operation) writes() bool { return op == opSave || op == opClear }
+func (op operation) writes() bool { return op == opSave || op == opClear || op == opReplace }
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
 func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {
@@ -138,6 +143,12 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 		}
 		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
 			"nothing was written: begin a new turn and load the history again", err)
+	case driver.Range:
+		return false, fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
+			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
+	case driver.Full:
+		return false, fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
+			"there is no place for more: clear the session", ErrTooLarge, r.op, driver.MaxSub)
 	case driver.Taken: // by another call, under the same lease
 		r.state.accept(fence, nil)
 		r.state.skip(page.Mark.N)

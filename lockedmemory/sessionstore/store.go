@@ -76,7 +76,7 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 		return err
 	}
 	var content driver.Content
-	if content.Messages, err = s.encode(input, output); err != nil {
+	if content.Messages, err = s.encode([]M{input, output}); err != nil {
 		return err
 	}
 	turn, named := lockedmemory.TurnID(ctx)
@@ -118,27 +118,37 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 		return err
 	}
 	_, err = r.under(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Clear(ctx, w)
+		v, err := s.driver.Replace(ctx, driver.Replace{Write: w})
 		return driver.Page{Verdict: v}, err
 	})
 	return err
 }
 
-func (s *Store[M, D]) encode(input, output M) (texts [][]byte, err error) {
-	for i, message := range []M{input, output} {
-		name := [...]string{"input", "output"}[i]
+func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
+	for i, message := range messages {
 		text, err := s.codec.Encode(message)
 		if err != nil {
-			return nil, fmt.Errorf("%w: encoding the %s; nothing was written: %w", ErrCodec, name, err)
+			return nil, fmt.Errorf("%w: encoding %s; nothing was written: %w", ErrCodec, messageName(i, len(messages)), err)
 		}
 		if len(text) > s.opts.MaxMessage {
-			return nil, fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: "+
-				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge, name,
-				len(text), s.opts.MaxMessage)
+			return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed: "+
+				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge,
+				messageName(i, len(messages)), len(text), s.opts.MaxMessage)
 		}
 		texts = append(texts, text)
 	}
 	return texts, nil
+}
+
+// messageName names message i of n as Exchange does.
+func messageName(i, n int) string {
+	switch i {
+	case 0:
+		return "the input"
+	case n - 1:
+		return "the output"
+	}
+	return fmt.Sprintf("message %d", i+1)
 }
 
 // digest tells contents apart.

@@ -102,6 +102,76 @@ func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 	}
 }
 
+// paged is a driver with small pages, of which a store reads all that is kept. Before the second page, it
+// calls a function.
+type paged struct {
+	driver.Driver
+	limit  int
+	before func()
+}
+
+func (d *paged) Retention() driver.Retention { return driver.Retention{} }
+
+func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	if r.From != (driver.Place{}) && d.before != nil {
+		d.before()
+		d.before = nil
+	}
+	r.Limit = min(r.Limit, d.limit)
+	return d.Driver.Read(ctx, r)
+}
+
+// trimming makes a memory of so many exchanges.
+func trimming(t *testing.T, most int) (*paged, *sessionstore.Store[string, string], *lockedmemory.LockedMemory[string, string]) {
+	t.Helper()
+	d, err := memstore.NewDriver(&driver.Retention{MaxExchanges: most})
+	must(t, err)
+	pages := &paged{Driver: d}
+	store, locker := storeOver(t, func(driver.Driver) driver.Driver { return pages })
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	return pages, store, memory
+}
+
+// Between two pages, the first turn is trimmed, and the last one read is not.
+func TestLoad_O_trimmedBetweenPages_oneMoment(t *testing.T) {
+	pages, _, memory := trimming(t, 3)
+	for _, text := range []string{"1", "2", "3"} {
+		must(t, memory.Save(t.Context(), text, text))
+	}
+	pages.limit, pages.before = 2, func() {
+		for _, text := range []string{"4", "5"} { // a Save trims before it adds
+			must(t, memory.Save(t.Context(), text, text))
+		}
+	}
+	if got, err := memory.Load(t.Context(), ""); err != nil || strings.Join(got, "") != "22334455" {
+		t.Errorf("Load: %q, %v", got, err)
+	}
+}
+
+// Between two pages, the turn that is being read is trimmed. Its rest does not follow.
+func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
+	pages, store, memory := trimming(t, 2)
+	pages.limit = 1
+	must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, memory.Save(ctx, "q", "a"))
+		return memory.Save(ctx, "q", "a")
+	}))
+	var seen []error
+	for _, err := range store.Exchanges(t.Context()) {
+		if seen = append(seen, err); len(seen) == 1 {
+			pages.before = func() {
+				for range 3 {
+					must(t, memory.Save(t.Context(), "new", "new"))
+				}
+			}
+		}
+	}
+	if len(seen) != 2 || seen[0] != nil || !errors.Is(seen[1], sessionstore.ErrChanged) {
+		t.Errorf("Exchanges: %v; want one exchange, and ErrChanged", seen)
+	}
+}
+
 // temporary is a driver that rejects writes until a moment. A rejected write does nothing.
 type temporary struct {
 	driver.Driver

@@ -12,10 +12,11 @@
 // the service:
 //
 //	call                 takes effect if                               and leaves as the mark
-//	Append, Clear        its token is not below the mark's and its     its place
+//	Append, Replace      its token is not below the mark's and its     its place
 //	                     place is above the mark
 //	Append, ID known     -, nothing is written                         the token, with n = 0, if that is above
 //	Append, gone         -, nothing is written                         the mark
+//	Replace, no range    -, nothing is written                         the token, with n = 0, if that is above
 //	Read, Access.First   its token is not below the mark's             the token, with n = 0, if that is above
 //	Read                 always; it checks nothing                     the mark
 //

@@ -55,7 +55,7 @@ type Access struct {
 	Need Place
 }
 
-// Write is what Append and Clear have in common. A copy of it, by a client that replays requests, is
+// Write is what Append and Replace have in common. A copy of it, by a client that replays requests, is
 // answered as the first.
 type Write struct {
 	Access
@@ -81,6 +81,18 @@ type Content struct {
 	ID     string
 	Number int      // from 1
 	Digest [16]byte // of Messages
+}
+
+// Replace removes a range of entries and puts others in their place, in one step that readers see
+// whole. Without a range, it removes all entries: that is a Clear, and New is empty.
+type Replace struct {
+	Write
+	// From and To are the first and the last entry of the range. Both are in the session, or the call
+	// has no effect, see Range. Both are zero for a Clear.
+	From, To Place
+	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
+	// and do not fall. The driver gives them sub-places that no entry of the session has had.
+	New []Entry
 }
 
 // Verdict is the outcome of a call under a lease.
@@ -113,6 +125,10 @@ const (
 	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was
 	// deleted. Nothing was written. Only Append has this outcome.
 	Gone
+	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.
+	Range
+	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
+	Full
 )
 
 // Read asks for entries in the order of their places, or from the last one back.
@@ -142,6 +158,9 @@ type Page struct {
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
+	// Revision changes with each Replace. In a Read without From, it is that of the moment of the entries
+	// or before. In one with From, it is that of the moment of the entries or later.
+	Revision int64
 	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have
 	// fewer entries, the others are no longer in the session: it was cleared or trimmed, or has expired.
 	Stored int
@@ -154,9 +173,10 @@ type Driver interface {
 	// Append writes an entry if no higher token was shown, no other write has its place or a higher
 	// one, its number is not known under its ID, and the history is not gone.
 	Append(ctx context.Context, a Append) (Verdict, error)
-	// Clear removes all entries if no higher token was shown and no other write has its place or a
-	// higher one. Its place stays taken, and turn IDs stay known.
-	Clear(ctx context.Context, w Write) (Verdict, error)
+	// Replace puts entries in the place of others if no higher token was shown and no other write has
+	// its place or a higher one. Its place stays taken, and turn IDs stay known. No byte of the removed
+	// entries remains in the service.
+	Replace(ctx context.Context, r Replace) (Verdict, error)
 	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
 	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide

@@ -52,8 +52,10 @@ type session struct {
 	op      string
 	state   state
 	entries []entry
-	turns   map[string]turn // by ID
-	used    time.Time
+	// revision rises whenever entries are removed or replaced. It is the highest sub-place given out.
+	revision int64
+	turns    map[string]turn // by ID
+	used     time.Time
 }
 
 // state says what has happened under the token of a mark.
@@ -83,7 +85,9 @@ type stored struct {
 	place  driver.Place
 }
 
+// has reports whether an exchange is one of the turn. Replaced content has a sub-place.
 func (t turn) has(place driver.Place) bool {
+	place.Sub = 0
 	return slices.ContainsFunc(t.stored, func(each stored) bool { return each.place == place })
 }
 
@@ -216,15 +220,64 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	return v, nil
 }
 
-func (s *service) Clear(_ context.Context, w driver.Write) (driver.Verdict, error) {
+func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	each := s.at(w.Session)
-	v, had := s.take(each, w)
-	if v.Outcome == driver.Done && !had {
+	each := s.at(r.Session)
+	mark, op := each.mark, each.op
+	v, had := s.take(each, r.Write)
+	if v.Outcome != driver.Done || had {
+		return v, nil
+	}
+	first, last := each.index(r.From), each.index(r.To)
+	switch {
+	case r.From == driver.Place{}: // Clear
+		each.entries, each.state = nil, cleared
+		each.revision = (each.revision + 1) % (driver.MaxSub + 1)
+		return v, nil
+	case first < 0 || last < 0:
+		v.Outcome = driver.Range
+	case each.revision+int64(len(r.New)) > driver.MaxSub:
+		v.Outcome = driver.Full
+	}
+	if v.Outcome >= driver.Range {
+		if mark.Fence == r.Fence { // otherwise the token has been shown
+			each.mark, each.op = mark, op
+		} else {
+			each.mark, each.op = driver.Place{Fence: r.Fence}, ""
+		}
+		return v, nil
+	}
+	each.replace(first, last, r.New)
+	if len(each.entries) == 0 {
 		each.entries, each.state = nil, cleared
 	}
 	return v, nil
+}
+
+// index returns where the entry at a place is, or -1.
+func (each *session) index(place driver.Place) int {
+	return slices.IndexFunc(each.entries, func(e entry) bool { return e.Place == place })
+}
+
+// replace puts other entries in the place of those from first to last. Each has a new sub-place, and so
+// has each entry that the new ones have overtaken.
+func (each *session) replace(first, last int, with []driver.Entry) {
+	before := each.revision
+	all := slices.Clone(each.entries[:first])
+	for _, e := range with {
+		each.revision++
+		e.Place.Sub, e.Messages = each.revision, cloned(e.Messages)
+		all = append(all, entry{Entry: e})
+	}
+	for _, e := range each.entries[last+1:] {
+		if len(all) > 0 && e.Place.Compare(all[len(all)-1].Place) < 0 {
+			each.revision++
+			e.Place.Sub = each.revision
+		}
+		all = append(all, e)
+	}
+	each.entries, each.revision = all, max(each.revision, before+1)
 }
 
 func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
@@ -239,7 +292,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	named := each.turns[r.ID]
 	page.Stored = len(named.stored)
-	page.Oldest = driver.Place{Fence: math.MaxInt64}
+	page.Revision, page.Oldest = each.revision, driver.Place{Fence: math.MaxInt64}
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
 	}
@@ -249,7 +302,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	for _, e := range entries {
 		switch {
-		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead, r.Named && !named.has(e.Place):
+		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead, r.Named && (e.ID != r.ID || !named.has(e.Place)):
 			continue
 		case len(page.Entries) == r.Limit: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

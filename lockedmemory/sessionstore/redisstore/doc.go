@@ -21,7 +21,7 @@
 //
 //	op <32 hexadecimal digits> m <message> … [id <turn ID> no <number>]  a Save
 //	mark ""                                                              a marker, n is 0
-//	clear <op>                                                           an unfinished Clear
+//	swap <op>                                                            the marker of a Replace
 //
 // Readers report any other entry as broken, and leave it as it is.
 //
@@ -34,7 +34,9 @@
 //	script  effect                                         repeated
 //	load    raises the mark; a marker at the log's end     the same again
 //	append  adds an exchange, and its turn ID              the op tells a copy: the same again
-//	clear   raises the mark, removes the log               the op tells a copy, until a write follows: refused
+//	stage   copies a part of the log to the key stage      a copy is refused: the staging begins anew
+//	swap    raises the mark, removes the log, renames      the op tells a copy, until a write follows: refused
+//	        the key stage, if that is not a Clear
 //	stored  reads the exchanges of a turn ID               the same again
 //
 // Each script is one step. If a command after the first write fails for want of a right, the reply is
@@ -67,7 +69,7 @@
 // # Rights
 //
 // An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +time +get +set
-// +exists +pexpire +pttl +persist +unlink +xadd +xlen +xrange +xrevrange +xdel +xtrim +xinfo|stream
+// +exists +pexpire +pttl +persist +unlink +rename +xadd +xlen +xrange +xrevrange +xdel +xtrim +xinfo|stream
 // +hget +hset +hdel +hrandfield; with one client for both, also what package redislock lists for the
 // lock. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //

@@ -18,7 +18,7 @@ func FuzzEntries(f *testing.F) {
 	op := strings.Repeat("0f", 16)
 	for i, fields := range [][8]string{
 		{"op", op, "m", "q", "m", "a"}, {"op", op, "m", "q", "id", "x", "no", "1"}, {"op", op, "id", "x", "no", "2", "m", "q"},
-		{"mark", ""}, {"clear", op}, {"mark", "x"}, {"clear", "x"}, {"mark", "", "more", "x"}, {"op", op}, {"op", op, "m", "q", "m", "q", "id", "a"},
+		{"mark", ""}, {"swap", op}, {"mark", "x"}, {"swap", "x"}, {"mark", "", "more", "x"}, {"op", op}, {"op", op, "m", "q", "m", "q", "id", "a"},
 		{"op", op, "m", "\x00\xff\r\n", "m", "*1\r\n"}, {"m", "q", "m", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "m", "q", "id", "x", "no", "0"},
 		{"op", op, "m", "q", "id", "", "no", "1"}, {"op", op, "id", "x", "no", "1"}, {"op", op, "m", "q", "m", "a", "m", "r"},
 	} {
@@ -58,7 +58,7 @@ func FuzzEntries(f *testing.F) {
 
 		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
 			v, err := parseVerdict(replied(reply))
-			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Gone || v.Mark.Fence < 0 || v.Mark.N < 0) {
+			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Full || v.Mark.Fence < 0 || v.Mark.N < 0) {
 				t.Errorf("%q: %+v", reply, v)
 			}
 		}
@@ -74,7 +74,7 @@ func replied(reply []any) *redis.Cmd {
 func check(t *testing.T, place driver.Place, texts []string, fields []any) {
 	t.Helper()
 	entry, isMark := parseEntry(place, fields)
-	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "clear" && len(texts[1]) == 32)) {
+	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "swap" && len(texts[1]) == 32)) {
 		t.Errorf("%q is a marker: %t", texts, isMark)
 	}
 	if isMark {

@@ -55,7 +55,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					return err
 				},
 				"Clear": func(ctx context.Context) error {
-					_, err := d.Clear(ctx, write)
+					_, err := d.Replace(ctx, driver.Replace{Write: write})
 					return err
 				},
 				"Read, first": func(ctx context.Context) error {

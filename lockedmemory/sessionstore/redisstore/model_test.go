@@ -158,7 +158,7 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 			v, err = d.Append(ctx, driver.Append{Write: c.Write, Content: driver.Content{Messages: [][]byte{[]byte(c.Op)}}})
 			want = m.save(c.Write)
 		case "clear":
-			v, err = d.Clear(ctx, c.Write)
+			v, err = d.Replace(ctx, driver.Replace{Write: c.Write})
 			want = m.clear(c.Write)
 		}
 		must(t, err)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,7 +43,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	var page driver.Page
 	for _, whole := range []bool{false, true} {
 		var shown, stored *redisconn.Call
-		var entries, oldest *redis.Cmd
+		var entries, oldest, mark *redis.Cmd
 		var cmds []redis.Cmder
 		if shows {
 			keys, args := s.access(*r.Access)
@@ -50,6 +51,11 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			cmds = append(cmds, shown)
 		}
 		if !r.Named {
+			// ⚑ The revision is read before the first page, and after each later one.
+			mark = redis.NewCmd(ctx, "get", k.mark)
+			if !looks {
+				cmds = append(cmds, mark)
+			}
 			entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
 			cmds = append(cmds, entries)
 		}
@@ -64,6 +70,9 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		if looks { // after the entries: an entry that was cleared in between is older than the oldest
 			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
 			cmds = append(cmds, oldest)
+			if !r.Named {
+				cmds = append(cmds, mark)
+			}
 		}
 		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
 			return page, err
@@ -94,6 +103,9 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			if found, err = entries.Slice(); err != nil {
 				return page, err
 			}
+			if page.Revision, err = parseRevision(mark); err != nil {
+				return page, err
+			}
 		}
 		err = fill(&page, found, r.Limit, limit)
 		if r.Named { // content under another ID may have replaced an entry
@@ -102,6 +114,16 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		return page, err
 	}
 	return page, errReply
+}
+
+// parseRevision reads the revision in a mark. Without a mark of a session, it is 0.
+func parseRevision(mark *redis.Cmd) (int64, error) {
+	text, err := mark.Text()
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return 0, err
+	}
+	revision, _ := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
+	return revision, nil
 }
 
 func isUnknownScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
@@ -190,7 +212,7 @@ var (
 func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMarker bool) {
 	e.Place = place
 	text := func(i int) string { s, _ := fields[i].(string); return s }
-	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "clear" && len(text(1)) == 32) {
+	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "swap" && len(text(1)) == 32) {
 		return e, true
 	}
 	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > lockdriver.MaxFence {

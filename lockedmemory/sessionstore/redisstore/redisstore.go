@@ -90,11 +90,11 @@ type service struct {
 }
 
 // keys are the keys of a session. They share their hash tag with the keys of its lock.
-type keys struct{ log, mark, ids string }
+type keys struct{ log, mark, ids, stage string }
 
 func (s *service) keys(session string) keys {
 	prefix := s.keep.Namespace + ":" + redislock.HashTag(session)
-	return keys{prefix + "log", prefix + "mark", prefix + "ids"}
+	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage"}
 }
 
 // field is that of a turn ID among all of a session. An ID may be any text.
@@ -208,13 +208,6 @@ func isSmaller(err error) bool {
 	return redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller")
 }
 
-func (s *service) Clear(ctx context.Context, w driver.Write) (driver.Verdict, error) {
-	keys, args := s.access(w.Access)
-	cmd, _ := clearScript.Run(ctx, s.redis, keys, append(args, seq(driver.Place{N: w.N}), w.Op)...)
-	v, err := parseVerdict(cmd)
-	return v, s.explain(err)
-}
-
 func (s *service) Retention() driver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
@@ -246,7 +239,7 @@ func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 		return v, errReply
 	}
 	code, ok := words[0].(int64)
-	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Gone {
+	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Full {
 		return v, errReply
 	}
 	if len(words) == 2 {

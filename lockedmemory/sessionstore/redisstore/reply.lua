@@ -2,10 +2,10 @@
 -- script.
 --
 -- KEYS, ARGV: see session.lua.
--- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED} or {GONE}, see
---       driver.Outcome; {DONE or KNOWN, 'released'} if the lock is released, too; the error
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED}, {GONE}, {RANGE}
+--       or {FULL}, see driver.Outcome; {DONE or KNOWN, 'released'} if the lock is released, too; the error
 --       WRITTEN … if a command failed after the first write
-local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE = 0, 1, 2, 3, 4, 5, 6
+local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL = 0, 1, 2, 3, 4, 5, 6, 7, 8
 local log, fence, idle = KEYS[1], ARGV[1], tonumber(ARGV[3])
 
 -- try is redis.pcall. An error names the command, because some versions of Redis do not.

@@ -168,7 +168,7 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	}
 	r.failed++
 	text := strings.ToLower(err.Error())
-	writes := strings.Contains(what, "Save") || what == "Clear"
+	writes := strings.Contains(what, "Save") || what == "Clear" || what == "Replace"
 	// Redis does not name a refused command in a script.
 	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
 		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
@@ -238,6 +238,22 @@ func (r *rightless) round(when string) {
 	for _, err := range r.store.Exchanges(ctx) {
 		r.did("Exchanges", start, err)
 	}
+	start = time.Now()
+	err = r.memory.Turn(ctx, func(ctx context.Context) error {
+		for e, err := range r.store.Exchanges(ctx) {
+			if err == nil { // by itself
+				start = time.Now()
+				err = r.store.Replace(ctx, e.Place, e.Place, e)
+				r.did("Replace", start, err)
+			}
+			break
+		}
+		return nil
+	})
+	r.expire()
+	if err != nil && !errors.Is(err, distlock.ErrLost) {
+		r.did("Turn", start, err)
+	}
 	r.rare(when)
 }
 
@@ -279,7 +295,7 @@ func (r *rightless) rare(when string) {
 	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {
 		r.Error("the turn IDs have no TTL")
 	}
-	_, err = d.Clear(r.Context(), write(5).Write)
+	_, err = d.Replace(r.Context(), driver.Replace{Write: write(5).Write})
 	did(err)
 	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // nothing is written
 		return

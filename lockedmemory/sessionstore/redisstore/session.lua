@@ -19,12 +19,14 @@ local function finish(reply)
   return reply
 end
 
--- The mark: its place, the state of the session, and the operation of the last Clear.
+-- The mark: its place, the state of the session, the operation of the last Clear, and the revision.
 local mark = try('GET', KEYS[2])
 if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
   return mark
 end
-local token, seq, state, cleared = string.match(type(mark) == 'string' and mark or '', '^(%d+)%-(%d+):([el]):(%x*)$')
+local token, seq, state, cleared, revision = string.match(type(mark) == 'string' and mark or '',
+  '^(%d+)%-(%d+):([el]):(%x*):(%d+)$')
+revision = tonumber(revision or 0)
 local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
 
@@ -33,10 +35,11 @@ local function set_mark(place, state, op)
     return -- data of another program stays; the Stream refuses older writers by itself
   end
   local life = state == 'e' and ARGV[4] or idle > 0 and idle + ARGV[4]
+  local text = string.format('%s:%s:%s:%.0f', place, state, op, revision)
   if life then
-    after('SET', KEYS[2], place .. ':' .. state .. ':' .. op, 'PX', life)
+    after('SET', KEYS[2], text, 'PX', life)
   else
-    after('SET', KEYS[2], place .. ':' .. state .. ':' .. op)
+    after('SET', KEYS[2], text)
   end
 end
 
@@ -80,7 +83,7 @@ end
 -- is_marker compares all fields of a marker: entries of other programs stay.
 local function is_marker(entry)
   local fields = entry[2]
-  return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'clear' and #fields[2] == 32)
+  return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'swap' and #fields[2] == 32)
 end
 
 -- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a

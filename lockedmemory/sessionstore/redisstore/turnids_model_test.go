@@ -98,7 +98,7 @@ func (c *randomCalls) answer(t *testing.T, d driver.Driver, call any) string {
 	switch call := call.(type) {
 	case driver.Write:
 		access = call.Access
-		page.Verdict, err = d.Clear(t.Context(), call)
+		page.Verdict, err = d.Replace(t.Context(), driver.Replace{Write: call})
 	case driver.Append:
 		access = call.Access
 		if page.Verdict, err = d.Append(t.Context(), call); page.Outcome == driver.Done {

@@ -31,7 +31,7 @@ func lateSaveOfTheSameLease(h *harness) {
 			h.Errorf("the first, late: %+v", v)
 		}
 		a.has("second")
-		if v, err := a.driver.Clear(ctx, a.write(lease, 3)); err != nil || v.Outcome != driver.Done {
+		if v, err := a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, 3)}); err != nil || v.Outcome != driver.Done {
 			h.Errorf("Clear: %+v, %v", v, err)
 		}
 		if v := append(2, "second"); v.Outcome != driver.Taken {
@@ -80,19 +80,19 @@ func lateCopies(h *harness) {
 		first := driver.Append{Write: write(1, driver.Place{}), Content: content("first")}
 		v, err := a.driver.Append(ctx, first)
 		check("Save", v, err, driver.Done)
-		clear := write(2, at(1))
-		v, err = a.driver.Clear(ctx, clear)
+		clear := driver.Replace{Write: write(2, at(1))}
+		v, err = a.driver.Replace(ctx, clear)
 		check("Clear", v, err, driver.Done)
 		show(driver.Place{})
 		v, err = a.driver.Append(ctx, first)
 		check("a late Save, after Clear", v, err, driver.Taken)
-		v, err = a.driver.Clear(ctx, clear)
+		v, err = a.driver.Replace(ctx, clear)
 		check("a late Clear", v, err, driver.Done)
 		v, err = a.driver.Append(ctx, driver.Append{Write: write(3, at(1)), Content: content("third")})
 		check("Save after Clear", v, err, driver.Done)
 		a.has("third")
 		a.awaitEmpty()
-		v, err = a.driver.Clear(ctx, clear)
+		v, err = a.driver.Replace(ctx, clear)
 		check("a late Clear, after a Save that has expired", v, err, driver.Done, driver.Taken)
 		show(at(3))
 		v, err = a.driver.Append(ctx, driver.Append{Write: write(4, at(3)), Content: content("fourth")})

@@ -280,7 +280,7 @@ func repeatedWrites(h *harness) {
 		}
 		w := a.write(lease, 3)
 		for range 2 {
-			if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != driver.Done {
+			if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Done {
 				h.Errorf("Clear: %+v, %v", v, err)
 			}
 		}
@@ -288,7 +288,7 @@ func repeatedWrites(h *harness) {
 		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != driver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
-		if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != driver.Taken {
+		if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Taken {
 			h.Errorf("a late copy of Clear: %+v, %v", v, err)
 		}
 	})

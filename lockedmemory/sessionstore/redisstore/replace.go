@@ -1,0 +1,218 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	keys, args := s.access(r.Access)
+	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
+	for {
+		script, args := p.next()
+		cmd, _ := script.Run(ctx, s.redis, p.keys, args...)
+		v, done, err := p.answered(cmd)
+		if err != nil && script != swapScript {
+			return v, &stepError{s.explain(err)}
+		}
+		if done || err != nil {
+			return v, s.explain(err)
+		}
+	}
+}
+
+// stepError is the error of a step before the last. ⚑ Whatever became of the step and its copies, the log
+// is as before.
+type stepError struct{ err error }
+
+func (e *stepError) Error() string { return e.err.Error() }
+func (e *stepError) Is(target error) bool {
+	return target == lockdriver.ErrNotDone || target != lockdriver.ErrReplayed && errors.Is(e.err, target)
+}
+
+// replacing is a Replace under way: see stage.lua and swap.lua.
+type replacing struct {
+	driver.Replace
+	keys   []string
+	access []any // the first arguments of each script
+	most   int   // entries of a step
+
+	step     step
+	nonce    string
+	begun    int    // how often the staging has begun
+	staged   string // the last place staged
+	seen     string // the last place of the log that was looked at
+	revision int64
+	added    int   // of New
+	sub      int64 // the highest sub-place given out
+}
+
+// step is one of a Replace.
+type step int
+
+const (
+	begin step = iota
+	copyHead
+	addNew
+	copyTail
+	swap
+)
+
+// Bounds of a step, beside those of stage.lua.
+const (
+	stepEntries = 50
+	stepBytes   = 64 << 10
+	// stagings is how often a staging begins before the call counts as one that the service cannot answer now.
+	stagings = 5
+)
+
+// header is the first place of a staging.
+const header = "0-1"
+
+// Replies of stage.lua and swap.lua beside those of driver.Outcome.
+const (
+	replyAgain = 20
+	replyMore  = 21
+)
+
+func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
+	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
+	if r.From == (driver.Place{}) {
+		p.step = swap
+	} else {
+		p.restart()
+	}
+	return p
+}
+
+func (p *replacing) restart() {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
+}
+
+// next returns the request of the next step. It may be sent again.
+func (p *replacing) next() (*redisconn.Script, []any) {
+	args := append(make([]any, 0, 16), p.access...)
+	switch p.step {
+	case begin:
+		return stageScript, append(args, p.nonce, "begin", p.From.String(), p.To.String(),
+			seq(driver.Place{N: p.N}), p.Op)
+	case copyHead:
+		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
+	case addNew:
+		args = append(args, p.nonce, "add", p.staged)
+		for i, size := p.added, 0; i < len(p.New) && i < p.added+p.most && size < stepBytes; i++ {
+			words, n := entryWords(p.New[i])
+			place := p.New[i].Place
+			place.Sub = p.revision + int64(i) + 1
+			args = append(append(args, place.String(), len(words)), words...)
+			size += n
+		}
+		return stageScript, args
+	case copyTail:
+		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "+")
+	}
+	return swapScript, append(args, seq(driver.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
+}
+
+// entryWords returns the fields of an entry in the log, and their size.
+func entryWords(e driver.Entry) (words []any, size int) {
+	// The op tells copies of a Save. No Save has this place.
+	words = append(words, "op", "")
+	for _, m := range e.Messages {
+		words = append(words, "m", m)
+		size += len(m)
+	}
+	if e.ID != "" {
+		words = append(words, "id", e.ID, "no", e.Number)
+	}
+	return words, size
+}
+
+// answered takes the answer of the step. done says that the Replace has its outcome.
+func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err error) {
+	words, err := cmd.Slice()
+	if err != nil {
+		return v, false, err
+	}
+	if len(words) == 0 {
+		return v, false, errReply
+	}
+	code, _ := words[0].(int64)
+	switch {
+	case code == replyAgain && p.begun == stagings:
+		return v, false, fmt.Errorf("%w: the staging key of the session is lost again and again", lockdriver.ErrTemporary)
+	case code == replyAgain:
+		p.restart()
+		return v, false, nil
+	case code == replyMore:
+		p.step = copyTail
+		return v, false, nil
+	case code != int64(driver.Done) || p.step == swap || len(words) == 1:
+		v, err = parseVerdict(cmd)
+		return v, true, err
+	}
+	if err := p.advance(words); err != nil {
+		return v, false, err
+	}
+	if p.revision+int64(len(p.New)) > driver.MaxSub {
+		return driver.Verdict{Outcome: driver.Full}, true, nil
+	}
+	return v, false, nil
+}
+
+// advance takes the answer of a step of the staging, and chooses the next step.
+func (p *replacing) advance(words []any) error {
+	if p.step == begin {
+		if len(words) != 2 {
+			return errReply
+		}
+		text, _ := words[1].(string)
+		if _, err := fmt.Sscan(text, &p.revision); err != nil {
+			return errReply
+		}
+		p.step, p.staged, p.seen, p.added, p.sub = copyHead, header, "0-0", 0, p.revision
+		return nil
+	}
+	if len(words) != 5 {
+		return errReply
+	}
+	var ok [4]bool
+	var seen string
+	var more, sub int64
+	p.staged, ok[0] = words[1].(string)
+	seen, ok[1] = words[2].(string)
+	more, ok[2] = words[3].(int64)
+	sub, ok[3] = words[4].(int64)
+	if ok != [4]bool{true, true, true, true} {
+		return errReply
+	}
+	p.sub = max(p.sub, sub)
+	switch p.step {
+	case copyHead:
+		p.seen = seen
+		if more == 0 {
+			p.step, p.seen = addNew, p.To.String()
+		}
+	case addNew:
+		p.added = int(sub - p.revision)
+	case copyTail:
+		p.seen = seen
+		if more == 0 {
+			p.step = swap
+		}
+	}
+	if p.step == addNew && p.added == len(p.New) {
+		p.step = copyTail
+	}
+	return nil
+}

@@ -1,0 +1,512 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// packet is a request that may arrive late, and more than once.
+type packet struct {
+	script *redis.Script // nil: a bare command
+	args   []any
+	write  *write // nil: no write
+}
+
+// write is a call that changes the history, and its effect.
+type write struct {
+	kind    string
+	place   driver.Place
+	text    string // of a Save
+	replace driver.Replace
+	applied bool
+	need    driver.Place
+}
+
+// placed is an exchange as the log has it.
+type placed struct {
+	place driver.Place
+	text  string
+}
+
+// edit is a Replace whose process lives.
+type edit struct {
+	*replacing
+	write *write
+}
+
+// page is a reader between two pages.
+type reading struct {
+	revision string
+	last     string
+	got      []placed
+}
+
+type editModel struct {
+	*testing.T
+	client *redis.Client
+	server *testservers.Redis
+	random *rand.Rand
+	trace  []string
+
+	keys    []string // log, mark, lock, ids, stage
+	idle    time.Duration
+	token   int64
+	n       map[int64]int64        // by token
+	need    map[int64]driver.Place // by token
+	shown   int64
+	highest driver.Place // of a write that has taken effect
+	history []placed
+	erased  []string
+	ever    map[driver.Place]string
+	texts   int
+	late    []packet
+	edits   []*edit
+	last    *driver.Replace
+	reader  *reading
+
+	kept     string // a dump of the staging
+	keptWith []any  // those of log and mark at that time
+}
+
+var (
+	modelLoad   = redis.NewScript(checked("load"))
+	modelAppend = redis.NewScript(lua("reply", "turnids", "named") + redislock.ColocatedLua + lua("session", "append"))
+	modelSwap   = redis.NewScript(checked("staging", "swap"))
+	// modelStage copies 2 entries in a step.
+	modelStage = redis.NewScript(strings.Replace(checked("staging", "stage"), "for _ = 1, 50 do", "for _ = 1, 2 do", 1))
+)
+
+func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
+
+func (m *editModel) access(token int64) []any {
+	return []any{token, 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), 0}
+}
+
+// send delivers a packet, and checks what it does.
+func (m *editModel) send(p packet) *redis.Cmd {
+	m.Helper()
+	ctx := m.Context()
+	var cmd *redis.Cmd
+	if p.script == nil {
+		cmd = m.client.Do(ctx, p.args...)
+	} else {
+		cmd = p.script.Run(ctx, m.client, m.keys, p.args...)
+	}
+	names := map[*redis.Script]string{modelLoad: "load", modelAppend: "append", modelStage: "stage", modelSwap: "swap"}
+	name := names[p.script]
+	m.trace = append(m.trace, fmt.Sprintf("%s %v -> %v %v", name, p.args, cmd.Val(), cmd.Err()))
+	m.check(p, cmd)
+	return cmd
+}
+
+func (m *editModel) fail(format string, args ...any) {
+	m.Helper()
+	m.Fatalf("%s, after\n%s", fmt.Sprintf(format, args...), strings.Join(m.trace, "\n"))
+}
+
+func (m *editModel) entries(first string) (all []placed) {
+	m.Helper()
+	reply, err := m.client.XRange(m.Context(), m.keys[0], first, "+").Result()
+	if err != nil {
+		m.fail("%v", err)
+	}
+	markers := 0
+	for _, e := range reply {
+		if text, ok := e.Values["m"].(string); ok {
+			all = append(all, placed{placeOf(e.ID), text})
+		} else if markers++; e.Values["stage"] != nil || markers > 2 {
+			m.fail("%d markers: %v", markers, reply)
+		}
+	}
+	return all
+}
+
+// check compares the log before and after a packet.
+func (m *editModel) check(p packet, cmd *redis.Cmd) {
+	m.Helper()
+	before, after := m.history, m.entries("-")
+	m.history = after
+	code := int64(-1)
+	if words, err := cmd.Slice(); err == nil && len(words) > 0 {
+		code, _ = words[0].(int64)
+	} else if _, ok := cmd.Val().(string); ok && p.script == nil && cmd.Err() == nil {
+		code = 0
+	}
+	changed := !slices.Equal(before, after)
+	if w := p.write; w != nil {
+		if code == 0 && p.script != modelStage {
+			m.shown = max(m.shown, w.place.Fence)
+			if w.kind == "save" {
+				m.need[w.place.Fence] = higher(m.need[w.place.Fence], w.place)
+			}
+		}
+		if changed {
+			m.took(w, before)
+		}
+		isSwap := p.script == modelSwap
+		want := w.kind == "save" && p.script != modelStage || isSwap
+		switch empty := len(before) == 0 && (w.kind == "clear"); {
+		case changed && !want:
+			m.fail("a step of %s has changed the log", w.kind)
+		case changed && code != 0:
+			m.fail("%s has taken effect and is answered %d", w.kind, code)
+		case want && code == 0 && !w.applied && !empty:
+			m.fail("%s is answered as done, and has not taken effect", w.kind)
+		case want && code == 0 && empty:
+			w.applied = true
+			m.highest = higher(m.highest, w.place)
+		}
+	} else if changed {
+		m.fail("the log has changed")
+	}
+	for _, e := range before {
+		if !slices.ContainsFunc(after, func(s placed) bool { return s.text == e.text }) {
+			m.erased = append(m.erased, e.text)
+		}
+	}
+	for i, e := range after {
+		if text, ok := m.ever[e.place]; ok && text != e.text {
+			m.fail("the place %s was that of %s, and is that of %s", e.place, text, e.text)
+		}
+		if m.ever[e.place] = e.text; i > 0 && e.place.Compare(after[i-1].place) <= 0 {
+			m.fail("places do not rise: %v", after)
+		}
+	}
+	for i, key := range m.keys {
+		dump := m.client.Dump(m.Context(), key).Val()
+		for _, text := range m.erased {
+			if strings.Contains(dump, text) {
+				m.fail("%s is erased, and in %s", text, key)
+			}
+		}
+		ttl := m.client.PTTL(m.Context(), key).Val()
+		switch {
+		case i == 4 && (ttl == -1 || ttl > time.Minute), i == 0 && ttl != -2 && ttl != -1 && m.idle == 0,
+			i == 0 && m.idle > 0 && (ttl == -1 || ttl > m.idle || ttl >= 0 && ttl < m.idle/2):
+			m.fail("%s has the TTL %s", key, ttl)
+		}
+	}
+}
+
+func higher(a, b driver.Place) driver.Place {
+	if a.Compare(b) > 0 {
+		return a
+	}
+	return b
+}
+
+// took checks that a write may take effect now, and that its effect is whole.
+func (m *editModel) took(w *write, before []placed) {
+	m.Helper()
+	switch {
+	case w.applied:
+		m.fail("%s at %s has taken effect twice", w.kind, w.place)
+	case w.place.Fence < m.shown:
+		m.fail("%s at %s has taken effect, and token %d was shown", w.kind, w.place, m.shown)
+	case w.place.Compare(m.highest) <= 0:
+		m.fail("%s at %s has taken effect after %s", w.kind, w.place, m.highest)
+	}
+	w.applied, m.highest = true, w.place
+	var want []string
+	for _, e := range before {
+		want = append(want, e.text)
+	}
+	switch w.kind {
+	case "save":
+		want = append(want, w.text)
+	case "clear":
+		want = nil
+	case "replace":
+		first := slices.IndexFunc(before, func(e placed) bool { return e.place == w.replace.From })
+		last := slices.IndexFunc(before, func(e placed) bool { return e.place == w.replace.To })
+		if first < 0 || last < 0 {
+			m.fail("the range %s to %s is not there", w.replace.From, w.replace.To)
+		}
+		var texts []string
+		for _, e := range w.replace.New {
+			texts = append(texts, string(e.Messages[0]))
+		}
+		want = slices.Concat(want[:first], texts, want[last+1:])
+	}
+	var got []string
+	for _, e := range m.history {
+		got = append(got, e.text)
+	}
+	if !slices.Equal(got, want) {
+		m.fail("after %s the history is %v, want %v", w.kind, got, want)
+	}
+}
+
+func (m *editModel) text() string {
+	m.texts++
+	return fmt.Sprintf("<text-%d>", m.texts)
+}
+
+// anyToken is that of the present lease, or of an earlier one.
+func (m *editModel) anyToken() int64 {
+	if m.chance(5) {
+		return max(1, m.token-1)
+	}
+	return m.token
+}
+
+func (m *editModel) newWrite(kind string) *write {
+	token := m.anyToken()
+	m.n[token]++
+	return &write{kind: kind, place: driver.Place{Fence: token, N: m.n[token]}, need: m.need[token]}
+}
+
+// dispatch sends a packet now, late, or both.
+func (m *editModel) dispatch(p packet) (cmd *redis.Cmd) {
+	m.Helper()
+	onTheWay := m.chance(6)
+	if onTheWay || m.chance(3) {
+		m.late = append(m.late, p)
+	}
+	if onTheWay {
+		return nil
+	}
+	cmd = m.send(p)
+	if m.chance(6) {
+		return nil // the answer is lost
+	}
+	return cmd
+}
+
+func (m *editModel) load(token int64) {
+	cmd := m.dispatch(packet{script: modelLoad, args: m.access(token)})
+	if cmd == nil {
+		return
+	}
+	if words, err := cmd.Slice(); err == nil && words[0] == int64(0) {
+		m.shown = max(m.shown, token)
+		for _, e := range m.history {
+			m.need[token] = higher(m.need[token], e.place)
+		}
+	}
+}
+
+func (m *editModel) save() {
+	w := m.newWrite("save")
+	w.text = m.text()
+	entry := []any{"op", fmt.Sprintf("%032x", m.texts), "m", w.text}
+	p := packet{write: w}
+	if m.need[w.place.Fence] != (driver.Place{}) && w.place.Fence == m.shown && m.chance(2) {
+		p.args = append([]any{"xadd", m.keys[0], "nomkstream", w.place.String()}, entry...)
+	} else {
+		p.script = modelAppend
+		p.args = append(m.access(w.place.Fence), seq(driver.Place{N: w.place.N}), entry[1], w.need.Fence, seq(w.need))
+		p.args = append(p.args, "", 0, "", 0, 1)
+		p.args = append(p.args, entry...)
+	}
+	m.dispatch(p)
+}
+
+func (m *editModel) begin(kind string) {
+	w := m.newWrite(kind)
+	op := fmt.Sprintf("%032x", m.random.Uint64())
+	w.replace.Write = driver.Write{Access: driver.Access{Fence: w.place.Fence}, N: w.place.N, Op: op}
+	if kind == "replace" {
+		if len(m.history) == 0 {
+			return
+		}
+		i := m.random.IntN(len(m.history))
+		j := i + m.random.IntN(len(m.history)-i)
+		if m.chance(2) {
+			j = i
+		}
+		w.replace.From, w.replace.To = m.history[i].place, m.history[j].place
+		size := m.random.IntN(4)
+		if m.last != nil && m.chance(2) { // the same again, after a crash
+			w.replace.From, w.replace.To, size = m.last.From, m.last.To, len(m.last.New)
+		}
+		if m.chance(10) {
+			w.replace.To = driver.Place{Fence: w.replace.To.Fence, N: w.replace.To.N, Sub: w.replace.To.Sub + 1}
+		}
+		for range size {
+			w.replace.New = append(w.replace.New, driver.Entry{Place: w.replace.To, Messages: [][]byte{[]byte(m.text())}})
+		}
+		if n := len(w.replace.New); n > 0 && m.chance(2) {
+			w.replace.New[0].Place = w.replace.From
+		}
+		m.last = &w.replace
+	}
+	e := &edit{newReplacing(w.replace, m.keys, m.access(w.place.Fence)), w}
+	e.most = 2
+	m.edits = append(m.edits, e)
+}
+
+// proceed makes a step of a Replace or a Clear.
+func (m *editModel) proceed(i int) {
+	if i < 0 || i >= len(m.edits) {
+		return
+	}
+	e := m.edits[i]
+	end := func() { m.edits = slices.Delete(m.edits, i, i+1) }
+	script, args := e.next()
+	p := packet{modelStage, args, e.write}
+	if script == swapScript {
+		p.script = modelSwap
+		if len(m.late) > 0 && m.chance(2) {
+			m.send(m.late[len(m.late)-1-m.random.IntN(min(3, len(m.late)))])
+		}
+	}
+	cmd := m.dispatch(p)
+	switch {
+	case cmd == nil && m.chance(3): // the process dies
+		end()
+	case cmd == nil: // it sends the request again
+	default:
+		v, done, err := e.answered(cmd)
+		if err != nil && !strings.Contains(err.Error(), "again and again") {
+			m.fail("%v", err)
+		}
+		if done && (v.Outcome == driver.Done) != e.write.applied && !m.overtaken(e.write) {
+			m.fail("%s is answered %d; it has taken effect: %t", e.write.kind, v.Outcome, e.write.applied)
+		}
+		if done || err != nil {
+			end()
+		}
+	}
+}
+
+// overtaken reports whether another write has followed. Then a copy of the first one may be refused.
+func (m *editModel) overtaken(w *write) bool {
+	return m.highest.Compare(w.place) > 0 || m.shown > w.place.Fence
+}
+
+// read reads a page of two, as a reader without a lease.
+func (m *editModel) read() {
+	ctx := m.Context()
+	revision := func() string {
+		_, r, _ := cutLast(m.client.Get(ctx, m.keys[1]).Val(), ":")
+		return r
+	}
+	r := m.reader
+	first := "-"
+	if r == nil {
+		r = &reading{revision: revision()}
+		m.reader = r
+	} else {
+		first = "(" + r.last
+	}
+	reply := m.client.XRangeN(ctx, m.keys[0], first, "+", 2).Val()
+	for _, e := range reply {
+		r.last = e.ID
+		if text, ok := e.Values["m"].(string); ok {
+			place, _ := parsePlace(e.ID)
+			r.got = append(r.got, placed{place, text})
+		}
+	}
+	oldest := m.client.XRangeN(ctx, m.keys[0], "-", "+", 1).Val()
+	changed := first != "-" && (revision() != r.revision || len(oldest) == 0 ||
+		placeOf(oldest[0].ID).Compare(placeOf(r.last)) > 0 && len(reply) == 0)
+	switch {
+	case changed || first == "-" && len(reply) == 0:
+		m.reader = nil
+	case len(reply) < 2:
+		if m.reader = nil; !slices.Equal(r.got, m.history) {
+			m.fail("a reader has %v, and the history is %v", r.got, m.history)
+		}
+	}
+}
+
+func placeOf(id string) driver.Place { p, _ := parsePlace(id); return p }
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func (m *editModel) run(steps int) {
+	m.trace = append(m.trace, fmt.Sprintf("idle %s", m.idle))
+	for range steps {
+		switch m.random.IntN(16) {
+		case 0:
+			m.token++
+			m.load(m.token)
+		case 1:
+			m.load(m.anyToken())
+		case 2, 3, 4, 5:
+			m.save()
+		case 6:
+			if m.chance(3) {
+				m.begin("clear")
+			}
+		case 7:
+			for range 1 + m.random.IntN(3) { // edits of one turn
+				if m.chance(3) {
+					m.save()
+				}
+				m.begin("replace")
+				for range m.random.IntN(20) {
+					m.proceed(len(m.edits) - 1)
+				}
+			}
+		case 8, 9, 10:
+			for range 4 {
+				m.proceed(m.random.IntN(max(1, len(m.edits))))
+			}
+		case 11:
+			if len(m.late) > 0 {
+				m.send(m.late[m.random.IntN(len(m.late))])
+			}
+		case 12, 13:
+			m.read()
+		case 14:
+			m.lose()
+		}
+	}
+}
+
+// lose loses the staging, or the end of it, as a failover does.
+func (m *editModel) lose() {
+	ctx, stage := m.Context(), m.keys[4]
+	now := []any{m.client.Dump(ctx, m.keys[0]).Val(), m.client.Dump(ctx, m.keys[1]).Val()}
+	switch {
+	case m.chance(8):
+		m.trace = append(m.trace, "the staging is lost")
+		m.client.Del(ctx, stage)
+	case m.kept != "" && slices.Equal(now, m.keptWith) && m.chance(2):
+		m.trace = append(m.trace, "the end of the staging is lost")
+		m.client.RestoreReplace(ctx, stage, time.Minute, m.kept)
+	default:
+		m.kept, m.keptWith = m.client.Dump(ctx, stage).Val(), now
+	}
+}
+
+// Leases save, load, clear and replace, steps are lost, late or repeated, processes die and readers page.
+// Whatever happens: a write takes effect once and whole, in the order of places; a place has one
+// content; of erased content nothing is left; no reader sees a mixture.
+func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	for seed := range uint64(300) {
+		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: 1,
+			n: map[int64]int64{}, need: map[int64]driver.Place{}, ever: map[driver.Place]string{},
+			trace: []string{fmt.Sprint("seed ", seed)}}
+		if seed%2 == 1 {
+			m.idle = time.Hour
+		}
+		tag := fmt.Sprintf("{%d}:", seed)
+		m.keys = []string{tag + "log", tag + "mark", tag + "mark", tag + "ids", tag + "stage"}
+		m.run(150)
+		client.Del(context.Background(), m.keys...)
+	}
+}

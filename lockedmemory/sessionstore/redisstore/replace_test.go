@@ -1,0 +1,148 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// places returns the places of the history.
+func (r *rig) places(t *testing.T) (all []sessionstore.Place) {
+	t.Helper()
+	for e, err := range r.store.Exchanges(t.Context()) {
+		must(t, err)
+		all = append(all, e.Place)
+	}
+	return all
+}
+
+func (r *rig) stage() string { return "session:{" + r.key + "}:stage" }
+
+// A Replace under a lease that is over is refused before anything is staged.
+func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	old := r.stale(t, idle)
+	must(t, r.memory.Save(t.Context(), "q2", "a2"))
+	all := r.places(t)
+	var stale *sessionstore.StaleError
+	if err := r.store.Replace(old, all[0], all[0]); !errors.As(err, &stale) {
+		t.Errorf("Replace: %v; want a StaleError", err)
+	}
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		beyond := sessionstore.Place{Fence: all[0].Fence, N: 2}
+		if err := r.store.Replace(ctx, all[0], beyond); !errors.Is(err, sessionstore.ErrRange) {
+			t.Errorf("Replace: %v; want ErrRange", err)
+		}
+		return nil
+	}))
+	if n := r.client.Exists(t.Context(), r.stage()).Val(); n != 0 {
+		t.Error("something is staged")
+	}
+}
+
+// Of texts that were removed by Replace or Clear, the keys of the session have no byte. Nothing but the
+// log, the mark and the turn IDs remains.
+func TestReplace_O_erasedTexts_inNoKey(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	erased := func(want int, texts ...string) {
+		t.Helper()
+		keys := r.client.Keys(t.Context(), "session:*").Val()
+		found := 0
+		for _, key := range keys {
+			dump := r.client.Dump(t.Context(), key).Val()
+			for _, text := range texts {
+				found += strings.Count(dump, text)
+			}
+		}
+		if slices.Contains(keys, r.stage()) || found != want {
+			t.Errorf("%d times in %q, want %d", found, keys, want)
+		}
+	}
+	for n := range 300 {
+		must(t, r.memory.Save(t.Context(), fmt.Sprintf("question %d", n), fmt.Sprintf("secret %d.", n%3)))
+	}
+	erased(100, "secret 1.")
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		all := r.places(t)
+		for n := 1; n < 300; n += 3 {
+			if n%60 == 1 {
+				with := sessionstore.Exchange[string]{Messages: []string{"q", "edited"}}
+				must(t, r.store.Replace(ctx, all[n], all[n], with))
+			} else {
+				must(t, r.store.Replace(ctx, all[n], all[n]))
+			}
+		}
+		return nil
+	}))
+	erased(0, "secret 1.")
+	erased(5, "edited")
+	erased(100, "secret 2.")
+	must(t, r.memory.Clear(t.Context()))
+	erased(0, "secret", "question", "edited")
+}
+
+// The answer to one step is lost, or the answers to all steps from one on. The Replace is done once, or it
+// fails: before its last step nothing is replaced, and then the outcome is unknown.
+func TestReplace_O_lostAnswers_outcome(t *testing.T) {
+	t.Parallel()
+	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
+	with := sessionstore.Exchange[string]{Messages: []string{"e"}}
+	outcomes := make(map[string]int)
+	for _, forever := range []bool{false, true} {
+		for step := range 7 {
+			must(t, r.memory.Clear(t.Context()))
+			must(t, r.memory.Save(t.Context(), "q", "a"))
+			must(t, r.memory.Save(t.Context(), "q2", "a2"))
+			must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+				all, n := r.places(t), 0
+				stages := faultnet.Containing(r.stage())
+				dropped := proxy.DropReplies(func(request []byte) bool {
+					if !stages(request) {
+						return false
+					}
+					n++
+					return n == step+1 || forever && n > step
+				})
+				err := r.store.Replace(ctx, all[0], all[0], with)
+				dropped.Stop()
+				got := strings.Join(r.history(t), " ")
+				switch {
+				case err == nil && got == "e q2 a2":
+					outcomes["done"]++
+				case errors.Is(err, distlock.ErrUnavailable) && got == "q a q2 a2":
+					outcomes["unavailable"]++
+				case errors.Is(err, distlock.ErrOutcomeUnknown):
+					outcomes["unknown"]++
+				default:
+					t.Errorf("step %d, forever %t: %v, and the history is %q", step, forever, err, got)
+				}
+				err = r.store.Replace(ctx, all[0], all[0], with)
+				if err != nil && (!errors.Is(err, sessionstore.ErrRange) || got != "e q2 a2") {
+					t.Errorf("step %d, forever %t: the repetition: %v", step, forever, err)
+				}
+				return nil
+			}))
+			if got := r.history(t); !slices.Equal(got, []string{"e", "q2", "a2"}) {
+				t.Errorf("step %d, forever %t: the history is %q", step, forever, got)
+			}
+		}
+	}
+	if outcomes["done"] < 7 || outcomes["unavailable"] == 0 || outcomes["unknown"] == 0 {
+		t.Errorf("outcomes: %v", outcomes)
+	}
+}

@@ -1,0 +1,73 @@
+-- Puts a staged log in the place of the log, in one step. Without a staged log it removes all exchanges:
+-- a Clear is a Replace by nothing. The mark keeps the place, so Redis refuses earlier writes that come
+-- late.
+--
+-- KEYS, ARGV, Reply: see session.lua.
+-- KEYS  5 the staging key
+-- ARGV  6 seq   7 op
+--       8 identity of the staging, or '' for a Clear   9 the last place staged   10 the last place of the
+--       log that is staged   11 the highest sub-place staged
+-- Reply also {AGAIN}: stage from the beginning; {MORE}: the log has grown, stage the rest
+local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
+
+local function clear()
+  local refusal
+  if there then
+    refusal = add(n, nil, 'swap', op) -- a late copy must not remove later exchanges
+  else
+    refusal = absent(n)
+  end
+  if refusal then
+    return refusal[1] == TAKEN and not there and cleared == op and {DONE} or refusal
+  end
+  -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
+  revision = (revision + 1) % SUBS
+  set_mark(place, 'e', op) -- a Clear
+  if not failed then -- a Clear
+    after('UNLINK', log, stage) -- ⚑ the staging key has a copy
+  end
+  return done()
+end
+
+local function swap()
+  local refusal = judged(n, op)
+  if refusal then
+    return refusal
+  elseif not there or not is_staged(nonce, ARGV[9]) then
+    return {AGAIN}
+  elseif place_of_last(log) ~= ARGV[10] then
+    return {MORE}
+  end
+  local left = ARGV[9] ~= HEADER -- exchanges are left
+  -- ⚑ What may be refused comes first, so that the log stays if it is. The new log has its marker
+  -- before it is the log.
+  refusal = left and (refused('XADD', stage, place, 'swap', op) or refused('XDEL', stage, HEADER)
+    or refused('RENAME', stage, stage))
+  if refusal then
+    return refusal
+  end
+  revision = math.max(revision + 1, tonumber(ARGV[11]))
+  if not left then
+    set_mark(place, 'e', op)
+    if not failed then
+      after('UNLINK', log, stage)
+    end
+    return done()
+  end
+  set_mark(place, 'l', '')
+  if failed then
+    return done()
+  elseif idle > 0 then
+    after('PEXPIRE', stage, idle)
+  else
+    after('PERSIST', stage)
+  end
+  if not failed and after('UNLINK', log) then
+    after('RENAME', stage, log)
+  else
+    after('PEXPIRE', stage, STAGED)
+  end
+  return done()
+end
+
+return nonce == '' and clear() or swap()

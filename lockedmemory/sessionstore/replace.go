@@ -1,0 +1,70 @@
+package sessionstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Replace puts exchanges in the place of those at the places from to to, both included: to edit an
+// exchange, to answer anew, to compact or to erase a part of the history. Without exchanges, it removes
+// the range. It is one step: readers see the history before or after, and an error means before.
+//
+// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or Exchanges in
+// the same turn. The exchanges get new places, which no exchange of the session has had. An exchange
+// with the Place of an exchange in the range stays in the turn of that exchange, with its ID and Number,
+// and is found under the ID. Such Places must not fall. An exchange without a Place has no ID, and stands
+// with the exchange after it, or at the end of the range.
+//
+// The service copies the history, a part at a time, beside the old one. That takes as long as writing the
+// history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
+//
+// The errors are those of [Store.Save], without [ErrTurnConflict] and [ErrGone]. It fails, and has
+// written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
+// order, and with distlock.ErrInvalidOption for an exchange without messages. After
+// distlock.ErrOutcomeUnknown, repeat it: [ErrRange] then says that it was done.
+func (s *Store[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error {
+	r, err := s.request(ctx, opReplace)
+	if err != nil {
+		return err
+	}
+	if from.N < 1 || from.Compare(to) > 0 {
+		return fmt.Errorf("%w: nothing was written: the range from %s to %s is empty", ErrRange, from, to)
+	}
+	entries := make([]driver.Entry, len(exchanges))
+	next := to
+	for i := len(exchanges) - 1; i >= 0; i-- {
+		e := exchanges[i]
+		if len(e.Messages) == 0 {
+			return invalidOption("exchange %d has no message; nothing was written", i+1)
+		}
+		if e.Place == (Place{}) {
+			e.Place, e.ID, e.Number = next, "", 0
+		}
+		if next, err = within(e.Place, from, next, i); err != nil {
+			return err
+		}
+		entries[i] = driver.Entry{Place: next, ID: e.ID, Number: e.Number}
+		if entries[i].Messages, err = s.encode(e.Messages); err != nil {
+			return err
+		}
+	}
+	_, err = r.under(func(w driver.Write) (driver.Page, error) {
+		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, From: from, To: to, New: entries})
+		return driver.Page{Verdict: v}, err
+	})
+	return err
+}
+
+// within returns the place of exchange i without its sub-place, if it lies between two others.
+func within(at, from, next Place, i int) (Place, error) {
+	before := func(a, b Place) bool { return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.N, b.N)) < 0 }
+	if before(at, from) || before(next, at) {
+		return at, fmt.Errorf("%w: nothing was written: the Place of exchange %d, %s, is outside the range or out of order",
+			ErrRange, i+1, at)
+	}
+	at.Sub = 0
+	return at, nil
+}
