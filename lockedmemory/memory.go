@@ -3,6 +3,7 @@ package lockedmemory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -59,6 +60,12 @@ type Fenced interface {
 	// state the outcome: nil means that the write is stored, and an error matches
 	// distlock.ErrOutcomeUnknown if anything may have been written.
 	Fenced() bool
+}
+
+// Appender is implemented by an inner memory that stores an exchange of any number of messages.
+type Appender[M any] interface {
+	// Append is Save for an exchange of some messages: all are stored, next to each other, or none.
+	Append(ctx context.Context, messages ...M) error
 }
 
 // Selective is implemented by an inner memory that does not work under every Locker.
@@ -131,6 +138,16 @@ func isNil(v any) bool {
 // release after a successful Save is only logged.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
+}
+
+// Append runs the inner memory's Append as Save runs its Save. If the inner memory is no [Appender], it
+// fails with errors.ErrUnsupported.
+func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
+	appender, ok := m.inner.(Appender[M])
+	if !ok {
+		return fmt.Errorf("%s: %w: the inner memory has no Append: use Save; nothing was written", OpSave, errors.ErrUnsupported)
+	}
+	return m.step(ctx, OpSave, func(ctx context.Context) error { return appender.Append(ctx, messages...) })
 }
 
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].

@@ -13,8 +13,8 @@ import (
 // turn around it. Nothing was written, and the function of a Turn was not run.
 var ErrTurnID = errors.New("lockedmemory: invalid turn ID")
 
-// maxTurnID is the longest turn ID, in bytes.
-const maxTurnID = 512
+// MaxTurnID is the longest turn ID, in bytes.
+const MaxTurnID = 512
 
 type turnIDKey struct{}
 
@@ -97,9 +97,9 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 	case id == "":
 		return nil, fmt.Errorf("%s: %w: it is empty; nothing was written: "+
 			"use the ID of the message that is answered, or leave WithTurnID out", op.Name, ErrTurnID)
-	case len(id) > maxTurnID:
+	case len(id) > MaxTurnID:
 		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: "+
-			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), maxTurnID)
+			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), MaxTurnID)
 	case around == nil:
 		return &NamedTurn{ID: id, known: op.Name == OpSave}, nil
 	case around.ID != id:

@@ -334,7 +334,8 @@ var storeRows = func() (rows []row) {
 	}
 	for name, read := range reads {
 		rows = append(rows,
-			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Exchanges", run: func(s *scene) {
+			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Exchanges " +
+				"Store.Answered", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -347,6 +348,10 @@ var storeRows = func() (rows []row) {
 			}})
 	}
 	return append(rows,
+		row{name: "append", covers: "LockedMemory.Append Store.Append", run: func(s *scene) {
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, appender{s.faulty.memory}, secret) })
+			s.judge()
+		}},
 		row{name: "clear", covers: "LockedMemory.Clear Store.Clear", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx) })
@@ -402,6 +407,15 @@ func (s *scene) clears(ctx context.Context) error {
 	return err
 }
 
+// appender is a memory whose Save is its Append.
+type appender struct {
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func (a appender) Save(ctx context.Context, input, output string) error {
+	return a.memory.Append(ctx, input, output)
+}
+
 // replaces is a Replace of the exchange saved before. If it has failed, that exchange is there, unless the
 // outcome is unknown.
 func (s *scene) replaces(ctx context.Context, place sessionstore.Place) error {
@@ -442,6 +456,10 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	"search": func(ctx context.Context, s *scene, exchanges int) error {
 		found, err := s.faulty.memory.Search(ctx, secret, 1000)
 		return s.all(len(found), 2*exchanges, err)
+	},
+	"answered": func(ctx context.Context, s *scene, _ int) error {
+		found, stored, err := s.faulty.store.Answered(ctx, "never")
+		return s.all(len(found)+stored, 0, err)
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0

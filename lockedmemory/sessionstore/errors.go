@@ -25,7 +25,8 @@ var (
 	// ErrChanged: the history was cleared, replaced or trimmed between two pages of a read. Begin the read
 	// again.
 	ErrChanged = errors.New("sessionstore: history changed")
-	// ErrTooLarge: a message is larger than Options.MaxMessage allows. Nothing was written.
+	// ErrTooLarge: a message or an exchange is larger than Options.MaxMessage allows, or an exchange has
+	// more than 1,000 messages. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.
 	ErrCodec = errors.New("sessionstore: codec failed")

@@ -42,7 +42,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.size = max(r.size, size)
 				r.last = entry.Place
 			}
-			r.oldest = page.Oldest
+			r.oldest, r.stored = page.Oldest, page.Stored
 			if !yield(page.Entries) || page.Last == (driver.Place{}) {
 				return
 			}
@@ -114,7 +114,7 @@ func (r *request) read(req driver.Read) (page driver.Page, err error) {
 		return page, r.failed(err)
 	}
 	turn, _ := lockedmemory.TurnID(r.ctx)
-	if turn != nil {
+	if turn != nil && (req.ID == "" || req.ID == turn.ID) {
 		if _, known := turn.Next(); !known {
 			req.ID = turn.ID
 		}
@@ -123,7 +123,7 @@ func (r *request) read(req driver.Read) (page driver.Page, err error) {
 		req.Access = &w.Access
 		return r.driver.Read(r.ctx, req)
 	})
-	if err == nil && req.ID != "" {
+	if err == nil && turn != nil && req.ID == turn.ID {
 		turn.Resume(page.Stored)
 	}
 	return page, err

@@ -37,9 +37,6 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...
 	next := to
 	for i := len(exchanges) - 1; i >= 0; i-- {
 		e := exchanges[i]
-		if len(e.Messages) == 0 {
-			return invalidOption("exchange %d has no message; nothing was written", i+1)
-		}
 		if e.Place == (Place{}) {
 			e.Place, e.ID, e.Number = next, "", 0
 		}

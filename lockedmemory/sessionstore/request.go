@@ -31,6 +31,7 @@ type request struct {
 	paged    bool         // a page was read
 	revision int64        // of the first page
 	last     driver.Place // of the last entry read
+	stored   int          // see driver.Page, of the last page
 }
 
 // operation names a call in errors.
@@ -43,6 +44,7 @@ const (
 	opNumber    operation = "save: reading the turn's highest number"
 	opLoad      operation = "load"
 	opSearch    operation = "search"
+	opAnswered  operation = "answered"
 	opExchanges operation = "exchanges"
 )
 

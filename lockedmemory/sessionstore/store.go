@@ -71,12 +71,20 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 // With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of
 // ctx is joined to that if ctx ended before the answer came.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
+	return s.Append(ctx, input, output)
+}
+
+// Append is [Store.Save] for an exchange of 1 to 1,000 messages: a question, tool calls, their results,
+// and the answer. All of them are stored, next to each other, or none. It fails with
+// distlock.ErrInvalidOption without a message, and with [ErrTooLarge] for more than 1,000, or if they are
+// larger than 2 × Options.MaxMessage together.
+func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	r, err := s.request(ctx, opSave)
 	if err != nil {
 		return err
 	}
 	var content driver.Content
-	if content.Messages, err = s.encode([]M{input, output}); err != nil {
+	if content.Messages, err = s.encode(messages); err != nil {
 		return err
 	}
 	turn, named := lockedmemory.TurnID(ctx)
@@ -124,7 +132,18 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	return err
 }
 
+// maxMessages is how many messages an exchange has at most. A script of Redis takes some thousand words.
+const maxMessages = 1000
+
 func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
+	switch n := len(messages); {
+	case n == 0:
+		return nil, invalidOption("an exchange has no message; nothing was written")
+	case n > maxMessages:
+		return nil, fmt.Errorf("%w: the exchange has %d messages, at most %d are allowed; nothing was written: "+
+			"store them as several exchanges", ErrTooLarge, n, maxMessages)
+	}
+	size := 0
 	for i, message := range messages {
 		text, err := s.codec.Encode(message)
 		if err != nil {
@@ -135,7 +154,11 @@ func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
 				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge,
 				messageName(i, len(messages)), len(text), s.opts.MaxMessage)
 		}
-		texts = append(texts, text)
+		texts, size = append(texts, text), size+len(text)
+	}
+	if size > 2*s.opts.MaxMessage {
+		return nil, fmt.Errorf("%w: the messages of the exchange have %d bytes, at most %d are allowed; nothing was "+
+			"written: store them as several exchanges, or raise Options.MaxMessage", ErrTooLarge, size, 2*s.opts.MaxMessage)
 	}
 	return texts, nil
 }

@@ -50,12 +50,12 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			shown = loadScript.Call(ctx, whole, keys, args...)
 			cmds = append(cmds, shown)
 		}
+		// ⚑ The revision is read before the first page, and after each later one.
+		mark = redis.NewCmd(ctx, "get", k.mark)
+		if !looks {
+			cmds = append(cmds, mark)
+		}
 		if !r.Named {
-			// ⚑ The revision is read before the first page, and after each later one.
-			mark = redis.NewCmd(ctx, "get", k.mark)
-			if !looks {
-				cmds = append(cmds, mark)
-			}
 			entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
 			cmds = append(cmds, entries)
 		}
@@ -69,10 +69,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		}
 		if looks { // after the entries: an entry that was cleared in between is older than the oldest
 			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
-			cmds = append(cmds, oldest)
-			if !r.Named {
-				cmds = append(cmds, mark)
-			}
+			cmds = append(cmds, oldest, mark)
 		}
 		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
 			return page, err
@@ -86,14 +83,16 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 				return page, err
 			}
 		}
+		var err error
+		if page.Revision, err = parseRevision(mark); err != nil {
+			return page, err
+		}
 		if looks {
-			var err error
 			if page.Oldest, err = firstPlace(oldest); err != nil {
 				return page, err
 			}
 		}
 		var found []any
-		var err error
 		if r.ID != "" {
 			if page.Stored, found, err = parseStored(stored.Cmd); err != nil {
 				return page, err
@@ -101,9 +100,6 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		}
 		if !r.Named {
 			if found, err = entries.Slice(); err != nil {
-				return page, err
-			}
-			if page.Revision, err = parseRevision(mark); err != nil {
 				return page, err
 			}
 		}

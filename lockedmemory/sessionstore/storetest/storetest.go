@@ -36,6 +36,8 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_lateSaveUnderLease_taken", lateSaveOfTheSameLease},
 		{"O_clear_lateWritersRefused", clearIsNotUndone},
 		{"O_clearInTurn", clearWithinATurn},
+		{"O_append_anyNumberOfMessages", appended},
+		{"answered", answered},
 		{"O_replace", replaced},
 		{"O_replace_turnsAndIDsKept", replacedKeepsIDs},
 		{"O_replace_readersSeeItWhole", replacedWhileRead},
