@@ -198,8 +198,8 @@ func codec(w *witness, server *testservers.Redis) {
 		}
 		_, err = in.memory.Search(ctx, text, 3)
 		w.saw("Search", err, sessionstore.ErrBroken)
-		for _, err := range in.store.Exchanges(ctx) {
-			w.saw("Exchanges", err, sessionstore.ErrBroken)
+		for _, err := range in.store.Forward(ctx, sessionstore.Place{}) {
+			w.saw("Forward", err, sessionstore.ErrBroken)
 		}
 	}
 	// A year that JSON cannot have.

@@ -334,8 +334,8 @@ var storeRows = func() (rows []row) {
 	}
 	for name, read := range reads {
 		rows = append(rows,
-			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Exchanges " +
-				"Store.Answered", run: func(s *scene) {
+			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Forward " +
+				"Store.Answered Store.Backward Store.Last", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -364,7 +364,7 @@ var storeRows = func() (rows []row) {
 		row{name: "replace", covers: "Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
 			var place sessionstore.Place
-			for exchange, err := range s.faulty.store.Exchanges(turn) {
+			for exchange, err := range s.faulty.store.Forward(turn, sessionstore.Place{}) {
 				s.must(err)
 				place = exchange.Place
 			}
@@ -457,13 +457,27 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		found, err := s.faulty.memory.Search(ctx, secret, 1000)
 		return s.all(len(found), 2*exchanges, err)
 	},
+	"last": func(ctx context.Context, s *scene, exchanges int) error {
+		found, err := s.faulty.store.Last(ctx, 10)
+		return s.all(len(found), exchanges, err)
+	},
+	"backward": func(ctx context.Context, s *scene, exchanges int) error {
+		n := 0
+		for _, err := range s.faulty.store.Backward(ctx, sessionstore.Place{}) {
+			if err != nil {
+				return s.all(n, exchanges, err)
+			}
+			n++
+		}
+		return s.all(n, exchanges, nil)
+	},
 	"answered": func(ctx context.Context, s *scene, _ int) error {
 		found, stored, err := s.faulty.store.Answered(ctx, "never")
 		return s.all(len(found)+stored, 0, err)
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Exchanges(ctx) {
+		for _, err := range s.faulty.store.Forward(ctx, sessionstore.Place{}) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}

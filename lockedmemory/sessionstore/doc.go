@@ -39,7 +39,7 @@
 //     also through Clear and trimming. A repeated turn goes on after its highest stored number.
 //   - A [Store.Replace] is one step: a crash leaves the history before or after it, and readers see no
 //     mixture. Of what it and Clear remove, the service keeps no text.
-//   - Limits do not cut a turn: Load, Search and Exchanges show whole turns, and trimming keeps
+//   - Limits do not cut a turn: Load, Search and Forward show whole turns, and trimming keeps
 //     whole turns.
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
 //
@@ -65,9 +65,9 @@
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
 // which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], [ErrRange], lockedmemory.ErrTurnID,
 // [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and
-// Exchanges never fail with distlock.ErrOutcomeUnknown.
+// Forward never fail with distlock.ErrOutcomeUnknown.
 //
-// An entry that cannot be read ends Load, Search and Exchanges with an [EntryError], which matches
+// An entry that cannot be read ends Load, Search and Forward with an [EntryError], which matches
 // [ErrBroken] and names the place. With Options.SkipBroken, they leave the entry out and log its
 // place.
 //
@@ -82,7 +82,7 @@
 // exchange is removed after
 // 24 hours.
 //
-// Load holds its result in memory; Window bounds that. [Store.Exchanges] holds one page: at most
+// Load holds its result in memory; Window bounds that. [Store.Forward] holds one page: at most
 // 2,048 exchanges, and about 16 MiB or one exchange. With Retention.MaxExchanges it also holds one turn
 // while it looks for the oldest turn. Search holds its results and one turn.
 //

@@ -115,8 +115,8 @@ func ExampleStore_Load() {
 	// <nil>
 }
 
-// Exchanges reads a history that is too long to be held at once, and yields the turn ID of each Save.
-func ExampleStore_Exchanges() {
+// Forward reads a history that is too long to be held at once, and yields the turn ID of each Save.
+func ExampleStore_Forward() {
 	store, memory, closeAll := open()
 	defer closeAll()
 	ctx := context.Background()
@@ -126,7 +126,7 @@ func ExampleStore_Exchanges() {
 			fmt.Println(err)
 		}
 	}
-	for exchange, err := range store.Exchanges(ctx) {
+	for exchange, err := range store.Forward(ctx, sessionstore.Place{}) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -24,6 +24,7 @@ const all = math.MaxInt - 1
 func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
 		for r.err == nil {
+			req.Next = r.paged
 			req.Limit = min(ask, max(maxReply/r.size, 1))
 			page, err := r.read(req)
 			if err != nil {

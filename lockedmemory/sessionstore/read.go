@@ -49,7 +49,19 @@ func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, window := wordsOf(query), cmp.Or(s.opts.Window, all)
+	found, err := s.history(r, cmp.Or(s.opts.Window, all), wordsOf(query))
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]M, 0, 2*len(found))
+	for _, e := range found {
+		messages = append(messages, e.Messages...)
+	}
+	return messages, nil
+}
+
+// history returns the last exchanges with all words, as a window bounds them.
+func (s *Store[M, D]) history(r *request, window int, words []string) ([]Exchange[M], error) {
 	backward := window < all || r.most < all
 	groups := r.pages(driver.Read{}, all)
 	if backward {
@@ -71,11 +83,23 @@ func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
 	if backward {
 		slices.Reverse(found)
 	}
-	messages := make([]M, 0, 2*len(found))
-	for _, e := range present(r, found) {
-		messages = append(messages, e.Messages...)
+	return present(r, found), nil
+}
+
+// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
+// whole, also if it is longer. Otherwise Last is a [Store.Load]. A negative n is refused with
+// distlock.ErrInvalidOption.
+func (s *Store[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
+	if n < 0 {
+		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return messages, nil
+	return again(func() ([]Exchange[M], error) {
+		r, err := s.request(ctx, opLast)
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		return s.history(r, n, nil)
+	})
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
@@ -114,22 +138,56 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 	return found, nil
 }
 
-// Exchanges yields the history from its beginning, a page at a time, so the history may be too long
-// to be held at once. The first turn is the oldest one that Retention.MaxExchanges keeps. An error ends
-// the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or trimmed between
-// two pages, the error is [ErrChanged].
+// Forward yields the history in order, a page at a time, so the history may be too long to be held at
+// once. It begins after a place, or with the zero Place at the first turn that Retention.MaxExchanges
+// keeps. The place need not exist any more. Break where you have enough; the Place of the last exchange
+// is where to go on, also in another process.
 //
-// Each range over the sequence begins a new read. Exchanges takes no lock. A lease in ctx has the
-// effect that [Store.Load] states.
-func (s *Store[M, D]) Exchanges(ctx context.Context) iter.Seq2[Exchange[M], error] {
+// An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or
+// trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a new read.
+// Forward takes no lock. A lease in ctx has the effect that [Store.Load] states.
+func (s *Store[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
+	return s.iterate(ctx, opForward, func(r *request) iter.Seq[[]driver.Entry] {
+		from := r.beginning()
+		if after.Compare(from) > 0 {
+			from = after
+		}
+		return r.pages(driver.Read{From: from}, all)
+	})
+}
+
+// Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one before
+// the place, or with the zero Place the newest of all. To fill the context of a model, break at its
+// budget of tokens.
+func (s *Store[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
+	return s.iterate(ctx, opBackward, func(r *request) iter.Seq[[]driver.Entry] {
+		if before == (Place{}) && r.most < all {
+			return r.turns(all, nil)
+		}
+		first := r.beginning()
+		pages := r.pages(driver.Read{Backward: true, From: before}, all)
+		return func(yield func([]driver.Entry) bool) {
+			for page := range pages {
+				kept := slices.DeleteFunc(page, func(e driver.Entry) bool { return e.Place.Compare(first) < 0 })
+				if !yield(kept) || len(kept) < len(page) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// iterate yields the exchanges of a request, whose entries read returns in groups.
+func (s *Store[M, D]) iterate(ctx context.Context, op operation,
+	read func(*request) iter.Seq[[]driver.Entry]) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
-		r, err := s.request(ctx, opExchanges)
+		r, err := s.request(ctx, op)
 		if err != nil {
 			yield(Exchange[M]{}, err)
 			return
 		}
-		for page := range r.pages(driver.Read{From: r.beginning()}, all) {
-			for _, e := range s.decode(r, page, nil) {
+		for group := range read(r) {
+			for _, e := range s.decode(r, group, nil) {
 				if !yield(e, nil) {
 					return
 				}

@@ -12,7 +12,7 @@ import (
 // exchange, to answer anew, to compact or to erase a part of the history. Without exchanges, it removes
 // the range. It is one step: readers see the history before or after, and an error means before.
 //
-// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or Exchanges in
+// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or Forward in
 // the same turn. The exchanges get new places, which no exchange of the session has had. An exchange
 // with the Place of an exchange in the range stays in the turn of that exchange, with its ID and Number,
 // and is found under the ID. Such Places must not fall. An exchange without a Place has no ID, and stands

@@ -38,14 +38,16 @@ type request struct {
 type operation string
 
 const (
-	opSave      operation = "save"
-	opClear     operation = "clear"
-	opReplace   operation = "replace"
-	opNumber    operation = "save: reading the turn's highest number"
-	opLoad      operation = "load"
-	opSearch    operation = "search"
-	opAnswered  operation = "answered"
-	opExchanges operation = "exchanges"
+	opSave     operation = "save"
+	opClear    operation = "clear"
+	opReplace  operation = "replace"
+	opNumber   operation = "save: reading the turn's highest number"
+	opLoad     operation = "load"
+	opSearch   operation = "search"
+	opAnswered operation = "answered"
+	opForward  operation = "forward"
+	opBackward operation = "backward"
+	opLast     operation = "last"
 )
 
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a

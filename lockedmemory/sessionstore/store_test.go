@@ -93,12 +93,12 @@ func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 		t.Errorf("Load: %q, %v", got, err)
 	}
 	var yielded []string
-	for exchange, err := range store.Exchanges(t.Context()) {
+	for exchange, err := range store.Forward(t.Context(), sessionstore.Place{}) {
 		must(t, err)
 		yielded = append(yielded, exchange.Input(), exchange.Output())
 	}
 	if !slices.Equal(yielded, want) {
-		t.Errorf("Exchanges: %q", yielded)
+		t.Errorf("Forward: %q", yielded)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
 		return memory.Save(ctx, "q", "a")
 	}))
 	var seen []error
-	for _, err := range store.Exchanges(t.Context()) {
+	for _, err := range store.Forward(t.Context(), sessionstore.Place{}) {
 		if seen = append(seen, err); len(seen) == 1 {
 			pages.before = func() {
 				for range 3 {
@@ -168,7 +168,7 @@ func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 || seen[0] != nil || !errors.Is(seen[1], sessionstore.ErrChanged) {
-		t.Errorf("Exchanges: %v; want one exchange, and ErrChanged", seen)
+		t.Errorf("Forward: %v; want one exchange, and ErrChanged", seen)
 	}
 }
 

@@ -140,6 +140,8 @@ type Read struct {
 	// direction of the Read. Zero: the first entry of all, or with Backward the last.
 	From  Place
 	Limit int // at least 1
+	// Next says that other pages of the same read came before.
+	Next bool
 	// ID asks for the highest number that is stored under a turn ID. Empty: no question.
 	ID string
 	// Named asks for the entries stored under ID alone, and for no others. The number and the entries are
@@ -158,8 +160,8 @@ type Page struct {
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
-	// Revision changes with each Replace. In a Read without From, it is that of the moment of the entries
-	// or before. In one with From, it is that of the moment of the entries or later.
+	// Revision changes with each Replace. It is that of the moment of the entries or before, and with
+	// Read.Next of that moment or later.
 	Revision int64
 	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have
 	// fewer entries, the others are no longer in the session: it was cleared or trimmed, or has expired.

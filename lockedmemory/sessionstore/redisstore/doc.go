@@ -14,6 +14,7 @@
 //	N:{K}:ids   the turn IDs (hash): by 16 bytes of the SHA-256 of each, until when it is known, and the
 //	            digest and place of each exchange; lives for Retention.RememberTurns after the last named
 //	            Save, and up to 1/32 longer
+//	N:{K}:stage the log as it will be (Stream), while a Replace copies it; lives for 60 s after a step
 //
 // The lock's keys begin with <the Locker's namespace>:{K}: and share one slot of a Cluster with these.
 //
@@ -21,7 +22,7 @@
 //
 //	op <32 hexadecimal digits> m <message> … [id <turn ID> no <number>]  a Save
 //	mark ""                                                              a marker, n is 0
-//	swap <op>                                                            the marker of a Replace
+//	swap <op>                                                            a marker of a Replace or a Clear
 //
 // Readers report any other entry as broken, and leave it as it is.
 //

@@ -200,14 +200,15 @@ func TestMarks_foreignData_isKept(t *testing.T) {
 	}
 }
 
-// halving is a connection that calls between the script and the XRANGE of a pipeline.
+// halving is a connection that calls between a command and the XRANGE of a pipeline.
 type halving struct {
 	net.Conn
 	between *atomic.Pointer[func()]
+	command string
 }
 
 func (h halving) Write(b []byte) (int, error) {
-	script, read := bytes.Index(b, []byte("evalsha")), bytes.Index(b, []byte("xrange"))
+	script, read := bytes.Index(b, []byte("\r\n"+h.command+"\r\n")), bytes.Index(b, []byte("xrange"))
 	f := h.between.Load()
 	if f == nil || script < 0 || read < 0 || !h.between.CompareAndSwap(f, nil) {
 		return h.Conn.Write(b)
@@ -229,7 +230,7 @@ func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 	var between atomic.Pointer[func()]
 	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return halving{c, &between}, err
+		return halving{c, &between, "evalsha"}, err
 	}}, nil, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Turn(t.Context(), r.opens)) // loads the scripts

@@ -52,7 +52,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		}
 		// ⚑ The revision is read before the first page, and after each later one.
 		mark = redis.NewCmd(ctx, "get", k.mark)
-		if !looks {
+		if !r.Next {
 			cmds = append(cmds, mark)
 		}
 		if !r.Named {
@@ -69,7 +69,10 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		}
 		if looks { // after the entries: an entry that was cleared in between is older than the oldest
 			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
-			cmds = append(cmds, oldest, mark)
+			cmds = append(cmds, oldest)
+		}
+		if r.Next {
+			cmds = append(cmds, mark)
 		}
 		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
 			return page, err

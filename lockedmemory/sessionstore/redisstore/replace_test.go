@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,7 +22,7 @@ import (
 // places returns the places of the history.
 func (r *rig) places(t *testing.T) (all []sessionstore.Place) {
 	t.Helper()
-	for e, err := range r.store.Exchanges(t.Context()) {
+	for e, err := range r.store.Forward(t.Context(), sessionstore.Place{}) {
 		must(t, err)
 		all = append(all, e.Place)
 	}
@@ -144,5 +147,59 @@ func TestReplace_O_lostAnswers_outcome(t *testing.T) {
 	}
 	if outcomes["done"] < 7 || outcomes["unavailable"] == 0 || outcomes["unknown"] == 0 {
 		t.Errorf("outcomes: %v", outcomes)
+	}
+}
+
+// Between the commands of a page, the history is replaced. No read shows a mixture, from whatever place it
+// begins.
+func TestForward_O_replacedAmidPage_whole(t *testing.T) {
+	t.Parallel()
+	var between atomic.Pointer[func()]
+	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return halving{c, &between, "get"}, err
+	}}, nil, nil)
+	writer := newRig(t, redis.Options{}, nil, nil)
+	for page := range 2 {
+		for _, begin := range []int{-1, 0} {
+			must(t, writer.memory.Clear(t.Context()))
+			must(t, writer.memory.Turn(t.Context(), func(ctx context.Context) error {
+				for n := range 20 {
+					must(t, writer.memory.Save(ctx, "q", fmt.Sprint(n)))
+				}
+				return nil
+			}))
+			all := writer.places(t)
+			called := false
+			replaces := func() {
+				time.Sleep(20 * time.Millisecond) // Redis executes the first commands
+				called = true
+				must(t, writer.memory.Turn(t.Context(), func(ctx context.Context) error {
+					with := sessionstore.Exchange[string]{Messages: []string{"q", "new"}}
+					return errors.Join(writer.store.Replace(ctx, all[18], all[18], with), writer.store.Replace(ctx, all[1], all[1], with))
+				}))
+			}
+			var after sessionstore.Place
+			if begin >= 0 {
+				after = all[begin]
+			}
+			var read []string
+			var failed error
+			if page == 0 {
+				between.Store(&replaces)
+			}
+			for e, err := range r.store.Forward(t.Context(), after) {
+				if failed = err; err != nil {
+					break
+				}
+				if read = append(read, e.Output()); len(read) == 1 && page == 1 { // the first page is here
+					between.Store(&replaces)
+				}
+			}
+			old, edited := slices.Contains(read, "1") || slices.Contains(read, "18"), slices.Contains(read, "new")
+			if !called || failed == nil && (len(read) != 19-begin || old && edited) || failed != nil && !errors.Is(failed, sessionstore.ErrChanged) {
+				t.Errorf("page %d, from %d, called %t: %v, %q", page, begin, called, failed, read)
+			}
+		}
 	}
 }

@@ -19,8 +19,8 @@ func refusesOlderLeases(h *harness) {
 	for name, show := range map[string]func(ctx context.Context) error{
 		"Load":   func(ctx context.Context) error { _, err := b.memory.Load(ctx, ""); return err },
 		"Search": func(ctx context.Context) error { _, err := b.memory.Search(ctx, "q", 1); return err },
-		"Exchanges": func(ctx context.Context) error {
-			for _, err := range b.store.Exchanges(ctx) {
+		"Forward": func(ctx context.Context) error {
+			for _, err := range b.store.Forward(ctx, driver.Place{}) {
 				return err
 			}
 			return errors.New("no exchanges")

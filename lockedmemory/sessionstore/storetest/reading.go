@@ -85,7 +85,7 @@ func (i *instance) over(opts *options, wrap func(driver.Driver) driver.Driver) *
 // exchanges returns the names of the exchanges that the iterator yields.
 func (i *instance) exchanges() (names []any) {
 	i.Helper()
-	for e, err := range i.store.Exchanges(i.Context()) {
+	for e, err := range i.store.Forward(i.Context(), sessionstore.Place{}) {
 		if err != nil {
 			i.Errorf("exchange %d: %+v, %v", len(names), e, err)
 			break
@@ -105,7 +105,7 @@ func maxExchangesAndWindow(h *harness) {
 		h.Helper()
 		kept.has(want...)
 		if got := kept.exchanges(); !slices.Equal(got, want) {
-			h.Errorf("Exchanges yields %s, want %s", got, want)
+			h.Errorf("Forward yields %s, want %s", got, want)
 		}
 		if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != len(want) {
 			h.Errorf("Search finds %d, %v; want the %d that are kept", len(found), err, len(want))
@@ -143,7 +143,7 @@ func turnsAreNotCut(h *harness) {
 			kept := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: limit}}, wrap)
 			kept.has(all[from:]...)
 			if got := kept.exchanges(); !slices.Equal(got, all[from:]) {
-				h.Errorf("Exchanges with limit %d yields %s, want %s", limit, got, all[from:])
+				h.Errorf("Forward with limit %d yields %s, want %s", limit, got, all[from:])
 			}
 			for k := 1; k < 10; k++ {
 				if found, err := kept.store.Search(h.Context(), "q", k); err != nil || len(found) != min(k, len(all[from:])) {
@@ -272,14 +272,14 @@ func pages(h *harness) {
 			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
 		}
 		n := 0
-		for e, err := range b.store.Exchanges(h.Context()) {
+		for e, err := range b.store.Forward(h.Context(), sessionstore.Place{}) {
 			if err != nil || e.Input() != question(n) || e.Output() != answer(n) {
-				h.Errorf("Exchanges in pages of %d: %d is %+v, %v", limit, n, e, err)
+				h.Errorf("Forward in pages of %d: %d is %+v, %v", limit, n, e, err)
 			}
 			n++
 		}
 		if n != 20 {
-			h.Errorf("Exchanges in pages of %d: %d exchanges", limit, n)
+			h.Errorf("Forward in pages of %d: %d exchanges", limit, n)
 		}
 		w := h.instance(&options{view: sessionstore.Options{Window: 7}},
 			func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
@@ -288,7 +288,7 @@ func pages(h *harness) {
 }
 
 // Before the second page is read, the session is cleared and written to. The pages read before are no
-// longer history: Load reads the new one, and Exchanges ends.
+// longer history: Load reads the new one, and Forward ends.
 func clearedBetweenPages(h *harness) {
 	a := h.instance(nil, nil)
 	for _, forward := range []bool{true, false} {
@@ -309,7 +309,7 @@ func clearedBetweenPages(h *harness) {
 			cleared(nil).has("new", "newer")
 			a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
 			var seen []string
-			for e, err := range cleared(nil).store.Exchanges(h.Context()) {
+			for e, err := range cleared(nil).store.Forward(h.Context(), sessionstore.Place{}) {
 				if errors.Is(err, sessionstore.ErrChanged) {
 					seen = append(seen, "changed")
 					continue
@@ -319,7 +319,7 @@ func clearedBetweenPages(h *harness) {
 				seen = append(seen, e.Input().Text)
 			}
 			if want := "qnew qnewer q1 q2 changed"; strings.Join(seen, " ") != want {
-				h.Errorf("Exchanges yields %q, want %q", seen, want)
+				h.Errorf("Forward yields %q, want %q", seen, want)
 			}
 		} else {
 			cleared(&options{view: sessionstore.Options{Window: 8}}).has("new", "newer")
@@ -366,7 +366,7 @@ func codecRefuses(h *harness) {
 				h.Fatal(err)
 			}
 			var place string
-			for e := range a.store.Exchanges(h.Context()) {
+			for e := range a.store.Forward(h.Context(), sessionstore.Place{}) {
 				if e.Input() == question(2) {
 					place = e.Place.String()
 				}
@@ -375,7 +375,7 @@ func codecRefuses(h *harness) {
 			loaded, loadErr := store.Load(h.Context(), "")
 			found, searchErr := store.Search(h.Context(), "", 9)
 			var yieldErr error
-			for e, err := range store.Exchanges(h.Context()) {
+			for e, err := range store.Forward(h.Context(), sessionstore.Place{}) {
 				if seen = append(seen, e.Messages...); err != nil {
 					yieldErr = err
 				}
@@ -391,7 +391,7 @@ func codecRefuses(h *harness) {
 				}
 			} else {
 				want = [][]Message{{question(1), answer(1)}, nil}
-				for call, err := range map[string]error{"Load": loadErr, "Search": searchErr, "Exchanges": yieldErr} {
+				for call, err := range map[string]error{"Load": loadErr, "Search": searchErr, "Forward": yieldErr} {
 					var entry *sessionstore.EntryError
 					if !errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) ||
 						!errors.Is(err, errRefusing) || entry.Place.String() != place || !strings.Contains(err.Error(), place) {

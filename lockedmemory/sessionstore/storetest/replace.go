@@ -22,9 +22,9 @@ func exchange(n any) Exchange { return Exchange{Messages: []Message{question(n),
 // all returns the history.
 func (i *instance) all(ctx context.Context) (found []Exchange) {
 	i.Helper()
-	for e, err := range i.store.Exchanges(ctx) {
+	for e, err := range i.store.Forward(ctx, sessionstore.Place{}) {
 		if err != nil {
-			i.Fatalf("Exchanges: %v", err)
+			i.Fatalf("Forward: %v", err)
 		}
 		found = append(found, e)
 	}
@@ -91,10 +91,17 @@ func replaced(h *harness) {
 		a.mustSave(ctx, 8)
 	})
 	check("2a", "x", "w", 6, "7b", 8)
-	b.mustReplace(0, 5)
-	check()
-	b.mustSave(h.Context(), 9)
+	b.turn(func(ctx context.Context) {
+		if err := b.replace(ctx, 0, 5); err != nil {
+			h.Error(err)
+		}
+		check()
+		b.mustSave(ctx, 9)
+	})
 	check(9)
+	b.mustReplace(0, 0)
+	b.mustSave(h.Context(), 10)
+	check(10)
 }
 
 // An exchange keeps its turn and its ID if it keeps its place.

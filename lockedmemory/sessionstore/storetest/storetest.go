@@ -77,6 +77,8 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"queries", queries},
 		{"pages", pages},
 		{"pages_clearedBetween", clearedBetweenPages},
+		{"O_cursors", cursors},
+		{"O_cursors_replacedBetweenPages", cursorsReplacedBetween},
 		{"entries_codecRefuses", codecRefuses},
 		{"badInput", badInput},
 	} {
