@@ -68,6 +68,12 @@ type Appender[M any] interface {
 	Append(ctx context.Context, messages ...M) error
 }
 
+// Deleter is implemented by an inner memory that can remove a session for good.
+type Deleter interface {
+	// Delete is Clear, and removes all that the memory remembers of the session.
+	Delete(ctx context.Context) error
+}
+
 // Selective is implemented by an inner memory that does not work under every Locker.
 type Selective interface {
 	// AcceptsLocker returns nil, or an error with the reason and the remedy. [New] then fails with
@@ -153,6 +159,16 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 	return m.step(ctx, OpClear, m.inner.Clear)
+}
+
+// Delete runs the inner memory's Delete as Clear runs its Clear. If the inner memory is no [Deleter], it
+// fails with errors.ErrUnsupported.
+func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
+	deleter, ok := m.inner.(Deleter)
+	if !ok {
+		return fmt.Errorf("%s: %w: the inner memory has no Delete: use Clear; nothing was written", OpClear, errors.ErrUnsupported)
+	}
+	return m.step(ctx, OpClear, deleter.Delete)
 }
 
 // Load calls the inner memory without a lock. Under a lease that has ended, as after its Turn, it fails

@@ -354,12 +354,17 @@ var storeRows = func() (rows []row) {
 		}},
 		row{name: "clear", covers: "LockedMemory.Clear Store.Clear", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
-			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx) })
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx, s.faulty.memory.Clear) })
+			s.judge()
+		}},
+		row{name: "delete", covers: "LockedMemory.Delete Store.Delete", run: func(s *scene) {
+			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx, s.faulty.memory.Delete) })
 			s.judge()
 		}},
 		row{name: "clear-inATurn", covers: "LockedMemory.Clear Store.Clear", run: inTurn(func(s *scene, turn context.Context) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
-			s.sweep(turn, func(ctx context.Context) error { return s.clears(ctx) })
+			s.sweep(turn, func(ctx context.Context) error { return s.clears(ctx, s.faulty.memory.Clear) })
 		})},
 		row{name: "replace", covers: "Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
@@ -395,9 +400,9 @@ func (s *scene) repeat(ctx context.Context) {
 	s.saved = append(s.saved, secret)
 }
 
-// clears is a Clear. Of one that has failed nobody knows, unless it says so.
-func (s *scene) clears(ctx context.Context) error {
-	err := s.faulty.memory.Clear(ctx)
+// clears is a Clear or a Delete. If its outcome is unknown, the history may be there or not.
+func (s *scene) clears(ctx context.Context, clear func(context.Context) error) error {
+	err := clear(ctx)
 	switch {
 	case err == nil:
 		s.saved = nil

@@ -41,6 +41,7 @@ const (
 	opSave     operation = "save"
 	opClear    operation = "clear"
 	opReplace  operation = "replace"
+	opDelete   operation = "delete"
 	opNumber   operation = "save: reading the turn's highest number"
 	opLoad     operation = "load"
 	opSearch   operation = "search"
@@ -52,7 +53,9 @@ const (
 
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
-func (op operation) writes() bool { return op == opSave || op == opClear || op == opReplace }
+func (op operation) writes() bool {
+	return op == opSave || op == opClear || op == opReplace || op == opDelete
+}
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
 func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {

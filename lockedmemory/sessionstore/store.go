@@ -120,13 +120,21 @@ func (r request) number(turn *lockedmemory.NamedTurn) (n int, err error) {
 
 // Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
 // errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
-func (s *Store[M, D]) Clear(ctx context.Context) error {
-	r, err := s.request(ctx, opClear)
+func (s *Store[M, D]) Clear(ctx context.Context) error { return s.clear(ctx, opClear) }
+
+// Delete removes the session for good: the history and the turn IDs. For 24 hours, the service keeps the
+// place of the Delete and nothing else, to refuse writers with an older lease. A later turn begins the
+// session anew. Append-only files and backups of the service are out of reach. The errors are those of
+// [Store.Clear].
+func (s *Store[M, D]) Delete(ctx context.Context) error { return s.clear(ctx, opDelete) }
+
+func (s *Store[M, D]) clear(ctx context.Context, op operation) error {
+	r, err := s.request(ctx, op)
 	if err != nil {
 		return err
 	}
 	_, err = r.under(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Replace(ctx, driver.Replace{Write: w})
+		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, Forget: op == opDelete})
 		return driver.Page{Verdict: v}, err
 	})
 	return err

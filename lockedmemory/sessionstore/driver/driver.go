@@ -90,6 +90,8 @@ type Replace struct {
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
 	// has no effect, see Range. Both are zero for a Clear.
 	From, To Place
+	// Forget removes the turn IDs, too. It is set for a Clear alone.
+	Forget bool
 	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
 	// and do not fall. The driver gives them sub-places that no entry of the session has had.
 	New []Entry

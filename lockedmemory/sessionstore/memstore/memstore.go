@@ -233,6 +233,9 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	switch {
 	case r.From == driver.Place{}: // Clear
 		each.entries, each.state = nil, cleared
+		if r.Forget {
+			clear(each.turns)
+		}
 		each.revision = (each.revision + 1) % (driver.MaxSub + 1)
 		return v, nil
 	case first < 0 || last < 0:

@@ -11,14 +11,15 @@ elseif had then
   return finish({KNOWN})
 end
 
--- gone reports whether the exchanges that the lease has read or stored have disappeared, and no Clear
--- says why.
+-- gone reports whether the exchanges that the lease has read or stored have disappeared, and no Clear or
+-- Delete says why.
 local function gone()
   local need, mark = tonumber(ARGV[8]), tonumber(token or 0)
   if need == 0 then
     return token == fence and state == 'l'
   end
-  return state ~= 'e' or cleared == '' or mark < need or mark == need and tonumber(seq) <= tonumber(ARGV[9])
+  local emptied = state == 'd' or state == 'e' and cleared ~= ''
+  return not emptied or mark < need or mark == need and tonumber(seq) <= tonumber(ARGV[9])
 end
 
 local refusal = not there and absent(n)

@@ -87,6 +87,9 @@ func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
 	if r.From == (driver.Place{}) {
 		p.step = swap
+		if r.Forget {
+			p.nonce = "delete"
+		}
 	} else {
 		p.restart()
 	}

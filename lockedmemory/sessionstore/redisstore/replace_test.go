@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -201,5 +202,29 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 				t.Errorf("page %d, from %d, called %t: %v, %q", page, begin, called, failed, read)
 			}
 		}
+	}
+}
+
+// After a Delete, the keys of the session are its mark and the record of its lock. Both have a TTL.
+func TestDelete_keysThatRemain(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	for n := range 200 {
+		ctx := lockedmemory.WithTurnID(t.Context(), fmt.Sprint("id ", n))
+		must(t, r.memory.Save(ctx, "question", "secret"))
+	}
+	must(t, r.memory.Delete(t.Context()))
+	for _, key := range r.client.Keys(t.Context(), "*").Val() {
+		ttl := r.client.TTL(t.Context(), key).Val()
+		if (key != r.mark() && key != r.lock()) || ttl <= 0 || ttl > 25*time.Hour {
+			t.Errorf("%q lives for %s", key, ttl)
+		}
+	}
+	if mark := r.client.Get(t.Context(), r.mark()).Val(); !strings.HasSuffix(mark, ":d::0") {
+		t.Errorf("the mark is %q", mark)
+	}
+	if got := r.history(t); len(got) != 0 {
+		t.Errorf("the history is %q", got)
 	}
 }

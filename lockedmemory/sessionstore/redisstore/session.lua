@@ -25,7 +25,7 @@ if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) the
   return mark
 end
 local token, seq, state, cleared, revision = string.match(type(mark) == 'string' and mark or '',
-  '^(%d+)%-(%d+):([el]):(%x*):(%d+)$')
+  '^(%d+)%-(%d+):([eld]):(%x*):(%d+)$')
 revision = tonumber(revision or 0)
 local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
@@ -34,7 +34,7 @@ local function set_mark(place, state, op)
   if foreign then
     return -- data of another program stays; the Stream refuses older writers by itself
   end
-  local life = state == 'e' and ARGV[4] or idle > 0 and idle + ARGV[4]
+  local life = state ~= 'l' and ARGV[4] or idle > 0 and idle + ARGV[4]
   local text = string.format('%s:%s:%s:%.0f', place, state, op, revision)
   if life then
     after('SET', KEYS[2], text, 'PX', life)

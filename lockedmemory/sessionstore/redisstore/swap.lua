@@ -5,12 +5,14 @@
 -- KEYS, ARGV, Reply: see session.lua.
 -- KEYS  5 the staging key
 -- ARGV  6 seq   7 op
---       8 identity of the staging, or '' for a Clear   9 the last place staged   10 the last place of the
+--       8 identity of the staging, or '' for a Clear, or 'delete'   9 the last place staged   10 the last place of the
 --       log that is staged   11 the highest sub-place staged
 -- Reply also {AGAIN}: stage from the beginning; {MORE}: the log has grown, stage the rest
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 
-local function clear()
+-- clear removes all exchanges, and a Delete the turn IDs, too. The mark of a Delete has neither op nor
+-- revision: its copy is known by the place.
+local function clear(deletes)
   local refusal
   if there then
     refusal = add(n, nil, 'swap', op) -- a late copy must not remove later exchanges
@@ -18,13 +20,17 @@ local function clear()
     refusal = absent(n)
   end
   if refusal then
-    return refusal[1] == TAKEN and not there and cleared == op and {DONE} or refusal
+    local copy = cleared == op
+    if deletes then
+      copy = state == 'd' and top == place
+    end
+    return refusal[1] == TAKEN and not there and copy and {DONE} or refusal
   end
   -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
-  revision = (revision + 1) % SUBS
-  set_mark(place, 'e', op) -- a Clear
+  revision = deletes and 0 or (revision + 1) % SUBS
+  set_mark(place, deletes and 'd' or 'e', deletes and '' or op) -- a Clear
   if not failed then -- a Clear
-    after('UNLINK', log, stage) -- ⚑ the staging key has a copy
+    after('UNLINK', log, stage, deletes and KEYS[4] or stage) -- ⚑ the staging key has a copy
   end
   return done()
 end
@@ -70,4 +76,7 @@ local function swap()
   return done()
 end
 
-return nonce == '' and clear() or swap()
+if nonce == '' or nonce == 'delete' then
+  return clear(nonce == 'delete')
+end
+return swap()

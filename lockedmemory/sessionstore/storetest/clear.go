@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"context"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // A holder from before the lease of a Clear cannot write after the Clear, in whatever way it has used
@@ -46,4 +49,43 @@ func clearWithinATurn(h *harness) {
 	})
 	b.turn(func(ctx context.Context) { b.mustSave(ctx, 5) })
 	b.has(4, 5)
+}
+
+// After a Delete, neither history nor turn IDs remain. An older holder is refused, and a later turn begins
+// anew, also the turn of the Delete.
+func deleted(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	a.saveTurn("id", 1, 2)
+	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 3) })
+	if err := b.memory.Delete(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	b.has()
+	b.isUnder("id", 0)
+	a.refused("Save", a.store.Save(used, question("late"), answer("late")), fence, fence+1)
+	a.refused("Delete", a.store.Delete(used), fence, fence+1)
+	a.saveTurn("id", 1)
+	b.has(1)
+	b.isUnder("id", 1, 1)
+	a.turn(func(ctx context.Context) {
+		a.mustSave(ctx, 4)
+		lease, _ := lockedmemory.Lease(ctx)
+		w := driver.Replace{Write: a.write(lease, 5), Forget: true}
+		for range 2 {
+			if v, err := a.driver.Replace(ctx, w); err != nil || v.Outcome != driver.Done {
+				h.Errorf("%+v, %v", v, err)
+			}
+		}
+		late := driver.Append{Write: a.write(lease, 4), Content: content("late")}
+		if v, err := a.driver.Append(ctx, late); err != nil || v.Outcome != driver.Taken {
+			h.Errorf("a late Save: %+v, %v", v, err)
+		}
+		a.has()
+		a.mustSave(ctx, 5)
+		if err := a.memory.Delete(ctx); err != nil {
+			h.Error(err)
+		}
+		a.mustSave(ctx, 6, 7)
+	})
+	b.has(6, 7)
 }

@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_lateSaveUnderLease_taken", lateSaveOfTheSameLease},
 		{"O_clear_lateWritersRefused", clearIsNotUndone},
 		{"O_clearInTurn", clearWithinATurn},
+		{"O_delete", deleted},
 		{"O_append_anyNumberOfMessages", appended},
 		{"answered", answered},
 		{"O_replace", replaced},
