@@ -26,7 +26,7 @@ var (
 	// again.
 	ErrChanged = errors.New("sessionstore: history changed")
 	// ErrTooLarge: a message or an exchange is larger than Options.MaxMessage allows, or an exchange has
-	// more than 1,000 messages. Nothing was written.
+	// more than 256 messages. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.
 	ErrCodec = errors.New("sessionstore: codec failed")

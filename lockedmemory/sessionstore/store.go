@@ -74,9 +74,9 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return s.Append(ctx, input, output)
 }
 
-// Append is [Store.Save] for an exchange of 1 to 1,000 messages: a question, tool calls, their results,
+// Append is [Store.Save] for an exchange of 1 to 256 messages: a question, tool calls, their results,
 // and the answer. All of them are stored, next to each other, or none. It fails with
-// distlock.ErrInvalidOption without a message, and with [ErrTooLarge] for more than 1,000, or if they are
+// distlock.ErrInvalidOption without a message, and with [ErrTooLarge] for more than 256, or if they are
 // larger than 2 × Options.MaxMessage together.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	r, err := s.request(ctx, opSave)
@@ -140,8 +140,8 @@ func (s *Store[M, D]) clear(ctx context.Context, op operation) error {
 	return err
 }
 
-// maxMessages is how many messages an exchange has at most. A script of Redis takes some thousand words.
-const maxMessages = 1000
+// maxMessages is how many messages an exchange has at most. A script takes a bounded number of words.
+const maxMessages = 256
 
 func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
 	switch n := len(messages); {

@@ -21,10 +21,10 @@ func messages(n int) []Message {
 	return all
 }
 
-// An exchange has 1 to 1,000 messages. It counts as one for limits, IDs and repetitions.
+// An exchange has 1 to 256 messages. It counts as one for limits, IDs and repetitions.
 func appended(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 3}}, nil)
-	for n, size := range []int{1, 3, 1000} {
+	for n, size := range []int{1, 3, 256} {
 		if err := a.memory.Append(h.Context(), messages(size)...); err != nil {
 			h.Fatalf("%d messages: %v", size, err)
 		}
@@ -50,7 +50,7 @@ func appended(h *harness) {
 		err      error
 	}{
 		"none":     {nil, distlock.ErrInvalidOption},
-		"too many": {messages(1001), sessionstore.ErrTooLarge},
+		"too many": {messages(257), sessionstore.ErrTooLarge},
 		"large":    {[]Message{large, large, large}, sessionstore.ErrTooLarge},
 	} {
 		if err := a.memory.Append(h.Context(), refused.messages...); !errors.Is(err, refused.err) {
