@@ -97,7 +97,7 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 // beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
 func (r *request) beginning() (before driver.Place) {
 	if r.most == all {
-		return before
+		return driver.Place{Fence: r.since}
 	}
 	for turn := range r.turns(all, nil) {
 		before = driver.Place{Fence: turn[0].Place.Fence}

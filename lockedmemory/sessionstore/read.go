@@ -63,7 +63,7 @@ func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
 // history returns the last exchanges with all words, as a window bounds them.
 func (s *Store[M, D]) history(r *request, window int, words []string) ([]Exchange[M], error) {
 	backward := window < all || r.most < all
-	groups := r.pages(driver.Read{}, all)
+	groups := r.pages(driver.Read{From: driver.Place{Fence: r.since}}, all)
 	if backward {
 		groups = r.turns(window, words)
 	}
@@ -209,7 +209,7 @@ func present[M any](r *request, found []Exchange[M]) []Exchange[M] {
 // cannot be read is left out, or becomes request.err.
 func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M]) {
 	for _, entry := range entries {
-		if entry.Place.Compare(r.oldest) < 0 {
+		if entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since {
 			continue
 		}
 		e := Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}

@@ -24,6 +24,7 @@ type request struct {
 	state   *leaseState     // of the lease
 	ends    bool            // nothing uses the lease after the call
 	most    int             // Retention.MaxExchanges
+	since   int64           // the lowest token that Retention.MaxAge keeps
 	size    int             // of an exchange, as estimated; see pages
 	oldest  driver.Place    // see driver.Page, of the last page
 	err     error           // has ended the pages
@@ -76,8 +77,9 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	if err != nil {
 		return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
 	}
+	keep := s.driver.Retention()
 	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease,
-		most: cmp.Or(s.driver.Retention().MaxExchanges, all), size: firstSize}
+		most: cmp.Or(keep.MaxExchanges, all), since: keep.Since(), size: firstSize}
 	if leased {
 		r.state = stateOf(s, lease)
 	}

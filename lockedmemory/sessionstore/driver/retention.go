@@ -24,10 +24,23 @@ type Retention struct {
 	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
 	// newest turn is kept whole, also if it is longer. Default: all.
 	MaxExchanges int
+	// MaxAge is how long an exchange is read, since the grant of its lease. Older turns are removed by
+	// the next first access of a lease, but the newest turn stays in the service until another one
+	// follows: set IdleTTL, too. At least one second. Default: for ever.
+	MaxAge time.Duration
 	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
 	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
 	// one second. Default: 24 hours.
 	RememberTurns time.Duration
+}
+
+// Since returns the lowest token of the exchanges that MaxAge keeps: a token is the microsecond of its
+// grant.
+func (r Retention) Since() int64 {
+	if r.MaxAge == 0 {
+		return 0
+	}
+	return time.Now().Add(-r.MaxAge).UnixMicro()
 }
 
 // KeepEmpty is how long a session without an exchange is kept after its last access. The highest
@@ -63,6 +76,9 @@ func (r *Retention) WithDefaults() (Retention, error) {
 	case keep.MaxExchanges < 0 || keep.MaxExchanges > maxExchanges:
 		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges,
 			maxExchanges)
+	case keep.MaxAge != 0 && !lasts(keep.MaxAge):
+		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep exchanges for ever",
+			keep.MaxAge, maxTime)
 	case !lasts(keep.RememberTurns):
 		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds",
 			keep.RememberTurns, maxTime)

@@ -140,16 +140,22 @@ func (s *service) show(each *session, a driver.Access) driver.Verdict {
 	}
 	each.used = time.Now()
 	if a.First {
-		each.trim(s.keep.MaxExchanges)
+		each.trim(s.keep.MaxExchanges, s.keep.Since())
 	}
 	return driver.Verdict{}
 }
 
-// trim removes the oldest turns until at most so many exchanges are left. It never removes a part
+// trim removes the oldest turns until at most so many exchanges are left, and turns below a token. It never removes a part
 // of a turn, nor the newest turn.
-func (each *session) trim(most int) {
-	from := len(each.entries) - most
-	if most == 0 || from <= 0 {
+func (each *session) trim(most int, since int64) {
+	from := 0
+	if most > 0 {
+		from = max(0, len(each.entries)-most)
+	}
+	for from < len(each.entries) && each.entries[from].Place.Fence < since {
+		from++
+	}
+	if from == 0 {
 		return
 	}
 	fence := func(i int) int64 { return each.entries[i].Place.Fence }

@@ -114,7 +114,16 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 		lock, isLock = b.Lock, 1
 	}
 	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.keep.IdleTTL.Milliseconds(),
-		driver.KeepEmpty.Milliseconds(), s.keep.MaxExchanges}
+		driver.KeepEmpty.Milliseconds(), s.bounds()}
+}
+
+// bounds are those of trimming; see session.lua.
+func (s *service) bounds() string {
+	most := strconv.Itoa(s.keep.MaxExchanges)
+	if s.keep.MaxAge == 0 {
+		return most
+	}
+	return fmt.Sprintf("%s %d", most, s.keep.Since())
 }
 
 // seq is the second number of the ID that an entry has in the Stream.

@@ -4,7 +4,8 @@
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
 -- ARGV  1 token   2 '1' if the lock is on this Redis, else '0'; or the owner for which the script
 --       also releases the lock   3 IdleTTL in ms, or 0
---       4 life of a session without an exchange in ms   5 MaxExchanges, or 0
+--       4 life of a session without an exchange in ms   5 MaxExchanges or 0, and with MaxAge a space and the lowest token
+--       that stays
 -- Reply see reply.lua
 --
 -- Every script may be repeated.
@@ -86,22 +87,32 @@ local function is_marker(entry)
   return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'swap' and #fields[2] == 32)
 end
 
--- trim removes the oldest turns until MaxExchanges exchanges are left, or 100 and the rest of a
--- turn are removed. It keeps the newest turn whole, and no part of another one.
+-- trim removes the oldest turns until MaxExchanges exchanges and those of MaxAge are left, or 100 and the
+-- rest of a turn are removed. It keeps the newest turn whole, and no part of another one.
 local function trim(markers)
   if ARGV[5] == '0' or foreign then
     return -- without the mark, old markers stay, and would count
   end
-  local over = (after('XLEN', log) or 0) - markers - ARGV[5]
-  if over <= 0 then
+  local most, since = string.match(ARGV[5], '^(%d+) ?(%d*)$')
+  local over = most == '0' and 0 or (after('XLEN', log) or 0) - markers - most
+  local few = since == '' and math.min(over, 100) or 100
+  if few <= 0 then
     return
   end
-  local last, first -- tokens of the last exchange that must go, and of the first that may stay
-  for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', math.min(over, 100) + 1) or {}) do
-    if not is_marker(entry) then
-      last, first = first, string.match(entry[1], '^%d+')
+  local last, first, n -- tokens of the last exchange that must go, and of the first that may stay
+  n = 0
+  for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', few + 1) or {}) do
+    if not is_marker(entry) and not first then
+      local of = string.match(entry[1], '^%d+')
+      n = n + 1
+      if n <= math.min(over, 100) or since ~= '' and tonumber(of) < tonumber(since) then
+        last = of
+      else
+        first = of
+      end
     end
   end
+  first = first or last
   if last and last == first then
     local following = string.format('%.0f', first + 1)
     for _, entry in ipairs(after('XRANGE', log, following, '+', 'COUNT', 2) or {}) do

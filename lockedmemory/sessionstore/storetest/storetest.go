@@ -74,6 +74,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"repeatedWrites", repeatedWrites},
 		{"idleSessions_expire", idleSessionsExpire},
 		{"maxExchangesAndWindow", maxExchangesAndWindow},
+		{"O_maxAge_turnsWhole", maxAge},
 		{"O_limits_turnsWhole", turnsAreNotCut},
 		{"queries", queries},
 		{"pages", pages},
