@@ -78,7 +78,8 @@
 // By default, saved exchanges are kept for ever. Retention.IdleTTL is how long an unused session
 // stays. Choose a longer time than the longest turn takes: when a session expires within a turn,
 // the turn cannot save. Retention.MaxExchanges bounds the length of a session, MaxAge the age of
-// what is read, RememberTurns how long turn IDs stay. Options.MaxMessage bounds the size of a message. A session without an
+// its exchanges, RememberTurns how long turn IDs stay. Options.MaxMessage bounds the size of a
+// message. A session without an
 // exchange is removed after
 // 24 hours.
 //

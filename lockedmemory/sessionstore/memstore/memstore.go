@@ -145,8 +145,8 @@ func (s *service) show(each *session, a driver.Access) driver.Verdict {
 	return driver.Verdict{}
 }
 
-// trim removes the oldest turns until at most so many exchanges are left, and turns below a token. It never removes a part
-// of a turn, nor the newest turn.
+// trim removes the oldest turns until at most so many exchanges are left, and turns below a token. It
+// never removes a part of a turn, nor the newest turn.
 func (each *session) trim(most int, since int64) {
 	from := 0
 	if most > 0 {

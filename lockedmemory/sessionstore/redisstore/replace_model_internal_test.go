@@ -317,6 +317,7 @@ func (m *editModel) begin(kind string) {
 	w := m.newWrite(kind)
 	op := fmt.Sprintf("%032x", m.random.Uint64())
 	w.replace.Write = driver.Write{Access: driver.Access{Fence: w.place.Fence}, N: w.place.N, Op: op}
+	w.replace.Forget = kind == "clear" && m.chance(3)
 	if kind == "replace" {
 		if len(m.history) == 0 {
 			return
@@ -401,7 +402,7 @@ func (m *editModel) read() {
 	} else {
 		first = "(" + r.last
 	}
-	reply := m.client.XRangeN(ctx, m.keys[0], first, "+", 2).Val()
+	reply, before := m.client.XRangeN(ctx, m.keys[0], first, "+", 2).Val(), len(r.got)
 	for _, e := range reply {
 		r.last = e.ID
 		if text, ok := e.Values["m"].(string); ok {
@@ -411,7 +412,7 @@ func (m *editModel) read() {
 	}
 	oldest := m.client.XRangeN(ctx, m.keys[0], "-", "+", 1).Val()
 	changed := first != "-" && (revision() != r.revision || len(oldest) == 0 ||
-		placeOf(oldest[0].ID).Compare(placeOf(r.last)) > 0 && len(reply) == 0)
+		before > 0 && placeOf(oldest[0].ID).Compare(r.got[before-1].place) > 0)
 	switch {
 	case changed || first == "-" && len(reply) == 0:
 		m.reader = nil

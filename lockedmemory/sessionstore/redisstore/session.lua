@@ -4,8 +4,8 @@
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
 -- ARGV  1 token   2 '1' if the lock is on this Redis, else '0'; or the owner for which the script
 --       also releases the lock   3 IdleTTL in ms, or 0
---       4 life of a session without an exchange in ms   5 MaxExchanges or 0, and with MaxAge a space and the lowest token
---       that stays
+--       4 life of a session without an exchange in ms   5 MaxExchanges or 0; with MaxAge also a space
+--       and the lowest token that stays
 -- Reply see reply.lua
 --
 -- Every script may be repeated.

@@ -5,8 +5,8 @@
 -- KEYS, ARGV, Reply: see session.lua.
 -- KEYS  5 the staging key
 -- ARGV  6 seq   7 op
---       8 identity of the staging, or '' for a Clear, or 'delete'   9 the last place staged   10 the last place of the
---       log that is staged   11 the highest sub-place staged
+--       8 identity of the staging; '': a Clear; 'delete': a Delete   9 last place staged
+--       10 last place of the log that is staged   11 highest sub-place staged
 -- Reply also {AGAIN}: stage from the beginning; {MORE}: the log has grown, stage the rest
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 

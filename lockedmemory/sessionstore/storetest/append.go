@@ -62,7 +62,7 @@ func appended(h *harness) {
 	}
 }
 
-// Answered returns what is stored under an ID, and how much was: before and after trimming, Replace and
+// Answered returns the exchanges of an ID, and the number of those stored: before and after trimming, Replace and
 // Clear, and in a turn with another ID.
 func answered(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 60}}, nil)
