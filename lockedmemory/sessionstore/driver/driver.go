@@ -162,7 +162,7 @@ type Page struct {
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest Place
-	// Revision changes with each Replace. It is that of the moment of the entries or before, and with
+	// Revision changes with each Replace of a range. It is that of the moment of the entries or before, and with
 	// Read.Next of that moment or later.
 	Revision int64
 	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have

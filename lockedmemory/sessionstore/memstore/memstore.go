@@ -52,7 +52,7 @@ type session struct {
 	op      string
 	state   state
 	entries []entry
-	// revision rises whenever entries are removed or replaced. It is the highest sub-place given out.
+	// revision is the highest sub-place given out. It rises with each Replace, until a Clear.
 	revision int64
 	turns    map[string]turn // by ID
 	used     time.Time
@@ -242,7 +242,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		if r.Forget {
 			clear(each.turns)
 		}
-		each.revision = (each.revision + 1) % (driver.MaxSub + 1)
+		each.revision = 0
 		return v, nil
 	case first < 0 || last < 0:
 		v.Outcome = driver.Range

@@ -10,8 +10,8 @@
 -- Reply also {AGAIN}: stage from the beginning; {MORE}: the log has grown, stage the rest
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 
--- clear removes all exchanges, and a Delete the turn IDs, too. The mark of a Delete has neither op nor
--- revision: its copy is known by the place.
+-- clear removes all exchanges, and a Delete the turn IDs, too. The mark of a Delete has no op: its copy is
+-- known by the place.
 local function clear(deletes)
   local refusal
   if there then
@@ -27,7 +27,7 @@ local function clear(deletes)
     return refusal[1] == TAKEN and not there and copy and {DONE} or refusal
   end
   -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
-  revision = deletes and 0 or (revision + 1) % SUBS
+  revision = 0 -- readers see a Clear by the places
   set_mark(place, deletes and 'd' or 'e', deletes and '' or op) -- a Clear
   if not failed then -- a Clear
     after('UNLINK', log, stage, deletes and KEYS[4] or stage) -- ⚑ the staging key has a copy
