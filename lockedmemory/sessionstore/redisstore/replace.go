@@ -48,6 +48,7 @@ type replacing struct {
 	step     step
 	nonce    string
 	begun    int    // how often the staging has begun
+	grown    int    // how often the log has grown since
 	staged   string // the last place staged
 	seen     string // the last place of the log that was looked at
 	revision int64
@@ -70,7 +71,8 @@ const (
 const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
-	// stagings is how often a staging begins before the call counts as one that the service cannot answer now.
+	// stagings is how often a staging begins, and how often its log may grow. After that, the service
+	// counts as one that cannot answer now.
 	stagings = 5
 )
 
@@ -100,6 +102,7 @@ func (p *replacing) restart() {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
+	p.grown = 0
 }
 
 // next returns the request of the next step. It may be sent again.
@@ -152,13 +155,15 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	}
 	code, _ := words[0].(int64)
 	switch {
-	case code == replyAgain && p.begun == stagings:
-		return v, false, fmt.Errorf("%w: the staging key of the session is lost again and again", lockdriver.ErrTemporary)
-	case code == replyAgain:
-		p.restart()
-		return v, false, nil
-	case code == replyMore:
+	case code == replyMore && p.grown < stagings:
+		p.grown++
 		p.step = copyTail
+		return v, false, nil
+	case code == replyMore, code == replyAgain:
+		if p.begun == stagings {
+			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again", lockdriver.ErrTemporary)
+		}
+		p.restart()
 		return v, false, nil
 	case code != int64(driver.Done) || p.step == swap || len(words) == 1:
 		v, err = parseVerdict(cmd)

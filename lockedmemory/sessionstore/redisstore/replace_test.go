@@ -228,3 +228,28 @@ func TestDelete_keysThatRemain(t *testing.T) {
 		t.Errorf("the history is %q", got)
 	}
 }
+
+// While a Replace copies, a hand empties the log again and again. The Replace ends.
+func TestReplace_C_logEmptiedByHand_ends(t *testing.T) {
+	t.Parallel()
+	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
+	hand := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	defer hand.Close()
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, r.memory.Save(t.Context(), "q2", "a2"))
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		at := r.places(t)[0]
+		adds := faultnet.Containing("\r\ncopy\r\n")
+		proxy.HoldRequests(func(request []byte) bool {
+			if adds(request) {
+				hand.XTrimMaxLen(ctx, r.log(), 0)
+			}
+			return false
+		})
+		if err := r.store.Replace(ctx, at, at); !errors.Is(err, sessionstore.ErrRange) && !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("Replace: %v", err)
+		}
+		return nil
+	}))
+}
