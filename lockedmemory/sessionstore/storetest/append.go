@@ -62,8 +62,8 @@ func appended(h *harness) {
 	}
 }
 
-// Answered returns the exchanges of an ID, and the number of those stored: before and after trimming, Replace and
-// Clear, and in a turn with another ID.
+// Answered returns the exchanges of an ID, and the number of those stored. It does so after trimming,
+// Replace and Clear, and in a turn with another ID.
 func answered(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 60}}, nil)
 	check := func(ctx context.Context, id string, stored int, want ...string) {
