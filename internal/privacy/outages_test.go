@@ -11,7 +11,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // round makes every call, and takes what fails.
@@ -50,7 +49,7 @@ func (w *witness) round(in *instance) {
 	w.take("Load", err)
 	_, err = in.memory.Search(ctx, text, 3)
 	w.take("Search", err)
-	for _, err := range in.store.Forward(ctx, sessionstore.Place{}) {
+	for _, err := range in.store.Forward(ctx, lockedmemory.Place{}) {
 		w.take("Turns", err)
 	}
 	w.take("Clear", in.memory.Clear(ctx))

@@ -198,7 +198,7 @@ func codec(w *witness, server *testservers.Redis) {
 		}
 		_, err = in.memory.Search(ctx, text, 3)
 		w.saw("Search", err, sessionstore.ErrBroken)
-		for _, err := range in.store.Forward(ctx, sessionstore.Place{}) {
+		for _, err := range in.store.Forward(ctx, lockedmemory.Place{}) {
 			w.saw("Forward", err, sessionstore.ErrBroken)
 		}
 	}

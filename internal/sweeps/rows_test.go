@@ -10,7 +10,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // row is a call. Each calls scene.sweep once, and then judge.
@@ -368,8 +367,8 @@ var storeRows = func() (rows []row) {
 		})},
 		row{name: "replace", covers: "Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
-			var place sessionstore.Place
-			for exchange, err := range s.faulty.store.Forward(turn, sessionstore.Place{}) {
+			var place lockedmemory.Place
+			for exchange, err := range s.faulty.store.Forward(turn, lockedmemory.Place{}) {
 				s.must(err)
 				place = exchange.Place
 			}
@@ -423,9 +422,10 @@ func (a appender) Save(ctx context.Context, input, output string) error {
 
 // replaces is a Replace of the exchange saved before. If it has failed, that exchange is there, unless the
 // outcome is unknown.
-func (s *scene) replaces(ctx context.Context, place sessionstore.Place) error {
+func (s *scene) replaces(ctx context.Context, place lockedmemory.Place) error {
 	after := secret + " after"
-	err := s.faulty.store.Replace(ctx, place, place, sessionstore.Exchange[string]{Messages: []string{after, answer(after)}})
+	err := s.faulty.store.Replace(ctx, place, place,
+		lockedmemory.Exchange[string]{Messages: []string{after, answer(after)}})
 	switch {
 	case err == nil:
 		s.saved = []string{after}
@@ -468,7 +468,7 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	},
 	"backward": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Backward(ctx, sessionstore.Place{}) {
+		for _, err := range s.faulty.store.Backward(ctx, lockedmemory.Place{}) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}
@@ -482,7 +482,7 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Forward(ctx, sessionstore.Place{}) {
+		for _, err := range s.faulty.store.Forward(ctx, lockedmemory.Place{}) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}

@@ -18,17 +18,18 @@ import (
 // In a turn, the answer stays true until the turn ends. Without a lease, another turn may store the
 // answer at once. The errors are those of [Store.Load], and lockedmemory.ErrTurnID for an ID that is
 // empty or longer than 512 bytes.
-func (s *Store[M, D]) Answered(ctx context.Context, id string) (exchanges []Exchange[M], stored int, err error) {
+func (s *Store[M, D]) Answered(ctx context.Context, id string) (
+	exchanges []lockedmemory.Exchange[M], stored int, err error) {
 	if id == "" || len(id) > lockedmemory.MaxTurnID {
 		return nil, 0, fmt.Errorf("sessionstore: %s: %w: it has %d bytes, 1 to %d are allowed",
 			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
 	}
-	exchanges, err = again(func() ([]Exchange[M], error) {
+	exchanges, err = again(func() ([]lockedmemory.Exchange[M], error) {
 		r, err := s.request(ctx, opAnswered)
 		if err != nil {
 			return nil, err
 		}
-		var found []Exchange[M]
+		var found []lockedmemory.Exchange[M]
 		for page := range r.pages(driver.Read{ID: id, Named: true}, all) {
 			found = append(found, s.decode(r, page, nil)...)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // The sentinels of a store, beside those of distlock: see the package documentation. No text names
@@ -124,7 +125,7 @@ func ended(ctx context.Context, failure error) error {
 // EntryError is an entry that cannot be read: it is broken, or another program's, or the codec
 // refuses it. It matches [ErrBroken]. It ends a call without Options.SkipBroken.
 type EntryError struct {
-	Place Place
+	Place lockedmemory.Place
 	Err   error
 }
 

@@ -126,7 +126,7 @@ func ExampleStore_Forward() {
 			fmt.Println(err)
 		}
 	}
-	for exchange, err := range store.Forward(ctx, sessionstore.Place{}) {
+	for exchange, err := range store.Forward(ctx, lockedmemory.Place{}) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -16,8 +17,8 @@ type leaseState struct {
 	places *atomic.Int64
 
 	mu    sync.Mutex
-	shown int64        // the highest token of the lease that the service has accepted; 0: none
-	need  driver.Place // see driver.Access
+	shown int64              // the highest token of the lease that the service has accepted; 0: none
+	need  lockedmemory.Place // see driver.Access
 }
 
 // placesKey is that of the places among the attachments of a lease.
@@ -27,7 +28,7 @@ type placesKey struct{}
 // has read everything: its turn may have.
 func stateOf(store any, lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
-		return &leaseState{places: new(atomic.Int64), need: driver.Place{Fence: lease.Fence()}}
+		return &leaseState{places: new(atomic.Int64), need: lockedmemory.Place{Fence: lease.Fence()}}
 	}
 	places := fencing.Attach(lease, placesKey{}, func() any { return new(atomic.Int64) })
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)

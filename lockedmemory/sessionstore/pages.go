@@ -44,7 +44,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 				r.last = entry.Place
 			}
 			r.oldest, r.stored = page.Oldest, page.Stored
-			if !yield(page.Entries) || page.Last == (driver.Place{}) {
+			if !yield(page.Entries) || page.Last == (lockedmemory.Place{}) {
 				return
 			}
 			req.From, ask = page.Last, all
@@ -58,7 +58,7 @@ func (r *request) changed(page driver.Page) error {
 	switch {
 	case !r.paged:
 		r.paged, r.revision = true, page.Revision
-	case page.Revision != r.revision, r.last != driver.Place{} && r.last.Compare(page.Oldest) < 0:
+	case page.Revision != r.revision, r.last != lockedmemory.Place{} && r.last.Compare(page.Oldest) < 0:
 		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 	}
 	return nil
@@ -95,14 +95,14 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 }
 
 // beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
-func (r *request) beginning() (before driver.Place) {
+func (r *request) beginning() (before lockedmemory.Place) {
 	if r.most == all {
-		return driver.Place{Fence: r.since}
+		return lockedmemory.Place{Fence: r.since}
 	}
 	for turn := range r.turns(all, nil) {
-		before = driver.Place{Fence: turn[0].Place.Fence}
+		before = lockedmemory.Place{Fence: turn[0].Place.Fence}
 	}
-	r.last = driver.Place{} // the next page is not older than this one
+	r.last = lockedmemory.Place{} // the next page is not older than this one
 	return before
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -61,13 +62,13 @@ func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
 }
 
 // history returns the last exchanges with all words, as a window bounds them.
-func (s *Store[M, D]) history(r *request, window int, words []string) ([]Exchange[M], error) {
+func (s *Store[M, D]) history(r *request, window int, words []string) ([]lockedmemory.Exchange[M], error) {
 	backward := window < all || r.most < all
-	groups := r.pages(driver.Read{From: driver.Place{Fence: r.since}}, all)
+	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, all)
 	if backward {
 		groups = r.turns(window, words)
 	}
-	var found []Exchange[M]
+	var found []lockedmemory.Exchange[M]
 	for group := range groups {
 		exchanges := s.decode(r, group, words)
 		if len(found) > 0 && len(found)+len(exchanges) > window {
@@ -89,11 +90,11 @@ func (s *Store[M, D]) history(r *request, window int, words []string) ([]Exchang
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
 // whole, also if it is longer. Otherwise Last is a [Store.Load]. A negative n is refused with
 // distlock.ErrInvalidOption.
-func (s *Store[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
+func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return again(func() ([]Exchange[M], error) {
+	return again(func() ([]lockedmemory.Exchange[M], error) {
 		r, err := s.request(ctx, opLast)
 		if err != nil || n == 0 {
 			return nil, err
@@ -118,7 +119,7 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 		return nil, err
 	}
 	words := wordsOf(query)
-	var exchanges []Exchange[M]
+	var exchanges []lockedmemory.Exchange[M]
 	for turn := range r.turns(k, words) {
 		if exchanges = append(exchanges, s.decode(r, turn, words)...); len(exchanges) >= k {
 			break
@@ -146,7 +147,7 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 // An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or
 // trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a new read.
 // Forward takes no lock. A lease in ctx has the effect that [Store.Load] states.
-func (s *Store[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
+func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, func(r *request) iter.Seq[[]driver.Entry] {
 		from := r.beginning()
 		if after.Compare(from) > 0 {
@@ -159,9 +160,9 @@ func (s *Store[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchan
 // Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one before
 // the place, or with the zero Place the newest of all. To fill the context of a model, break at its
 // budget of tokens.
-func (s *Store[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
+func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, func(r *request) iter.Seq[[]driver.Entry] {
-		if before == (Place{}) && r.most < all {
+		if before == (lockedmemory.Place{}) && r.most < all {
 			return r.turns(all, nil)
 		}
 		first := r.beginning()
@@ -179,11 +180,11 @@ func (s *Store[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exch
 
 // iterate yields the exchanges of a request, whose entries read returns in groups.
 func (s *Store[M, D]) iterate(ctx context.Context, op operation,
-	read func(*request) iter.Seq[[]driver.Entry]) iter.Seq2[Exchange[M], error] {
-	return func(yield func(Exchange[M], error) bool) {
+	read func(*request) iter.Seq[[]driver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
+	return func(yield func(lockedmemory.Exchange[M], error) bool) {
 		r, err := s.request(ctx, op)
 		if err != nil {
-			yield(Exchange[M]{}, err)
+			yield(lockedmemory.Exchange[M]{}, err)
 			return
 		}
 		for group := range read(r) {
@@ -194,25 +195,25 @@ func (s *Store[M, D]) iterate(ctx context.Context, op operation,
 			}
 		}
 		if r.err != nil {
-			yield(Exchange[M]{}, r.err)
+			yield(lockedmemory.Exchange[M]{}, r.err)
 		}
 	}
 }
 
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
-func present[M any](r *request, found []Exchange[M]) []Exchange[M] {
-	return slices.DeleteFunc(found, func(e Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
+func present[M any](r *request, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
+	return slices.DeleteFunc(found, func(e lockedmemory.Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
 // decode returns the exchanges of entries that are history, can be read, and match. An entry that
 // cannot be read is left out, or becomes request.err.
-func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []Exchange[M]) {
+func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
 	for _, entry := range entries {
 		if entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since {
 			continue
 		}
-		e := Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
+		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
 		err := entry.Err
 		for i, text := range entry.Messages {
 			var m M

@@ -64,7 +64,7 @@ func calls(t *testing.T, store *sessionstore.Store[string, string]) map[string]f
 		"Search": func() error { _, err := store.Search(t.Context(), "needle", 5); return err },
 		"Load":   func() error { _, err := store.Load(t.Context(), "needle"); return err },
 		"Forward": func() error {
-			for _, err := range store.Forward(t.Context(), sessionstore.Place{}) {
+			for _, err := range store.Forward(t.Context(), lockedmemory.Place{}) {
 				if err != nil {
 					return err
 				}
@@ -112,7 +112,7 @@ func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
 func TestStore_growingExchanges_exceedOnce(t *testing.T) {
 	store, d := filled(t, 21, 3<<20, nil)
 	reads := 0
-	for _, err := range store.Forward(t.Context(), sessionstore.Place{}) {
+	for _, err := range store.Forward(t.Context(), lockedmemory.Place{}) {
 		if must(t, err); reads != d.reads {
 			reads, d.largest = d.reads, 0
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -25,7 +26,8 @@ import (
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
 // order, and with distlock.ErrInvalidOption for an exchange without messages. After
 // distlock.ErrOutcomeUnknown, repeat it: [ErrRange] then says that it was done.
-func (s *Store[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error {
+func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
+	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)
 	if err != nil {
 		return err
@@ -37,7 +39,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...
 	next := to
 	for i := len(exchanges) - 1; i >= 0; i-- {
 		e := exchanges[i]
-		if e.Place == (Place{}) {
+		if e.Place == (lockedmemory.Place{}) {
 			e.Place, e.ID, e.Number = next, "", 0
 		}
 		if next, err = within(e.Place, from, next, i); err != nil {
@@ -56,8 +58,10 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...
 }
 
 // within returns the place of exchange i without its sub-place, if it lies between two others.
-func within(at, from, next Place, i int) (Place, error) {
-	before := func(a, b Place) bool { return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.N, b.N)) < 0 }
+func within(at, from, next lockedmemory.Place, i int) (lockedmemory.Place, error) {
+	before := func(a, b lockedmemory.Place) bool {
+		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.N, b.N)) < 0
+	}
 	if before(at, from) || before(next, at) {
 		return at, fmt.Errorf("%w: nothing was written: the Place of exchange %d, %s, is outside the range or out of order",
 			ErrRange, i+1, at)

@@ -20,19 +20,19 @@ type request struct {
 	op      operation
 	driver  driver.Driver
 	session string
-	lease   *distlock.Lease // nil: a read without a lease
-	state   *leaseState     // of the lease
-	ends    bool            // nothing uses the lease after the call
-	most    int             // Retention.MaxExchanges
-	since   int64           // the lowest token that Retention.MaxAge keeps
-	size    int             // of an exchange, as estimated; see pages
-	oldest  driver.Place    // see driver.Page, of the last page
-	err     error           // has ended the pages
+	lease   *distlock.Lease    // nil: a read without a lease
+	state   *leaseState        // of the lease
+	ends    bool               // nothing uses the lease after the call
+	most    int                // Retention.MaxExchanges
+	since   int64              // the lowest token that Retention.MaxAge keeps
+	size    int                // of an exchange, as estimated; see pages
+	oldest  lockedmemory.Place // see driver.Page, of the last page
+	err     error              // has ended the pages
 
-	paged    bool         // a page was read
-	revision int64        // of the first page
-	last     driver.Place // of the last entry read
-	stored   int          // see driver.Page, of the last page
+	paged    bool               // a page was read
+	revision int64              // of the first page
+	last     lockedmemory.Place // of the last entry read
+	stored   int                // see driver.Page, of the last page
 }
 
 // operation names a call in errors.
@@ -157,7 +157,7 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
 	case driver.Full:
 		return false, fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
-			"there is no place for more: clear the session", ErrTooLarge, r.op, driver.MaxSub)
+			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
 	case driver.Taken: // by another call, under the same lease
 		r.state.accept(fence, nil)
 		r.state.skip(page.Mark.N)

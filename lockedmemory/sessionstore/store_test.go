@@ -93,7 +93,7 @@ func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 		t.Errorf("Load: %q, %v", got, err)
 	}
 	var yielded []string
-	for exchange, err := range store.Forward(t.Context(), sessionstore.Place{}) {
+	for exchange, err := range store.Forward(t.Context(), lockedmemory.Place{}) {
 		must(t, err)
 		yielded = append(yielded, exchange.Input(), exchange.Output())
 	}
@@ -113,7 +113,7 @@ type paged struct {
 func (d *paged) Retention() driver.Retention { return driver.Retention{} }
 
 func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
-	if r.From != (driver.Place{}) && d.before != nil {
+	if r.From != (lockedmemory.Place{}) && d.before != nil {
 		d.before()
 		d.before = nil
 	}
@@ -158,7 +158,7 @@ func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
 		return memory.Save(ctx, "q", "a")
 	}))
 	var seen []error
-	for _, err := range store.Forward(t.Context(), sessionstore.Place{}) {
+	for _, err := range store.Forward(t.Context(), lockedmemory.Place{}) {
 		if seen = append(seen, err); len(seen) == 1 {
 			pages.before = func() {
 				for range 3 {

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
-	"lockedmemory/sessionstore/driver":     {"distlock"},
+	"lockedmemory/sessionstore/driver":     {"distlock", "lockedmemory"},
 	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},

@@ -8,8 +8,8 @@
 //
 // # What a driver decides
 //
-// A session has a mark: the highest [Place] that it has seen. Each call below is one atomic step of
-// the service:
+// A session has a mark: the highest place that it has seen. Each call below is one atomic step of the
+// service:
 //
 //	call                 takes effect if                               and leaves as the mark
 //	Append, Replace      its token is not below the mark's and its     its place

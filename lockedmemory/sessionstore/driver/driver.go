@@ -1,36 +1,15 @@
 package driver
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
-
-// Place is where an entry stands in its session: the fencing token of the lease it was written
-// under, the number of the write under that token, and a sub-place for replaced content. Places
-// only rise.
-type Place struct {
-	Fence int64 // positive
-	N     int64 // from 1; 0 is the place of a lease that has only read
-	Sub   int64 // from 0 to MaxSub; 0 until content is replaced
-}
-
-// MaxSub is the highest sub-place.
-const MaxSub = 999_999
-
-// Compare returns -1, 0 or 1.
-func (p Place) Compare(q Place) int {
-	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N), cmp.Compare(p.Sub, q.Sub))
-}
-
-// String writes the place as every backend and error does: as the ID of an entry in a Redis Stream.
-func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N*(MaxSub+1)+p.Sub) }
 
 // Entry is one stored exchange.
 type Entry struct {
-	Place    Place
+	Place    lockedmemory.Place
 	ID       string // the turn's; empty if there was none
 	Number   int    // of the exchange under ID, from 1; 0 without an ID
 	Messages [][]byte
@@ -52,7 +31,7 @@ type Access struct {
 	First bool
 	// Need is the highest place at which this lease has read or stored an exchange. Zero: none. If
 	// the session has no exchange now, and no Clear above Need says why, it is Gone.
-	Need Place
+	Need lockedmemory.Place
 }
 
 // Write is what Append and Replace have in common. A copy of it, by a client that replays requests, is
@@ -89,7 +68,7 @@ type Replace struct {
 	Write
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
 	// has no effect, see Range. Both are zero for a Clear.
-	From, To Place
+	From, To lockedmemory.Place
 	// Forget removes the turn IDs, too. It is set for a Clear alone.
 	Forget bool
 	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
@@ -101,7 +80,7 @@ type Replace struct {
 type Verdict struct {
 	Outcome Outcome
 	// Mark is the highest place the session has seen, with Stale and Taken.
-	Mark Place
+	Mark lockedmemory.Place
 	// Replayed says that the client may have sent the request more than once.
 	Replayed bool
 }
@@ -140,7 +119,7 @@ type Read struct {
 	Backward bool
 	// From is where the page before ended, see Page.Last: the first entry is the next one in the
 	// direction of the Read. Zero: the first entry of all, or with Backward the last.
-	From  Place
+	From  lockedmemory.Place
 	Limit int // at least 1
 	// Next says that other pages of the same read came before.
 	Next bool
@@ -157,11 +136,11 @@ type Page struct {
 	// Entries are at most Limit.
 	Entries []Entry
 	// Last is where to go on, for Read.From. Zero: there is no more.
-	Last Place
+	Last lockedmemory.Place
 	// Oldest is a place with no older exchange: that of the first entry or marker of the session, or,
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
-	Oldest Place
+	Oldest lockedmemory.Place
 	// Revision changes with each Replace of a range. It is that of the moment of the entries or before, and with
 	// Read.Next of that moment or later.
 	Revision int64

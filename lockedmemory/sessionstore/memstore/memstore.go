@@ -48,7 +48,7 @@ type service struct {
 type session struct {
 	// mark is the highest place that the session has seen, and op the write that has taken it.
 	// Zero: none was seen, or the mark has expired.
-	mark    driver.Place
+	mark    lockedmemory.Place
 	op      string
 	state   state
 	entries []entry
@@ -82,11 +82,11 @@ type turn struct {
 // its digest.
 type stored struct {
 	digest [16]byte
-	place  driver.Place
+	place  lockedmemory.Place
 }
 
 // has reports whether an exchange is one of the turn. Replaced content has a sub-place.
-func (t turn) has(place driver.Place) bool {
+func (t turn) has(place lockedmemory.Place) bool {
 	place.Sub = 0
 	return slices.ContainsFunc(t.stored, func(each stored) bool { return each.place == place })
 }
@@ -121,10 +121,10 @@ func (s *service) expire(each *session) bool {
 		keep += s.keep.IdleTTL
 	}
 	if each.entries == nil && idle >= keep {
-		each.mark, each.op, each.state = driver.Place{}, "", empty
+		each.mark, each.op, each.state = lockedmemory.Place{}, "", empty
 	}
 	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
-	return each.mark == driver.Place{} && len(each.turns) == 0
+	return each.mark == lockedmemory.Place{} && len(each.turns) == 0
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
@@ -133,7 +133,7 @@ func (s *service) show(each *session, a driver.Access) driver.Verdict {
 		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
 	}
 	if a.Fence > each.mark.Fence {
-		each.mark, each.op, each.state = driver.Place{Fence: a.Fence}, "", empty
+		each.mark, each.op, each.state = lockedmemory.Place{Fence: a.Fence}, "", empty
 		if each.entries != nil {
 			each.state = begun
 		}
@@ -172,13 +172,13 @@ func (each *session) trim(most int, since int64) {
 func (each *session) gone(a driver.Access) bool {
 	explained := each.state == cleared && each.mark.Compare(a.Need) > 0
 	// ⚑ Another store may share the lease: it has seen what this one has not.
-	seen := a.Need != driver.Place{} || each.state == begun && a.Fence == each.mark.Fence
+	seen := a.Need != lockedmemory.Place{} || each.state == begun && a.Fence == each.mark.Fence
 	return seen && each.entries == nil && a.Fence >= each.mark.Fence && !explained
 }
 
 // take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
 func (s *service) take(each *session, w driver.Write) (v driver.Verdict, had bool) {
-	at := driver.Place{Fence: w.Fence, N: w.N}
+	at := lockedmemory.Place{Fence: w.Fence, N: w.N}
 	isCopy := func(e entry) bool { return e.Place == at && e.op == w.Op }
 	if each.mark == at && each.op == w.Op || each.mark.Compare(at) >= 0 && slices.ContainsFunc(each.entries, isCopy) {
 		return v, true
@@ -197,7 +197,7 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	each := s.at(a.Session)
-	known, place := each.turns[a.ID].stored, driver.Place{Fence: a.Fence, N: a.N}
+	known, place := each.turns[a.ID].stored, lockedmemory.Place{Fence: a.Fence, N: a.N}
 	if a.ID != "" && a.Number <= len(known) {
 		if known[a.Number-1].digest != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
@@ -237,7 +237,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	}
 	first, last := each.index(r.From), each.index(r.To)
 	switch {
-	case r.From == driver.Place{}: // Clear
+	case r.From == lockedmemory.Place{}: // Clear
 		each.entries, each.state = nil, cleared
 		if r.Forget {
 			clear(each.turns)
@@ -246,14 +246,14 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		return v, nil
 	case first < 0 || last < 0:
 		v.Outcome = driver.Range
-	case each.revision+int64(len(r.New)) > driver.MaxSub:
+	case each.revision+int64(len(r.New)) > lockedmemory.MaxSub:
 		v.Outcome = driver.Full
 	}
 	if v.Outcome >= driver.Range {
 		if mark.Fence == r.Fence { // otherwise the token has been shown
 			each.mark, each.op = mark, op
 		} else {
-			each.mark, each.op = driver.Place{Fence: r.Fence}, ""
+			each.mark, each.op = lockedmemory.Place{Fence: r.Fence}, ""
 		}
 		return v, nil
 	}
@@ -265,7 +265,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 }
 
 // index returns where the entry at a place is, or -1.
-func (each *session) index(place driver.Place) int {
+func (each *session) index(place lockedmemory.Place) int {
 	return slices.IndexFunc(each.entries, func(e entry) bool { return e.Place == place })
 }
 
@@ -301,7 +301,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	named := each.turns[r.ID]
 	page.Stored = len(named.stored)
-	page.Revision, page.Oldest = each.revision, driver.Place{Fence: math.MaxInt64}
+	page.Revision, page.Oldest = each.revision, lockedmemory.Place{Fence: math.MaxInt64}
 	if len(each.entries) > 0 {
 		page.Oldest = each.entries[0].Place
 	}
@@ -311,7 +311,8 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	for _, e := range entries {
 		switch {
-		case r.From != driver.Place{} && e.Place.Compare(r.From) != ahead, r.Named && (e.ID != r.ID || !named.has(e.Place)):
+		case r.From != lockedmemory.Place{} && e.Place.Compare(r.From) != ahead,
+			r.Named && (e.ID != r.ID || !named.has(e.Place)):
 			continue
 		case len(page.Entries) == r.Limit: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

@@ -122,7 +122,7 @@ func BenchmarkReplace1000(b *testing.B) {
 		must(b, err)
 	}
 	write(r.log())
-	at := sessionstore.Place{Fence: 1500, N: 1}
+	at := lockedmemory.Place{Fence: 1500, N: 1}
 	var bare, replaces time.Duration
 	must(b, r.memory.Turn(b.Context(), func(ctx context.Context) error {
 		for b.Loop() {
@@ -131,7 +131,7 @@ func BenchmarkReplace1000(b *testing.B) {
 			bare += time.Since(start)
 			must(b, client.Unlink(ctx, "bare").Err())
 			start = time.Now()
-			must(b, r.store.Replace(ctx, at, at, sessionstore.Exchange[string]{Messages: []string{text}}))
+			must(b, r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{text}}))
 			replaces += time.Since(start)
 			last, err := client.XRangeN(ctx, r.log(), at.String(), "+", 1).Result()
 			must(b, err)

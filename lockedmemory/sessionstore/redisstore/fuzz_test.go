@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -71,7 +72,7 @@ func replied(reply []any) *redis.Cmd {
 	return cmd
 }
 
-func check(t *testing.T, place driver.Place, texts []string, fields []any) {
+func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any) {
 	t.Helper()
 	entry, isMark := parseEntry(place, fields)
 	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "swap" && len(texts[1]) == 32)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
@@ -19,13 +20,15 @@ import (
 type model struct {
 	there   bool
 	history []driver.Write
-	last    driver.Place // the highest place that the Stream has seen; it ends with the log
-	mark    driver.Place
+	last    lockedmemory.Place // the highest place that the Stream has seen; it ends with the log
+	mark    lockedmemory.Place
 	begun   bool   // state l
 	op      string // of the last Clear under the token of the mark
 }
 
-func (m *model) at(w driver.Write) driver.Place { return driver.Place{Fence: w.Fence, N: w.N} }
+func (m *model) at(w driver.Write) lockedmemory.Place {
+	return lockedmemory.Place{Fence: w.Fence, N: w.N}
+}
 
 // refuses judges a place. The place of a Load has N 0.
 func (m *model) refuses(w driver.Write) (driver.Outcome, bool) {
@@ -36,7 +39,7 @@ func (m *model) refuses(w driver.Write) (driver.Outcome, bool) {
 	switch {
 	case highest.Fence > w.Fence:
 		return driver.Stale, true
-	case m.at(w).Compare(highest) <= 0 && highest != (driver.Place{}):
+	case m.at(w).Compare(highest) <= 0 && highest != (lockedmemory.Place{}):
 		return driver.Taken, true
 	}
 	return driver.Done, false
@@ -76,18 +79,18 @@ func (m *model) save(w driver.Write) driver.Outcome {
 	}
 	own := m.mark.Fence == w.Fence
 	explained := !m.begun && m.op != "" && m.mark.Compare(w.Need) > 0
-	if !m.there && (w.Need != (driver.Place{}) && !explained || w.Need == (driver.Place{}) && own && m.begun) {
+	if !m.there && (w.Need != (lockedmemory.Place{}) && !explained || w.Need == (lockedmemory.Place{}) && own && m.begun) {
 		return driver.Gone
 	}
 	m.there, m.last, m.history = true, m.at(w), append(m.history, w)
 	if !own {
-		m.mark, m.op = driver.Place{Fence: w.Fence}, ""
+		m.mark, m.op = lockedmemory.Place{Fence: w.Fence}, ""
 	}
 	m.begun = true
 	return driver.Done
 }
 
-func higher(a, b driver.Place) driver.Place {
+func higher(a, b lockedmemory.Place) lockedmemory.Place {
 	if a.Compare(b) > 0 {
 		return a
 	}
@@ -126,7 +129,7 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 		m     model
 		sent  []call
 		trace []string
-		need  [2]driver.Place // of two leases, whose tokens rise
+		need  [2]lockedmemory.Place // of two leases, whose tokens rise
 		shown = map[int64]bool{}
 		n     = int64(1)
 		ctx   = t.Context()

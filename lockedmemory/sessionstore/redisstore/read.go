@@ -12,6 +12,7 @@ import (
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -32,7 +33,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if r.Backward {
 		name, first, second = "xrevrange", "+", "-"
 	}
-	looks := r.From != (driver.Place{})
+	looks := r.From != (lockedmemory.Place{})
 	if looks {
 		first = "(" + r.From.String()
 	} else if r.Backward {
@@ -146,13 +147,13 @@ func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
 
 // firstPlace is the place of the first entry or marker in a reply of XRANGE. In an empty reply, it
 // is a place above all exchanges.
-func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
+func firstPlace(cmd *redis.Cmd) (lockedmemory.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {
-		return driver.Place{}, err
+		return lockedmemory.Place{}, err
 	}
 	if len(items) == 0 {
-		return driver.Place{Fence: math.MaxInt64}, nil
+		return lockedmemory.Place{Fence: math.MaxInt64}, nil
 	}
 	if pair, _ := items[0].([]any); len(pair) == 2 {
 		id, _ := pair[0].(string)
@@ -160,7 +161,7 @@ func firstPlace(cmd *redis.Cmd) (driver.Place, error) {
 			return place, nil
 		}
 	}
-	return driver.Place{}, errReply
+	return lockedmemory.Place{}, errReply
 }
 
 // fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the
@@ -182,7 +183,7 @@ func fill(page *driver.Page, found []any, limit, asked int) error {
 }
 
 // parseEntries reads the reply of XRANGE. It leaves out the markers; last may be one.
-func parseEntries(found []any) (entries []driver.Entry, last driver.Place, err error) {
+func parseEntries(found []any) (entries []driver.Entry, last lockedmemory.Place, err error) {
 	entries = make([]driver.Entry, 0, len(found))
 	for _, item := range found {
 		pair, _ := item.([]any)
@@ -208,7 +209,7 @@ var (
 	errMissing = errors.New("it has no message")
 )
 
-func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMarker bool) {
+func parseEntry(place lockedmemory.Place, fields []any) (e driver.Entry, isMarker bool) {
 	e.Place = place
 	text := func(i int) string { s, _ := fields[i].(string); return s }
 	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "swap" && len(text(1)) == 32) {
@@ -237,7 +238,7 @@ func parseEntry(place driver.Place, fields []any) (e driver.Entry, isMarker bool
 	return e, false
 }
 
-func broken(place driver.Place, fields []any, err error) driver.Entry {
+func broken(place lockedmemory.Place, fields []any, err error) driver.Entry {
 	e := driver.Entry{Place: place, Err: err}
 	for _, field := range fields {
 		text, _ := field.(string)

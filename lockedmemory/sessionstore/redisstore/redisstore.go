@@ -104,7 +104,7 @@ func field(id string) string {
 }
 
 // digits is a place in the record of a turn ID, see turnids.lua.
-func digits(p driver.Place) string { return fmt.Sprintf("%016d%013d", p.Fence, p.N) }
+func digits(p lockedmemory.Place) string { return fmt.Sprintf("%016d%013d", p.Fence, p.N) }
 
 // access returns the first keys and arguments of each script; see session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
@@ -127,7 +127,7 @@ func (s *service) bounds() string {
 }
 
 // seq is the second number of the ID that an entry has in the Stream.
-func seq(p driver.Place) int64 { return p.N*(driver.MaxSub+1) + p.Sub }
+func seq(p lockedmemory.Place) int64 { return p.N*(lockedmemory.MaxSub+1) + p.Sub }
 
 func (s *service) Append(ctx context.Context, a driver.Append) (v driver.Verdict, err error) {
 	var colocated redislock.Colocated
@@ -177,11 +177,11 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 	if owner != "" {
 		args[1] = owner
 	}
-	args = append(args, seq(driver.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
+	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
 	} else {
-		item := string(a.Digest[:]) + digits(driver.Place{Fence: a.Fence, N: a.N})
+		item := string(a.Digest[:]) + digits(lockedmemory.Place{Fence: a.Fence, N: a.N})
 		args = append(args, field(a.ID), a.Number, item, s.keep.RememberTurns.Milliseconds())
 		entry = append(entry, "id", a.ID, "no", a.Number)
 	}
@@ -193,7 +193,8 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 // a higher one was there before, or because an earlier copy of this call was.
 func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
-	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", driver.Place{Fence: w.Fence, N: w.N}.String())
+	place := lockedmemory.Place{Fence: w.Fence, N: w.N}.String()
+	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", place)
 	call := redisconn.NewCall(ctx, len(args), append(args, entry...)...)
 	cmds := []redis.Cmder{call}
 	if s.keep.IdleTTL > 0 {
@@ -262,16 +263,16 @@ func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 
 // parsePlace reads the ID of an entry. An ID beyond all places is of another program. It becomes
 // the highest place.
-func parsePlace(id string) (p driver.Place, ok bool) {
+func parsePlace(id string) (p lockedmemory.Place, ok bool) {
 	ms, seq, found := strings.Cut(id, "-")
 	if !found {
 		return p, false
 	}
 	fence, err := strconv.ParseUint(ms, 10, 64)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
-	const one = driver.MaxSub + 1
+	const one = lockedmemory.MaxSub + 1
 	fence, n = min(fence, math.MaxInt64), min(n, math.MaxInt64)
-	return driver.Place{Fence: int64(fence), N: int64(n) / one, Sub: int64(n) % one}, err == nil && err2 == nil
+	return lockedmemory.Place{Fence: int64(fence), N: int64(n) / one, Sub: int64(n) % one}, err == nil && err2 == nil
 }
 
 // errReply has no kind: Redis has executed the command, but the reply does not show its result.

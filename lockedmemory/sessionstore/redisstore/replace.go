@@ -10,6 +10,7 @@ import (
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -87,7 +88,7 @@ const (
 
 func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
-	if r.From == (driver.Place{}) {
+	if r.From == (lockedmemory.Place{}) {
 		p.step = swap
 		if r.Forget {
 			p.nonce = "delete"
@@ -111,7 +112,7 @@ func (p *replacing) next() (*redisconn.Script, []any) {
 	switch p.step {
 	case begin:
 		return stageScript, append(args, p.nonce, "begin", p.From.String(), p.To.String(),
-			seq(driver.Place{N: p.N}), p.Op)
+			seq(lockedmemory.Place{N: p.N}), p.Op)
 	case copyHead:
 		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:
@@ -127,7 +128,7 @@ func (p *replacing) next() (*redisconn.Script, []any) {
 	case copyTail:
 		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "+")
 	}
-	return swapScript, append(args, seq(driver.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
+	return swapScript, append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
 }
 
 // entryWords returns the fields of an entry in the log, and their size.
@@ -172,7 +173,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	if err := p.advance(words); err != nil {
 		return v, false, err
 	}
-	if p.revision+int64(len(p.New)) > driver.MaxSub {
+	if p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
 		return driver.Verdict{Outcome: driver.Full}, true, nil
 	}
 	return v, false, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -26,16 +27,16 @@ type packet struct {
 // write is a call that changes the history, and its effect.
 type write struct {
 	kind    string
-	place   driver.Place
+	place   lockedmemory.Place
 	text    string // of a Save
 	replace driver.Replace
 	applied bool
-	need    driver.Place
+	need    lockedmemory.Place
 }
 
 // placed is an exchange as the log has it.
 type placed struct {
-	place driver.Place
+	place lockedmemory.Place
 	text  string
 }
 
@@ -62,13 +63,13 @@ type editModel struct {
 	keys    []string // log, mark, lock, ids, stage
 	idle    time.Duration
 	token   int64
-	n       map[int64]int64        // by token
-	need    map[int64]driver.Place // by token
+	n       map[int64]int64              // by token
+	need    map[int64]lockedmemory.Place // by token
 	shown   int64
-	highest driver.Place // of a write that has taken effect
+	highest lockedmemory.Place // of a write that has taken effect
 	history []placed
 	erased  []string
-	ever    map[driver.Place]string
+	ever    map[lockedmemory.Place]string
 	texts   int
 	late    []packet
 	edits   []*edit
@@ -199,7 +200,7 @@ func (m *editModel) check(p packet, cmd *redis.Cmd) {
 	}
 }
 
-func higher(a, b driver.Place) driver.Place {
+func higher(a, b lockedmemory.Place) lockedmemory.Place {
 	if a.Compare(b) > 0 {
 		return a
 	}
@@ -264,7 +265,7 @@ func (m *editModel) anyToken() int64 {
 func (m *editModel) newWrite(kind string) *write {
 	token := m.anyToken()
 	m.n[token]++
-	return &write{kind: kind, place: driver.Place{Fence: token, N: m.n[token]}, need: m.need[token]}
+	return &write{kind: kind, place: lockedmemory.Place{Fence: token, N: m.n[token]}, need: m.need[token]}
 }
 
 // dispatch sends a packet now, late, or both.
@@ -302,11 +303,11 @@ func (m *editModel) save() {
 	w.text = m.text()
 	entry := []any{"op", fmt.Sprintf("%032x", m.texts), "m", w.text}
 	p := packet{write: w}
-	if m.need[w.place.Fence] != (driver.Place{}) && w.place.Fence == m.shown && m.chance(2) {
+	if m.need[w.place.Fence] != (lockedmemory.Place{}) && w.place.Fence == m.shown && m.chance(2) {
 		p.args = append([]any{"xadd", m.keys[0], "nomkstream", w.place.String()}, entry...)
 	} else {
 		p.script = modelAppend
-		p.args = append(m.access(w.place.Fence), seq(driver.Place{N: w.place.N}), entry[1], w.need.Fence, seq(w.need))
+		p.args = append(m.access(w.place.Fence), seq(lockedmemory.Place{N: w.place.N}), entry[1], w.need.Fence, seq(w.need))
 		p.args = append(p.args, "", 0, "", 0, 1)
 		p.args = append(p.args, entry...)
 	}
@@ -333,7 +334,7 @@ func (m *editModel) begin(kind string) {
 			w.replace.From, w.replace.To, size = m.last.From, m.last.To, len(m.last.New)
 		}
 		if m.chance(10) {
-			w.replace.To = driver.Place{Fence: w.replace.To.Fence, N: w.replace.To.N, Sub: w.replace.To.Sub + 1}
+			w.replace.To = lockedmemory.Place{Fence: w.replace.To.Fence, N: w.replace.To.N, Sub: w.replace.To.Sub + 1}
 		}
 		for range size {
 			w.replace.New = append(w.replace.New, driver.Entry{Place: w.replace.To, Messages: [][]byte{[]byte(m.text())}})
@@ -423,7 +424,7 @@ func (m *editModel) read() {
 	}
 }
 
-func placeOf(id string) driver.Place { p, _ := parsePlace(id); return p }
+func placeOf(id string) lockedmemory.Place { p, _ := parsePlace(id); return p }
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
@@ -500,7 +501,7 @@ func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	for seed := range uint64(300) {
 		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: 1,
-			n: map[int64]int64{}, need: map[int64]driver.Place{}, ever: map[driver.Place]string{},
+			n: map[int64]int64{}, need: map[int64]lockedmemory.Place{}, ever: map[lockedmemory.Place]string{},
 			trace: []string{fmt.Sprint("seed ", seed)}}
 		if seed%2 == 1 {
 			m.idle = time.Hour

@@ -21,9 +21,9 @@ import (
 )
 
 // places returns the places of the history.
-func (r *rig) places(t *testing.T) (all []sessionstore.Place) {
+func (r *rig) places(t *testing.T) (all []lockedmemory.Place) {
 	t.Helper()
-	for e, err := range r.store.Forward(t.Context(), sessionstore.Place{}) {
+	for e, err := range r.store.Forward(t.Context(), lockedmemory.Place{}) {
 		must(t, err)
 		all = append(all, e.Place)
 	}
@@ -45,7 +45,7 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 		t.Errorf("Replace: %v; want a StaleError", err)
 	}
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		beyond := sessionstore.Place{Fence: all[0].Fence, N: 2}
+		beyond := lockedmemory.Place{Fence: all[0].Fence, N: 2}
 		if err := r.store.Replace(ctx, all[0], beyond); !errors.Is(err, sessionstore.ErrRange) {
 			t.Errorf("Replace: %v; want ErrRange", err)
 		}
@@ -84,7 +84,7 @@ func TestReplace_O_erasedTexts_inNoKey(t *testing.T) {
 		all := r.places(t)
 		for n := 1; n < 300; n += 3 {
 			if n%60 == 1 {
-				with := sessionstore.Exchange[string]{Messages: []string{"q", "edited"}}
+				with := lockedmemory.Exchange[string]{Messages: []string{"q", "edited"}}
 				must(t, r.store.Replace(ctx, all[n], all[n], with))
 			} else {
 				must(t, r.store.Replace(ctx, all[n], all[n]))
@@ -105,7 +105,7 @@ func TestReplace_O_lostAnswers_outcome(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-	with := sessionstore.Exchange[string]{Messages: []string{"e"}}
+	with := lockedmemory.Exchange[string]{Messages: []string{"e"}}
 	outcomes := make(map[string]int)
 	for _, forever := range []bool{false, true} {
 		for step := range 7 {
@@ -176,11 +176,11 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 				time.Sleep(20 * time.Millisecond) // Redis executes the first commands
 				called = true
 				must(t, writer.memory.Turn(t.Context(), func(ctx context.Context) error {
-					with := sessionstore.Exchange[string]{Messages: []string{"q", "new"}}
+					with := lockedmemory.Exchange[string]{Messages: []string{"q", "new"}}
 					return errors.Join(writer.store.Replace(ctx, all[18], all[18], with), writer.store.Replace(ctx, all[1], all[1], with))
 				}))
 			}
-			var after sessionstore.Place
+			var after lockedmemory.Place
 			if begin >= 0 {
 				after = all[begin]
 			}

@@ -235,12 +235,12 @@ func (r *rightless) round(when string) {
 	_, err = r.memory.Search(ctx, "re", 3)
 	r.did("Search", start, err)
 	start = time.Now()
-	for _, err := range r.store.Forward(ctx, sessionstore.Place{}) {
+	for _, err := range r.store.Forward(ctx, lockedmemory.Place{}) {
 		r.did("Forward", start, err)
 	}
 	start = time.Now()
 	err = r.memory.Turn(ctx, func(ctx context.Context) error {
-		for e, err := range r.store.Forward(ctx, sessionstore.Place{}) {
+		for e, err := range r.store.Forward(ctx, lockedmemory.Place{}) {
 			if err == nil { // by itself
 				start = time.Now()
 				err = r.store.Replace(ctx, e.Place, e.Place, e)

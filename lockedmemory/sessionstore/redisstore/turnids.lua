@@ -2,7 +2,7 @@
 --
 -- A record begins with UNTIL digits: the time in ms at which the ID expires. An item of ITEM bytes
 -- follows for each number from 1. An item has DIGEST bytes of the digest and TOKEN digits of the
--- token. Its other digits are driver.Place.N. The item of a skipped number has '-' only.
+-- token. Its other digits are lockedmemory.Place.N. The item of a skipped number has '-' only.
 local UNTIL, ITEM, DIGEST, TOKEN = 13, 45, 16, 16
 
 -- clock returns the time in ms.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // Turns that are too old are not read. The next turn removes them, whole, but for the newest one.
@@ -31,7 +31,7 @@ func maxAge(h *harness) {
 	all.has(old...)
 	for n := range 3 {
 		a.mustSave(h.Context(), fmt.Sprint(n))
-		kept := all.names(all.store.Forward(h.Context(), driver.Place{}), 1000)
+		kept := all.names(all.store.Forward(h.Context(), lockedmemory.Place{}), 1000)
 		most := [][]any{old[120:], old[140:], nil}[n] // a driver may remove more turns at once
 		rest := kept[:len(kept)-n-1]
 		if !slices.Equal(rest, most) && !slices.Equal(rest, old[140:]) && len(rest) > 0 || n == 2 && len(rest) > 0 {
@@ -46,8 +46,8 @@ func (i *instance) isEmpty(ctx context.Context) {
 	i.Helper()
 	last, err := i.store.Last(ctx, 10)
 	found, err2 := i.store.Search(ctx, "old", 10)
-	forward := i.names(i.store.Forward(ctx, driver.Place{}), 10)
-	backward := i.names(i.store.Backward(ctx, driver.Place{}), 10)
+	forward := i.names(i.store.Forward(ctx, lockedmemory.Place{}), 10)
+	backward := i.names(i.store.Backward(ctx, lockedmemory.Place{}), 10)
 	if err != nil || err2 != nil || len(last)+len(found)+len(forward)+len(backward) > 0 {
 		i.Errorf("Last %v, %v; Search %v, %v; Forward %v; Backward %v", last, err, found, err2, forward, backward)
 	}

@@ -27,7 +27,7 @@ func lateSaveOfTheSameLease(h *harness) {
 		if v := append(2, "second"); v.Outcome != driver.Done {
 			h.Errorf("the second: %+v", v)
 		}
-		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (driver.Place{Fence: lease.Fence(), N: 2}) {
+		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (lockedmemory.Place{Fence: lease.Fence(), N: 2}) {
 			h.Errorf("the first, late: %+v", v)
 		}
 		a.has("second")
@@ -59,31 +59,31 @@ func lateCopies(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		write := func(n int64, need driver.Place) driver.Write {
+		write := func(n int64, need lockedmemory.Place) driver.Write {
 			w := a.write(lease, n)
 			w.First, w.Need = n == 1, need
 			return w
 		}
-		at := func(n int64) driver.Place { return driver.Place{Fence: lease.Fence(), N: n} }
+		at := func(n int64) lockedmemory.Place { return lockedmemory.Place{Fence: lease.Fence(), N: n} }
 		check := func(what string, v driver.Verdict, err error, want ...driver.Outcome) {
 			h.Helper()
 			if err != nil || !slices.Contains(want, v.Outcome) {
 				h.Errorf("%s: %+v, %v; want outcome %v", what, v, err, want)
 			}
 		}
-		show := func(need driver.Place) {
+		show := func(need lockedmemory.Place) {
 			h.Helper()
 			access := write(1, need).Access
 			page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
 			check("a late Load", page.Verdict, err, driver.Done)
 		}
-		first := driver.Append{Write: write(1, driver.Place{}), Content: content("first")}
+		first := driver.Append{Write: write(1, lockedmemory.Place{}), Content: content("first")}
 		v, err := a.driver.Append(ctx, first)
 		check("Save", v, err, driver.Done)
 		clear := driver.Replace{Write: write(2, at(1))}
 		v, err = a.driver.Replace(ctx, clear)
 		check("Clear", v, err, driver.Done)
-		show(driver.Place{})
+		show(lockedmemory.Place{})
 		v, err = a.driver.Append(ctx, first)
 		check("a late Save, after Clear", v, err, driver.Taken)
 		v, err = a.driver.Replace(ctx, clear)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -52,8 +53,8 @@ func cursors(h *harness) {
 	}
 	for limit := 1; limit < 5; limit++ {
 		b := h.instance(nil, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
-		check("all", b.names(b.store.Forward(h.Context(), driver.Place{}), 100), all)
-		check("all, back", b.names(b.store.Backward(h.Context(), driver.Place{}), 100), reversed(all))
+		check("all", b.names(b.store.Forward(h.Context(), lockedmemory.Place{}), 100), all)
+		check("all, back", b.names(b.store.Backward(h.Context(), lockedmemory.Place{}), 100), reversed(all))
 		for n, e := range history {
 			check("after", b.names(b.store.Forward(h.Context(), e.Place), 100), all[n+1:])
 			check("before", b.names(b.store.Backward(h.Context(), e.Place), 100), reversed(all[:n]))
@@ -62,8 +63,8 @@ func cursors(h *harness) {
 		}
 		few := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: 4}},
 			func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
-		check("of 4", few.names(few.store.Forward(h.Context(), driver.Place{}), 100), all[6:])
-		check("of 4, back", few.names(few.store.Backward(h.Context(), driver.Place{}), 100), reversed(all[6:]))
+		check("of 4", few.names(few.store.Forward(h.Context(), lockedmemory.Place{}), 100), all[6:])
+		check("of 4, back", few.names(few.store.Backward(h.Context(), lockedmemory.Place{}), 100), reversed(all[6:]))
 		check("of 4, after", few.names(few.store.Forward(h.Context(), history[2].Place), 100), all[6:])
 		check("of 4, before", few.names(few.store.Backward(h.Context(), history[8].Place), 100), reversed(all[6:8]))
 		for n, want := range map[int][]any{0: nil, 1: all[8:], 2: all[8:], 3: all[6:], 8: all[2:], 9: all, 100: all} {

@@ -20,7 +20,7 @@ func refusesOlderLeases(h *harness) {
 		"Load":   func(ctx context.Context) error { _, err := b.memory.Load(ctx, ""); return err },
 		"Search": func(ctx context.Context) error { _, err := b.memory.Search(ctx, "q", 1); return err },
 		"Forward": func(ctx context.Context) error {
-			for _, err := range b.store.Forward(ctx, driver.Place{}) {
+			for _, err := range b.store.Forward(ctx, lockedmemory.Place{}) {
 				return err
 			}
 			return errors.New("no exchanges")

@@ -94,7 +94,7 @@ func namedReadsInPages(h *harness) {
 			for _, e := range page.Entries {
 				numbers = append(numbers, e.Number)
 			}
-			if read.From = page.Last; read.From == (driver.Place{}) {
+			if read.From = page.Last; read.From == (lockedmemory.Place{}) {
 				break
 			}
 		}

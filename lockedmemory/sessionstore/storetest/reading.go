@@ -85,7 +85,7 @@ func (i *instance) over(opts *options, wrap func(driver.Driver) driver.Driver) *
 // exchanges returns the names of the exchanges that the iterator yields.
 func (i *instance) exchanges() (names []any) {
 	i.Helper()
-	for e, err := range i.store.Forward(i.Context(), sessionstore.Place{}) {
+	for e, err := range i.store.Forward(i.Context(), lockedmemory.Place{}) {
 		if err != nil {
 			i.Errorf("exchange %d: %+v, %v", len(names), e, err)
 			break
@@ -272,7 +272,7 @@ func pages(h *harness) {
 			h.Errorf("Search in pages of %d: %s, %v", limit, text(found), err)
 		}
 		n := 0
-		for e, err := range b.store.Forward(h.Context(), sessionstore.Place{}) {
+		for e, err := range b.store.Forward(h.Context(), lockedmemory.Place{}) {
 			if err != nil || e.Input() != question(n) || e.Output() != answer(n) {
 				h.Errorf("Forward in pages of %d: %d is %+v, %v", limit, n, e, err)
 			}
@@ -309,7 +309,7 @@ func clearedBetweenPages(h *harness) {
 			cleared(nil).has("new", "newer")
 			a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6, 7, 8)
 			var seen []string
-			for e, err := range cleared(nil).store.Forward(h.Context(), sessionstore.Place{}) {
+			for e, err := range cleared(nil).store.Forward(h.Context(), lockedmemory.Place{}) {
 				if errors.Is(err, sessionstore.ErrChanged) {
 					seen = append(seen, "changed")
 					continue
@@ -366,7 +366,7 @@ func codecRefuses(h *harness) {
 				h.Fatal(err)
 			}
 			var place string
-			for e := range a.store.Forward(h.Context(), sessionstore.Place{}) {
+			for e := range a.store.Forward(h.Context(), lockedmemory.Place{}) {
 				if e.Input() == question(2) {
 					place = e.Place.String()
 				}
@@ -375,7 +375,7 @@ func codecRefuses(h *harness) {
 			loaded, loadErr := store.Load(h.Context(), "")
 			found, searchErr := store.Search(h.Context(), "", 9)
 			var yieldErr error
-			for e, err := range store.Forward(h.Context(), sessionstore.Place{}) {
+			for e, err := range store.Forward(h.Context(), lockedmemory.Place{}) {
 				if seen = append(seen, e.Messages...); err != nil {
 					yieldErr = err
 				}

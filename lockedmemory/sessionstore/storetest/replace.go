@@ -15,14 +15,14 @@ import (
 )
 
 // Exchange is what the tests replace.
-type Exchange = sessionstore.Exchange[Message]
+type Exchange = lockedmemory.Exchange[Message]
 
 func exchange(n any) Exchange { return Exchange{Messages: []Message{question(n), answer(n)}} }
 
 // all returns the history.
 func (i *instance) all(ctx context.Context) (found []Exchange) {
 	i.Helper()
-	for e, err := range i.store.Forward(ctx, sessionstore.Place{}) {
+	for e, err := range i.store.Forward(ctx, lockedmemory.Place{}) {
 		if err != nil {
 			i.Fatalf("Forward: %v", err)
 		}
@@ -53,7 +53,7 @@ func replaced(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.turn(func(ctx context.Context) { a.mustSave(ctx, 1, 2) })
 	a.mustSave(h.Context(), 3, 4, 5)
-	seen := make(map[driver.Place]string)
+	seen := make(map[lockedmemory.Place]string)
 	check := func(want ...any) {
 		h.Helper()
 		b.has(want...)
@@ -233,10 +233,10 @@ func replaceRefused(h *harness) {
 			"to nowhere":       func() error { return a.store.Replace(ctx, old[0].Place, beyond) },
 			"from nowhere":     func() error { return a.store.Replace(ctx, old[1].Place, old[2].Place) },
 			"turned round":     func() error { return a.store.Replace(ctx, old[2].Place, old[0].Place) },
-			"zero":             func() error { return a.store.Replace(ctx, driver.Place{}, driver.Place{}) },
-			"from zero":        func() error { return a.store.Replace(ctx, driver.Place{}, old[2].Place) },
+			"zero":             func() error { return a.store.Replace(ctx, lockedmemory.Place{}, lockedmemory.Place{}) },
+			"from zero":        func() error { return a.store.Replace(ctx, lockedmemory.Place{}, old[2].Place) },
 			"a marker": func() error {
-				return a.store.Replace(ctx, driver.Place{Fence: old[0].Place.Fence}, old[2].Place)
+				return a.store.Replace(ctx, lockedmemory.Place{Fence: old[0].Place.Fence}, old[2].Place)
 			},
 			"places fall":        func() error { return a.store.Replace(ctx, old[0].Place, old[2].Place, late, old[0]) },
 			"place out of range": func() error { return a.store.Replace(ctx, old[0].Place, old[0].Place, late) },

@@ -61,7 +61,7 @@ func turnIDs(h *harness) {
 	again("after others")
 	b.mustSave(id(h.Context(), strings.Repeat("é", 256)), 3)
 	b.has(1, 2, 3)
-	for e := range b.store.Forward(h.Context(), sessionstore.Place{}) {
+	for e := range b.store.Forward(h.Context(), lockedmemory.Place{}) {
 		if want := []string{"one", "two", strings.Repeat("é", 256)}[e.Input().Text[1]-'1']; e.ID != want {
 			h.Errorf("the turn ID of %s is %q, want %q", e.Input().Text, e.ID, want)
 		}
@@ -124,7 +124,7 @@ func namedTurns(h *harness) {
 	}
 	a.has(1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3)
 	n := 0
-	for e, err := range b.store.Forward(h.Context(), sessionstore.Place{}) {
+	for e, err := range b.store.Forward(h.Context(), lockedmemory.Place{}) {
 		if n++; err != nil || e.ID != "id" || e.Number != n {
 			h.Errorf("exchange %d: %+v, %v", n, e, err)
 		}
@@ -236,7 +236,7 @@ func numbers(h *harness) {
 		stored(ctx, "other", 3)
 		stored(ctx, "", 0)
 		a.has("one", "one", "three")
-		for e, err := range a.store.Forward(ctx, sessionstore.Place{}) {
+		for e, err := range a.store.Forward(ctx, lockedmemory.Place{}) {
 			if want := map[int64]int{1: 1, 3: 2, 5: 3}[e.Place.N]; err != nil || e.Number != want ||
 				(e.ID == "other") != (want == 3) {
 				h.Errorf("%+v, %v; want number %d", e, err, want)

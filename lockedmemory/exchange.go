@@ -1,0 +1,49 @@
+package lockedmemory
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Exchange is what one Save or Append has stored: a question, its answer, and what belongs to them.
+type Exchange[M any] struct {
+	Messages []M
+	ID       string // the turn's, see WithTurnID; empty if it had none
+	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	Place    Place
+}
+
+// Input returns the first message. Without messages, it returns the zero value.
+func (e Exchange[M]) Input() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[0]
+	}
+	return m
+}
+
+// Output returns the last message. Without messages, it returns the zero value.
+func (e Exchange[M]) Output() (m M) {
+	if len(e.Messages) > 0 {
+		m = e.Messages[len(e.Messages)-1]
+	}
+	return m
+}
+
+// Place is where an exchange stands in its session. Places of a session only rise. All exchanges with one
+// Fence are a turn. In Redis, a place prints as the ID of the Stream's entry.
+type Place struct {
+	Fence int64 // the fencing token of the lease it was written under; positive
+	N     int64 // the number of the write under that token, from 1; 0 is the place of a lease that has only read
+	Sub   int64 // from 0 to MaxSub; 0 until content is replaced
+}
+
+// MaxSub is the highest sub-place.
+const MaxSub = 999_999
+
+// Compare returns -1, 0 or 1.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N), cmp.Compare(p.Sub, q.Sub))
+}
+
+// String writes the place as every backend and error does: as the ID of an entry in a Redis Stream.
+func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N*(MaxSub+1)+p.Sub) }
