@@ -36,9 +36,7 @@ var (
 )
 
 // StaleError says that the store has refused an access because it has seen a higher fencing token:
-// a later holder has the session, or had it. It matches distlock.ErrLost. Of a Save, nothing was
-// written. A Clear that was sent again because its answer was lost may have taken effect the first
-// time.
+// a later holder has the session, or had it. It matches distlock.ErrLost. Nothing was written.
 type StaleError struct {
 	Fence int64 // of the lease
 	// Mark is the highest token that the store has seen. 0: the session's mark has expired, and the

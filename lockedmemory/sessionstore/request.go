@@ -55,7 +55,12 @@ const (
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
 func (op operation) writes() bool {
-	return op == opSave || op == opClear || op == opReplace || op == opDelete
+	return op == opSave || op.replaces()
+}
+
+// replaces reports whether the driver's Replace carries the call out.
+func (op operation) replaces() bool {
+	return op == opClear || op == opReplace || op == opDelete
 }
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
@@ -131,11 +136,11 @@ func isEnded(err error) bool {
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
 func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
-	if r.ends && page.Replayed && page.Outcome > driver.Conflict {
+	if (r.ends || r.op.replaces()) && page.Replayed && page.Outcome > driver.Conflict {
 		// ⚑ The first copy may have released the lock, and other leases cleared or trimmed what it
-		// stored.
+		// stored. The copy of a Replace is not known after the next access of another lease.
 		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: "+
-			"load the history again to see whether it has the exchange", outcomeUnknown, r.op)
+			"load the history again to see whether it was carried out", outcomeUnknown, r.op)
 	}
 	switch page.Outcome {
 	case driver.Done:

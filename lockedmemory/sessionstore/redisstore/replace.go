@@ -19,11 +19,12 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for {
 		script, args := p.next()
-		cmd, _ := script.Run(ctx, s.redis, p.keys, args...)
+		cmd, replayed := script.Run(ctx, s.redis, p.keys, args...)
 		v, done, err := p.answered(cmd)
 		if err != nil && script != swapScript {
 			return v, &stepError{s.explain(err)}
 		}
+		v.Replayed = replayed && script == swapScript
 		if done || err != nil {
 			return v, s.explain(err)
 		}

@@ -253,3 +253,73 @@ func TestReplace_C_logEmptiedByHand_ends(t *testing.T) {
 		return nil
 	}))
 }
+
+// Between two copies of the last step, the lease is lost and another one reads. The first copy was
+// carried out, the second is refused: the outcome is unknown, and nothing says that nothing was written.
+func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
+	t.Parallel()
+	edited := lockedmemory.Exchange[string]{Messages: []string{"e"}}
+	for name, call := range map[string]func(ctx context.Context, r *rig, at lockedmemory.Place) error{
+		"Replace": func(ctx context.Context, r *rig, at lockedmemory.Place) error {
+			return r.store.Replace(ctx, at, at, edited)
+		},
+		"Clear":  func(ctx context.Context, r *rig, _ lockedmemory.Place) error { return r.store.Clear(ctx) },
+		"Delete": func(ctx context.Context, r *rig, _ lockedmemory.Place) error { return r.store.Delete(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
+			other := newRig(t, redis.Options{}, nil, nil)
+			must(t, r.memory.Clear(t.Context())) // the server knows the script from now on
+			must(t, r.memory.Save(t.Context(), "first", "re: first"))
+			isSwap := func(request []byte) bool {
+				text := string(request)
+				step := strings.Contains(text, "\r\nbegin\r\n") || strings.Contains(text, "\r\ncopy\r\n") || strings.Contains(text, "\r\nadd\r\n")
+				return strings.Contains(text, r.stage()) && !step
+			}
+			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
+				at, n := r.places(t)[0], 0
+				lost := proxy.DropReplies(faultnet.First(1, isSwap))
+				second := proxy.HoldRequests(func(request []byte) bool {
+					if isSwap(request) {
+						n++
+					}
+					return isSwap(request) && n == 2
+				})
+				done := make(chan error, 1)
+				go func() { done <- call(ctx, r, at) }()
+				lost.Wait(1)
+				second.Wait(1)
+				r.expire(ctx)
+				must(t, other.memory.Turn(t.Context(), other.opens))
+				second.Release()
+				stale := new(sessionstore.StaleError)
+				if err := <-done; !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.As(err, &stale) {
+					t.Errorf("%v, want ErrOutcomeUnknown", err)
+				}
+				return nil
+			})
+			if slices.Contains(other.history(t), "first") {
+				t.Error("the first copy was not carried out")
+			}
+		})
+	}
+}
+
+// The first answer to a Replace of a range that is not there is lost. Nothing was written, and the error
+// says so.
+func TestReplace_C_missingRange_lostAnswer(t *testing.T) {
+	t.Parallel()
+	r, proxy := proxied(t, redis.Options{}, nil)
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		beyond := r.places(t)[0]
+		beyond.N++
+		lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("\r\nbegin\r\n")))
+		err := r.store.Replace(ctx, beyond, beyond)
+		lost.Wait(1)
+		if !errors.Is(err, sessionstore.ErrRange) || errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("Replace: %v, want ErrRange", err)
+		}
+		return nil
+	}))
+}
