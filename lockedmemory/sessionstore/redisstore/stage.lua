@@ -39,13 +39,13 @@ local function begin()
   return refusal or {DONE, string.format('%.0f', revision)}
 end
 
--- put adds an entry, and counts its bytes.
-local function put(place, ...)
+-- put adds an entry of some words, and counts its bytes.
+local function put(place, words, first, final)
   last = place
-  for i = 1, select('#', ...) do
-    size = size + #select(i, ...)
+  for i = first, final do
+    size = size + #words[i]
   end
-  return refused('XADD', stage, place, ...)
+  return refused('XADD', stage, place, unpack(words, first, final))
 end
 
 -- copy stops at 50 entries or 64 KB: Redis serves other clients between steps. An entry that the
@@ -67,7 +67,7 @@ local function copy()
         end
         at, sub = string.format('%.0f-%.0f', token, seq + 1), (seq + 1) % SUBS
       end
-      local refusal = put(at, unpack(entry[2]))
+      local refusal = put(at, entry[2], 1, #entry[2])
       if refusal then
         return refusal
       end
@@ -83,7 +83,7 @@ local function add_new()
   local at = 9
   while at <= #ARGV do
     local words = tonumber(ARGV[at + 1])
-    local refusal = put(ARGV[at], unpack(ARGV, at + 2, at + 1 + words))
+    local refusal = put(ARGV[at], ARGV, at + 2, at + 1 + words)
     if refusal then
       return refusal
     end
