@@ -142,13 +142,14 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 // Forward yields the history in order, a page at a time, so the history may be too long to be held at
 // once. It begins after a place, or with the zero Place at the first turn that Retention.MaxExchanges
 // keeps. The place need not exist any more. Break where you have enough; the Place of the last exchange
-// is where to go on, also in another process.
+// is where to go on, also in another process. A Place that no exchange can have is refused with
+// distlock.ErrInvalidOption.
 //
 // An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or
 // trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a new read.
 // Forward takes no lock. A lease in ctx has the effect that [Store.Load] states.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opForward, func(r *request) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opForward, after, func(r *request) iter.Seq[[]driver.Entry] {
 		from := r.beginning()
 		if after.Compare(from) > 0 {
 			from = after
@@ -161,7 +162,7 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) ite
 // the place, or with the zero Place the newest of all. To fill the context of a model, break at its
 // budget of tokens.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opBackward, func(r *request) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opBackward, before, func(r *request) iter.Seq[[]driver.Entry] {
 		if before == (lockedmemory.Place{}) && r.most < all {
 			return r.turns(all, nil)
 		}
@@ -178,11 +179,14 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) i
 	})
 }
 
-// iterate yields the exchanges of a request, whose entries read returns in groups.
-func (s *Store[M, D]) iterate(ctx context.Context, op operation,
+// iterate yields the exchanges from a place on. read returns the entries of a request in groups.
+func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemory.Place,
 	read func(*request) iter.Seq[[]driver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return func(yield func(lockedmemory.Exchange[M], error) bool) {
 		r, err := s.request(ctx, op)
+		if err == nil && !isPlace(from) {
+			err = invalidOption("%s: no exchange has the place %s: give the Place of one", op, from)
+		}
 		if err != nil {
 			yield(lockedmemory.Exchange[M]{}, err)
 			return

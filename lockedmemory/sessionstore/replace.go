@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -25,14 +26,14 @@ import (
 // The errors are those of [Store.Save], without [ErrTurnConflict] and [ErrGone]. It fails, and has
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
 // order, and with distlock.ErrInvalidOption for an exchange without messages. After
-// distlock.ErrOutcomeUnknown, repeat it: [ErrRange] then says that it was done.
+// distlock.ErrOutcomeUnknown, repeat it in the same turn: [ErrRange] then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)
 	if err != nil {
 		return err
 	}
-	if from.N < 1 || from.Compare(to) > 0 {
+	if from.N < 1 || !isPlace(from) || !isPlace(to) || from.Compare(to) > 0 {
 		return fmt.Errorf("%w: nothing was written: the range from %s to %s is empty", ErrRange, from, to)
 	}
 	entries := make([]driver.Entry, len(exchanges))
@@ -55,6 +56,13 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		return driver.Page{Verdict: v}, err
 	})
 	return err
+}
+
+// isPlace reports whether an entry may have a place. ⚑ In Redis, the other values have no form, or that of
+// another place.
+func isPlace(p lockedmemory.Place) bool {
+	const one = lockedmemory.MaxSub + 1
+	return p.Fence >= 0 && p.N >= 0 && p.N < math.MaxInt64/one && p.Sub >= 0 && p.Sub < one
 }
 
 // within returns the place of exchange i without its sub-place, if it lies between two others.

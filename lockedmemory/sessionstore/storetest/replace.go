@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,22 @@ func replaceRefused(h *harness) {
 			"from zero":        func() error { return a.store.Replace(ctx, lockedmemory.Place{}, old[2].Place) },
 			"a marker": func() error {
 				return a.store.Replace(ctx, lockedmemory.Place{Fence: old[0].Place.Fence}, old[2].Place)
+			},
+			"an alias": func() error {
+				alias := lockedmemory.Place{Fence: old[0].Place.Fence, N: old[0].Place.N + 1, Sub: -1_000_000}
+				return a.store.Replace(ctx, alias, alias)
+			},
+			"to an alias": func() error {
+				alias := lockedmemory.Place{Fence: old[2].Place.Fence, N: old[2].Place.N - 1, Sub: 1_000_000}
+				return a.store.Replace(ctx, old[0].Place, alias)
+			},
+			"a negative token": func() error {
+				negative := lockedmemory.Place{Fence: -1, N: 1}
+				return a.store.Replace(ctx, negative, negative)
+			},
+			"a large number": func() error {
+				large := lockedmemory.Place{Fence: old[0].Place.Fence, N: math.MaxInt64}
+				return a.store.Replace(ctx, large, large)
 			},
 			"places fall":        func() error { return a.store.Replace(ctx, old[0].Place, old[2].Place, late, old[0]) },
 			"place out of range": func() error { return a.store.Replace(ctx, old[0].Place, old[0].Place, late) },
