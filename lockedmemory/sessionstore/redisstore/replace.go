@@ -190,6 +190,8 @@ func (p *replacing) advance(words []any) error {
 		if _, err := fmt.Sscan(text, &p.revision); err != nil {
 			return errReply
 		}
+		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
+		p.revision = max(p.revision, p.From.Sub, p.To.Sub)
 		p.step, p.staged, p.seen, p.added, p.sub = copyHead, header, "0-0", 0, p.revision
 		return nil
 	}

@@ -323,3 +323,34 @@ func TestReplace_C_missingRange_lostAnswer(t *testing.T) {
 		return nil
 	}))
 }
+
+// The mark is lost, with the count of the sub-places. A Replace still works, and the places of its range
+// are not used again.
+func TestReplace_O_lostMark_newPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	replace := func(i int, texts ...string) {
+		t.Helper()
+		var with []lockedmemory.Exchange[string]
+		for _, text := range texts {
+			with = append(with, lockedmemory.Exchange[string]{Messages: []string{text}})
+		}
+		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			at := r.places(t)[i]
+			return r.store.Replace(ctx, at, at, with...)
+		}))
+	}
+	replace(0, "1", "2", "3")
+	must(t, r.client.Del(t.Context(), r.mark()).Err())
+	replace(1, "2a", "2b")
+	must(t, r.client.Del(t.Context(), r.mark()).Err())
+	before := r.places(t)
+	replace(3, "3a")
+	if got := r.history(t); !slices.Equal(got, []string{"1", "2a", "2b", "3a"}) {
+		t.Errorf("the history is %q", got)
+	}
+	if places := r.places(t); slices.Contains(before, places[3]) || places[3].Compare(before[3]) < 0 {
+		t.Errorf("places %v after %v", places, before)
+	}
+}
