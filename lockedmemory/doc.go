@@ -12,8 +12,10 @@
 //
 //	  - Turn runs a whole turn under one lease, from loading the history to saving the answer. A lock
 //	    around Save alone keeps writes apart, but two instances may still load the same history.
-//	  - Save and Clear outside a turn take the lock for that one write.
-//	  - Load and Search take no lock. Outside a turn they may see a history that is about to grow.
+//	  - Writes outside a turn take the lock for that one write: Save and Clear, and with a [SessionStore]
+//	    Append, Replace and Delete.
+//	  - Reads take no lock: Load and Search, and with a SessionStore Answered, Last, Backward and Forward.
+//	    Outside a turn they may see a history that is about to grow.
 //	  - [WithTurnID] numbers the Saves of a turn, so that a store that knows of IDs stores each once.
 //
 // Without the lock nothing is written, see [LockedMemory.Save] for the errors. docs/guide.md shows

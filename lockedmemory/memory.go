@@ -3,7 +3,6 @@ package lockedmemory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -26,13 +25,13 @@ type Memory[M, D any] interface {
 
 // Options configure a [LockedMemory]. Nil means the defaults.
 type Options struct {
-	// Wait is the longest wait of a Turn, and of a Save or Clear outside a turn. Default [DefaultWait],
-	// because a turn may take minutes. Negative: ctx alone decides. It takes the place of
+	// Wait is the longest wait of a Turn, and of a write outside a turn. Default [DefaultWait], because a
+	// turn may take minutes. Negative: ctx alone decides. It takes the place of
 	// distlock.Options.Wait.
 	Wait time.Duration
-	// Busy is what a Turn does if its session is busy. Default [Wait]. Save and Clear always wait.
+	// Busy is what a Turn does if its session is busy. Default [Wait]. Writes outside a turn always wait.
 	Busy BusyPolicy
-	// FailOpen lets Save, Clear and Turn run without the lock instead of failing with
+	// FailOpen lets writes and Turns run without the lock instead of failing with
 	// distlock.ErrUnavailable: two instances may then write to one session at once. Such an operation
 	// is logged as a warning, and marked as Unlocked for the Observer. Every other error is returned.
 	// A [Fenced] memory cannot have it. Default: nothing is written without the lock.
@@ -60,18 +59,6 @@ type Fenced interface {
 	// state the outcome: nil means that the write is stored, and an error matches
 	// distlock.ErrOutcomeUnknown if anything may have been written.
 	Fenced() bool
-}
-
-// Appender is implemented by an inner memory that stores an exchange of any number of messages.
-type Appender[M any] interface {
-	// Append is Save for an exchange of some messages: all are stored, next to each other, or none.
-	Append(ctx context.Context, messages ...M) error
-}
-
-// Deleter is implemented by an inner memory that can remove a session for good.
-type Deleter interface {
-	// Delete is Clear, and removes all that the memory remembers of the session.
-	Delete(ctx context.Context) error
 }
 
 // Selective is implemented by an inner memory that does not work under every Locker.
@@ -146,29 +133,9 @@ func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }
 
-// Append runs the inner memory's Append as Save runs its Save. If the inner memory is no [Appender], it
-// fails with errors.ErrUnsupported.
-func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
-	appender, ok := m.inner.(Appender[M])
-	if !ok {
-		return fmt.Errorf("%s: %w: the inner memory has no Append: use Save; nothing was written", OpSave, errors.ErrUnsupported)
-	}
-	return m.step(ctx, OpSave, func(ctx context.Context) error { return appender.Append(ctx, messages...) })
-}
-
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 	return m.step(ctx, OpClear, m.inner.Clear)
-}
-
-// Delete runs the inner memory's Delete as Clear runs its Clear. If the inner memory is no [Deleter], it
-// fails with errors.ErrUnsupported.
-func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
-	deleter, ok := m.inner.(Deleter)
-	if !ok {
-		return fmt.Errorf("%s: %w: the inner memory has no Delete: use Clear; nothing was written", OpClear, errors.ErrUnsupported)
-	}
-	return m.step(ctx, OpClear, deleter.Delete)
 }
 
 // Load calls the inner memory without a lock. Under a lease that has ended, as after its Turn, it fails

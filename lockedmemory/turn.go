@@ -12,9 +12,12 @@ import (
 
 // The operations that a Locker's Observer sees of this package.
 const (
-	OpSave  = "lockedmemory.save"
-	OpClear = "lockedmemory.clear"
-	OpTurn  = "lockedmemory.turn"
+	OpSave    = "lockedmemory.save"
+	OpAppend  = "lockedmemory.append"
+	OpReplace = "lockedmemory.replace"
+	OpClear   = "lockedmemory.clear"
+	OpDelete  = "lockedmemory.delete"
+	OpTurn    = "lockedmemory.turn"
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn

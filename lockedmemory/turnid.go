@@ -90,7 +90,7 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 	around, _ := ctx.Value(turnKey{m.locker, op.Key}).(*NamedTurn)
 	id, given := ctx.Value(turnIDKey{}).(string)
 	switch {
-	case op.Name == OpClear: // it stores no exchange
+	case op.Name == OpClear, op.Name == OpDelete, op.Name == OpReplace: // they store no exchange of a turn
 		return nil, nil
 	case !given:
 		return around, nil
@@ -101,7 +101,7 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: "+
 			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), MaxTurnID)
 	case around == nil:
-		return &NamedTurn{ID: id, known: op.Name == OpSave}, nil
+		return &NamedTurn{ID: id, known: op.Name != OpTurn}, nil
 	case around.ID != id:
 		return nil, fmt.Errorf("%s: %w: the turn around it has another one; nothing was written: "+
 			"give the ID to the Turn alone", op.Name, ErrTurnID)

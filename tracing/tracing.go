@@ -1,11 +1,12 @@
 // Package tracing reports the operations of distlock and lockedmemory to OpenTelemetry.
 //
 // A [Tracing] is a distlock.Observer. Put it into the Options of a Locker. Then every acquire,
-// extend and release becomes a span of the scope "beluga.memory.distlock". So does every Save,
-// Clear and Turn of a locked memory over that Locker:
+// extend and release becomes a span of the scope "beluga.memory.distlock". So does every turn and
+// every write of a locked memory over that Locker:
 //
-//	distlock.acquire   distlock.extend    distlock.release
-//	lockedmemory.save  lockedmemory.clear lockedmemory.turn
+//	distlock.acquire      distlock.extend      distlock.release
+//	lockedmemory.turn     lockedmemory.save    lockedmemory.append
+//	lockedmemory.replace  lockedmemory.clear   lockedmemory.delete
 //
 // A lost lease is the event distlock.lost on the span that was current when the lease was acquired.
 // A distlock.acquire that found the lock busy is linked to the span under which the last known

@@ -21,6 +21,8 @@ type Store[M, D any] struct {
 	opts   Options
 }
 
+var _ lockedmemory.SessionStore[string] = (*Store[string, string])(nil)
+
 // New makes a Store over a driver, which several stores may share. Backends have a New of their own
 // that makes the driver as well, as redisstore.New. It does no I/O. It returns
 // distlock.ErrInvalidOption for a nil driver, key or codec, for a codec that stores nothing of a

@@ -1,0 +1,131 @@
+package lockedmemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// SessionStore is implemented by an inner memory that keeps exchanges, such as a sessionstore.Store. The
+// methods of [LockedMemory] with these names call it. Without it, they fail with errors.ErrUnsupported.
+type SessionStore[M any] interface {
+	// Append stores one exchange of any number of messages: all are stored, next to each other, or none.
+	Append(ctx context.Context, messages ...M) error
+	// Replace puts exchanges in the place of a range, in one step that readers see whole.
+	Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error
+	// Delete is Clear, and removes all that the memory remembers of the session.
+	Delete(ctx context.Context) error
+	// Answered returns the exchanges under a turn ID, and the highest number that was stored under it.
+	Answered(ctx context.Context, id string) (exchanges []Exchange[M], stored int, err error)
+	// Last returns the newest exchanges: whole turns, and at most n.
+	Last(ctx context.Context, n int) ([]Exchange[M], error)
+	// Backward yields the exchanges before a place, the newest first. The zero Place is the end.
+	Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error]
+	// Forward yields the exchanges after a place, in order. The zero Place is the beginning.
+	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
+}
+
+// sessionStore returns the inner memory as a [SessionStore].
+func (m *LockedMemory[M, D]) sessionStore(operation string) (SessionStore[M], error) {
+	if store, ok := m.inner.(SessionStore[M]); ok {
+		return store, nil
+	}
+	return nil, fmt.Errorf("%s: %w: the inner memory, a %T, is no session store; nothing was read or written: "+
+		"put lockedmemory in front of a sessionstore.Store", operation, errors.ErrUnsupported, m.inner)
+}
+
+// Append is [LockedMemory.Save] for one exchange of any number of messages: a question, tool calls, their
+// results, and the answer.
+func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
+	store, err := m.sessionStore(OpAppend)
+	if err != nil {
+		return err
+	}
+	return m.step(ctx, OpAppend, func(ctx context.Context) error { return store.Append(ctx, messages...) })
+}
+
+// Replace puts exchanges in the place of those at the places from to to, both included, under the
+// session's lock: to edit an exchange, to answer anew, to compact or to erase a part of the history. See
+// sessionstore.Store.Replace. Read the exchanges in the same Turn. Otherwise another turn may come between.
+func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error {
+	store, err := m.sessionStore(OpReplace)
+	if err != nil {
+		return err
+	}
+	return m.step(ctx, OpReplace, func(ctx context.Context) error {
+		return store.Replace(ctx, from, to, exchanges...)
+	})
+}
+
+// Delete removes the session for good: the history and the turn IDs, under the session's lock.
+func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
+	store, err := m.sessionStore(OpDelete)
+	if err != nil {
+		return err
+	}
+	return m.step(ctx, OpDelete, store.Delete)
+}
+
+// Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
+// If stored is not 0, the message was answered before. If exchanges has fewer than stored, the others were
+// trimmed, cleared or replaced. It takes no lock, as [LockedMemory.Load].
+func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (
+	exchanges []Exchange[M], stored int, err error) {
+	ctx, store, err := m.readStore(ctx, "lockedmemory.answered")
+	if err != nil {
+		return nil, 0, err
+	}
+	return store.Answered(ctx, id)
+}
+
+// Last returns the last n exchanges in order: whole turns, and at most n exchanges, but the newest turn in
+// any case. It takes no lock, as [LockedMemory.Load].
+func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
+	ctx, store, err := m.readStore(ctx, "lockedmemory.last")
+	if err != nil {
+		return nil, err
+	}
+	return store.Last(ctx, n)
+}
+
+// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place is the
+// end of the history. Break at your budget of tokens. The Place of the last exchange is where to go on,
+// also in another process. An error ends the sequence. It takes no lock, as [LockedMemory.Load].
+func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
+	return m.iterate(ctx, "lockedmemory.backward",
+		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
+			return store.Backward(ctx, before)
+		})
+}
+
+// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place, in
+// order. The zero Place is the beginning of the history.
+func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
+	return m.iterate(ctx, "lockedmemory.forward",
+		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
+			return store.Forward(ctx, after)
+		})
+}
+
+func (m *LockedMemory[M, D]) iterate(ctx context.Context, operation string,
+	read func(context.Context, SessionStore[M]) iter.Seq2[Exchange[M], error]) iter.Seq2[Exchange[M], error] {
+	return func(yield func(Exchange[M], error) bool) {
+		ctx, store, err := m.readStore(ctx, operation)
+		if err != nil {
+			yield(Exchange[M]{}, err)
+			return
+		}
+		read(ctx, store)(yield)
+	}
+}
+
+// readStore returns the context of a read of the session store.
+func (m *LockedMemory[M, D]) readStore(ctx context.Context, operation string,
+) (context.Context, SessionStore[M], error) {
+	store, err := m.sessionStore(operation)
+	if err == nil {
+		ctx, err = m.read(ctx)
+	}
+	return ctx, store, err
+}

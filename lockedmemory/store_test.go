@@ -1,0 +1,167 @@
+package lockedmemory_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// kept is a locked memory over a session store.
+type kept struct {
+	*setup
+	store  *sessionstore.Store[string, string]
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func newKept(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options) *kept {
+	t.Helper()
+	k := &kept{setup: newSetup(t, opts, memOpts)}
+	var err error
+	k.store, err = memstore.New(lockedmemory.FixedKey(session), sessionstore.JSON[string]{}, nil, nil)
+	must(t, err)
+	k.memory, err = lockedmemory.New(k.store, k.locker, lockedmemory.FixedKey(session), memOpts)
+	must(t, err)
+	return k
+}
+
+// storeCalls has the calls of a memory that need a session store.
+func storeCalls[D any](m *lockedmemory.LockedMemory[string, D]) (writes, reads map[string]func(context.Context) error) {
+	pages := func(pages iter.Seq2[lockedmemory.Exchange[string], error]) (err error) {
+		for _, err = range pages {
+		}
+		return err
+	}
+	place := lockedmemory.Place{Fence: 1, N: 1}
+	writes = map[string]func(context.Context) error{
+		"append":  func(ctx context.Context) error { return m.Append(ctx, "q", "call", "a") },
+		"replace": func(ctx context.Context) error { return m.Replace(ctx, place, place) },
+		"delete":  m.Delete,
+	}
+	reads = map[string]func(context.Context) error{
+		"answered": func(ctx context.Context) error { _, _, err := m.Answered(ctx, "id"); return err },
+		"last":     func(ctx context.Context) error { _, err := m.Last(ctx, 2); return err },
+		"backward": func(ctx context.Context) error { return pages(m.Backward(ctx, lockedmemory.Place{})) },
+		"forward":  func(ctx context.Context) error { return pages(m.Forward(ctx, lockedmemory.Place{})) },
+	}
+	return writes, reads
+}
+
+// A memory that is no session store has none of its calls, and takes no lock for them.
+func TestSessionStore_otherMemory_unsupported(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		down(s.faults)
+		writes, reads := storeCalls(s.a)
+		for _, calls := range []map[string]func(context.Context) error{writes, reads} {
+			for name, call := range calls {
+				if err := call(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if len(s.inner.seen) > 0 {
+			t.Errorf("%d calls of the inner memory", len(s.inner.seen))
+		}
+	})
+}
+
+// A memory passes the calls on to its session store, in a turn and outside.
+func TestSessionStore_callsPassedOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
+		ctx := named(t.Context(), "id")
+		must(t, k.memory.Append(ctx, "q1", "call", "a1"))
+		must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error { return k.memory.Append(ctx, "q2", "a2") }))
+		texts := func(what string, want ...string) (found []lockedmemory.Exchange[string]) {
+			t.Helper()
+			var got []string
+			for e, err := range k.memory.Forward(t.Context(), lockedmemory.Place{}) {
+				must(t, err)
+				found, got = append(found, e), append(got, e.Messages...)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("after %s: %q, want %q", what, got, want)
+			}
+			return found
+		}
+		all := texts("Append", "q1", "call", "a1", "q2", "a2")
+		for e, err := range k.memory.Backward(t.Context(), all[1].Place) {
+			if err != nil || e.Input() != "q1" || e.Output() != "a1" {
+				t.Errorf("Backward: %+v, %v", e, err)
+			}
+		}
+		last, err := k.memory.Last(t.Context(), 1)
+		if err != nil || len(last) != 1 || last[0].Place != all[1].Place {
+			t.Errorf("Last: %+v, %v", last, err)
+		}
+		found, stored, err := k.memory.Answered(t.Context(), "id")
+		if err != nil || stored != 1 || len(found) != 1 || found[0].Place != all[0].Place {
+			t.Errorf("Answered: %+v of %d, %v", found, stored, err)
+		}
+		last[0].Messages = []string{"q2", "edited"}
+		must(t, k.memory.Replace(ctx, last[0].Place, last[0].Place, last[0]))
+		all = texts("Replace", "q1", "call", "a1", "q2", "edited")
+		must(t, k.memory.Turn(ctx, func(ctx context.Context) error {
+			return k.memory.Replace(ctx, all[0].Place, all[0].Place)
+		}))
+		texts("Replace in a turn", "q2", "edited")
+		must(t, k.memory.Delete(ctx))
+		texts("Delete")
+		if _, stored, err := k.memory.Answered(t.Context(), "id"); stored != 0 || err != nil {
+			t.Errorf("after Delete %d are stored, %v", stored, err)
+		}
+	})
+}
+
+// Under a lease that has ended, the calls fail as Save and Load do.
+func TestSessionStore_S2_endedTurn_refused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
+		var ended context.Context
+		must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error { ended = ctx; return nil }))
+		writes, reads := storeCalls(k.memory)
+		for _, calls := range []map[string]func(context.Context) error{writes, reads} {
+			for name, call := range calls {
+				if err := call(context.WithoutCancel(ended)); !errors.Is(err, distlock.ErrNotHeld) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if history, err := k.memory.Load(t.Context(), ""); len(history) != 0 || err != nil {
+			t.Errorf("the history is %q, %v", history, err)
+		}
+	})
+}
+
+// The Observer sees each write by its name.
+func TestObserver_seesSessionStoreWrites(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var (
+			mu    sync.Mutex
+			names []string
+		)
+		k := newKept(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
+			mu.Lock()
+			defer mu.Unlock()
+			if op.Name != distlock.OpAcquire && op.Name != distlock.OpRelease {
+				names = append(names, op.Name+" "+string(op.Outcome))
+			}
+		})}, nil)
+		writes, _ := storeCalls(k.memory)
+		for _, name := range []string{"append", "replace", "delete"} {
+			_ = writes[name](t.Context())
+		}
+		want := []string{lockedmemory.OpAppend + " done", lockedmemory.OpReplace + " failed", lockedmemory.OpDelete + " done"}
+		if !slices.Equal(names, want) {
+			t.Errorf("the Observer saw %q, want %q", names, want)
+		}
+	})
+}
