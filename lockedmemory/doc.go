@@ -16,6 +16,7 @@
 //	    Append, Replace and Delete.
 //	  - Reads take no lock: Load and Search, and with a SessionStore Answered, Last, Backward and Forward.
 //	    Outside a turn they may see a history that is about to grow.
+//	  - Answer is the turn of a chat service: a message that is repeated is answered once.
 //	  - [WithTurnID] numbers the Saves of a turn, so that a store that knows of IDs stores each once.
 //
 // Without the lock nothing is written, see [LockedMemory.Save] for the errors. docs/guide.md shows

@@ -9,6 +9,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
 func ExampleNew() {
@@ -127,4 +129,80 @@ func ExampleWithTurnID() {
 	n, known := turn.Next()
 	fmt.Println(turn.ID, ok, n, known)
 	// Output: message-7 true 1 true
+}
+
+// A chat service whose queue delivers a message twice.
+func ExampleLockedMemory_Answer() {
+	ctx := context.Background()
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+	// For many instances, use redislock.New and redisstore.New.
+	store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	ctx = lockedmemory.WithSession(ctx, "conversation-42")
+	model := func(ctx context.Context) ([]string, error) {
+		history, err := memory.Last(ctx, 20)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Println("the model is asked, with", len(history), "exchanges before")
+		return []string{"tracking: in Oslo", "It is in Oslo."}, nil // a tool's result and the answer
+	}
+	for range 2 {
+		answer, err := memory.Answer(ctx, "message-7", "Where is my parcel?", model)
+		fmt.Println(answer, err)
+	}
+	// Output:
+	// the model is asked, with 0 exchanges before
+	// [tracking: in Oslo It is in Oslo.] <nil>
+	// [tracking: in Oslo It is in Oslo.] <nil>
+}
+
+// The user asks for another answer to the last question.
+func ExampleLockedMemory_Replace() {
+	ctx := context.Background()
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+	session := lockedmemory.FixedKey("conversation-42")
+	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err := lockedmemory.New(store, locker, session, nil)
+	if err != nil {
+		panic(err)
+	}
+	if err := memory.Save(ctx, "Tell me a joke.", "No."); err != nil {
+		panic(err)
+	}
+
+	err = memory.Turn(ctx, func(ctx context.Context) error {
+		last, err := memory.Last(ctx, 1)
+		if err != nil || len(last) == 0 {
+			return err
+		}
+		old := last[len(last)-1]
+		exchange := old // the same place, turn ID and number
+		exchange.Messages = []string{old.Input(), "A mutex walks into a bar."}
+		return memory.Replace(ctx, old.Place, old.Place, exchange)
+	})
+	if err != nil {
+		panic(err)
+	}
+	history, err := memory.Load(ctx, "")
+	fmt.Println(strings.Join(history, " "), err)
+	// Output: Tell me a joke. A mutex walks into a bar. <nil>
 }

@@ -44,6 +44,10 @@ func storeCalls[D any](m *lockedmemory.LockedMemory[string, D]) (writes, reads m
 		"append":  func(ctx context.Context) error { return m.Append(ctx, "q", "call", "a") },
 		"replace": func(ctx context.Context) error { return m.Replace(ctx, place, place) },
 		"delete":  m.Delete,
+		"answer": func(ctx context.Context) error {
+			_, err := m.Answer(ctx, "id", "q", func(context.Context) ([]string, error) { return []string{"a"}, nil })
+			return err
+		},
 	}
 	reads = map[string]func(context.Context) error{
 		"answered": func(ctx context.Context) error { _, _, err := m.Answered(ctx, "id"); return err },
@@ -141,7 +145,7 @@ func TestSessionStore_S2_endedTurn_refused(t *testing.T) {
 	})
 }
 
-// The Observer sees each write by its name.
+// The Observer sees each write by its name. An Answer is the turn around its Append.
 func TestObserver_seesSessionStoreWrites(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var (
@@ -156,10 +160,11 @@ func TestObserver_seesSessionStoreWrites(t *testing.T) {
 			}
 		})}, nil)
 		writes, _ := storeCalls(k.memory)
-		for _, name := range []string{"append", "replace", "delete"} {
+		for _, name := range []string{"append", "answer", "replace", "delete"} {
 			_ = writes[name](t.Context())
 		}
-		want := []string{lockedmemory.OpAppend + " done", lockedmemory.OpReplace + " failed", lockedmemory.OpDelete + " done"}
+		want := []string{lockedmemory.OpAppend + " done", lockedmemory.OpAppend + " done", lockedmemory.OpAnswer + " done",
+			lockedmemory.OpReplace + " failed", lockedmemory.OpDelete + " done"}
 		if !slices.Equal(names, want) {
 			t.Errorf("the Observer saw %q, want %q", names, want)
 		}

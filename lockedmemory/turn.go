@@ -18,6 +18,7 @@ const (
 	OpClear   = "lockedmemory.clear"
 	OpDelete  = "lockedmemory.delete"
 	OpTurn    = "lockedmemory.turn"
+	OpAnswer  = "lockedmemory.answer" // a turn
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
@@ -39,7 +40,12 @@ const (
 // Save, Clear and Load with fn's context fail with distlock.ErrNotHeld or distlock.ErrLost.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
-	return m.observed(ctx, OpTurn, func(ctx context.Context, op *distlock.Operation) error {
+	return m.turn(ctx, OpTurn, fn, opts...)
+}
+
+func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,
+	opts ...distlock.CallOption) error {
+	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		return m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
 			ctx = m.within(ctx, op.Key, turn)
 			return running.Do(session{m.locker, op.Key}, func() error { return fn(ctx) })
@@ -111,7 +117,7 @@ func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 	if err := m.outside(ctx, op); err != nil {
 		return err
 	}
-	do, refuse := m.locker.Do, op.Name == OpTurn && m.opts.Busy == Refuse
+	do, refuse := m.locker.Do, isTurn(op) && m.opts.Busy == Refuse
 	if refuse {
 		do = m.locker.TryDo
 	}
@@ -125,6 +131,8 @@ func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 	}
 	return err
 }
+
+func isTurn(op *distlock.Operation) bool { return op.Name == OpTurn || op.Name == OpAnswer }
 
 func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)

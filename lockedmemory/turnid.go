@@ -9,8 +9,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// ErrTurnID: a turn ID is empty or longer than 512 bytes, or a Save or Turn has another ID than the
-// turn around it. Nothing was written, and the function of a Turn was not run.
+// ErrTurnID: a turn ID is empty or longer than 512 bytes, or a Save or Turn has another ID than the turn
+// around it, or the ID does not fit an Answer, see [LockedMemory.Answer]. Nothing was written, and the
+// function of a Turn or Answer was not run.
 var ErrTurnID = errors.New("lockedmemory: invalid turn ID")
 
 // MaxTurnID is the longest turn ID, in bytes.
@@ -38,7 +39,8 @@ func WithTurnID(ctx context.Context, id string) context.Context {
 // A number is used up when its exchange is stored: the repetition of a failed Save has the same number.
 // It is safe for concurrent use.
 type NamedTurn struct {
-	ID string
+	ID     string
+	sealed bool // in the function of an Answer, which stores nothing under the ID
 
 	mu     sync.Mutex
 	stored int
@@ -74,6 +76,10 @@ func (t *NamedTurn) Stored(n int) {
 // of a caller, the turn to which a Save would belong. False: the turn has no ID.
 func TurnID(ctx context.Context) (*NamedTurn, bool) {
 	if call, _ := ctx.Value(callKey{}).(call); call.turn != nil {
+		// ⚑ A Save that goes past the memory, to the store, must not be taken for the answer.
+		if call.turn.sealed {
+			return nil, false
+		}
 		return call.turn, true
 	}
 	if id, _ := ctx.Value(turnIDKey{}).(string); id != "" {
@@ -92,6 +98,12 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 	switch {
 	case op.Name == OpClear, op.Name == OpDelete, op.Name == OpReplace: // they store no exchange of a turn
 		return nil, nil
+	case around != nil && around.sealed && op.Name != OpTurn:
+		return nil, fmt.Errorf("%s: %w: the function of an Answer stores nothing itself; nothing was written: "+
+			"return the messages, or use a Turn", op.Name, ErrTurnID)
+	case op.Name == OpAnswer && around != nil:
+		return nil, fmt.Errorf("%s: %w: the turn around it has an ID, too; nothing was written: "+
+			"give the ID to the Answer alone", op.Name, ErrTurnID)
 	case !given:
 		return around, nil
 	case id == "":
@@ -101,7 +113,7 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: "+
 			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), MaxTurnID)
 	case around == nil:
-		return &NamedTurn{ID: id, known: op.Name != OpTurn}, nil
+		return &NamedTurn{ID: id, known: !isTurn(op)}, nil
 	case around.ID != id:
 		return nil, fmt.Errorf("%s: %w: the turn around it has another one; nothing was written: "+
 			"give the ID to the Turn alone", op.Name, ErrTurnID)

@@ -4,9 +4,10 @@
 // extend and release becomes a span of the scope "beluga.memory.distlock". So does every turn and
 // every write of a locked memory over that Locker:
 //
-//	distlock.acquire      distlock.extend      distlock.release
-//	lockedmemory.turn     lockedmemory.save    lockedmemory.append
-//	lockedmemory.replace  lockedmemory.clear   lockedmemory.delete
+//	distlock.acquire     distlock.extend        distlock.release
+//	lockedmemory.turn    lockedmemory.answer
+//	lockedmemory.save    lockedmemory.append
+//	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
 //
 // A lost lease is the event distlock.lost on the span that was current when the lease was acquired.
 // A distlock.acquire that found the lock busy is linked to the span under which the last known

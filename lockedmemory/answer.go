@@ -1,0 +1,77 @@
+package lockedmemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// ErrAnswerGone: the message was answered before, and its answer is no longer in the history: it was
+// trimmed, cleared or replaced since. Nothing was written, and the function of the Answer was not run.
+var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
+
+// Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a question,
+// stores both as one exchange, and returns the answer. The ID is that of the question, see [WithTurnID]. If
+// the ID is known, Answer returns the stored answer and does not run fn. So after an error, repeat it with
+// the same ID, in any process. The question is not compared.
+//
+// fn loads as much of the history as it needs. It returns the messages of the answer: tool calls, their
+// results, the text. It stores nothing of the session: a Save, Append or Answer with its context fails with
+// [ErrTurnID]. So a crash leaves the whole answer or nothing. For several Saves, use Turn with other IDs:
+// Answer takes one Save that a Turn has stored under the ID for the answer.
+//
+// Errors, beside those of fn, Turn and [LockedMemory.Save]:
+//
+//	ErrAnswerGone              answered before, and trimmed, cleared or replaced since
+//	ErrTurnID                  the ID is invalid, or a Turn has stored several exchanges under it, or
+//	                           the Answer is inside a Turn of the session with an ID
+//	errors.ErrUnsupported      the inner memory is no [SessionStore]
+//	distlock.ErrInvalidOption  fn has returned no message; nothing was written
+//
+// With an error, the answer is nil.
+func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
+	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
+	if _, err := m.sessionStore(OpAnswer); err != nil {
+		return nil, err
+	}
+	err = m.turn(WithTurnID(ctx, id), OpAnswer, func(ctx context.Context) (err error) {
+		known := false
+		if answer, known, err = m.known(ctx, id); known || err != nil {
+			return err
+		}
+		key, _ := m.key(ctx)
+		if answer, err = fn(m.within(ctx, key, &NamedTurn{ID: id, sealed: true})); err != nil {
+			return err
+		}
+		if len(answer) == 0 {
+			return fmt.Errorf("%s: %w: the function returned no message; nothing was written: return an answer or an error",
+				OpAnswer, distlock.ErrInvalidOption)
+		}
+		return m.Append(ctx, append([]M{question}, answer...)...)
+	}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// known returns the answer that is stored under an ID.
+func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, known bool, err error) {
+	exchanges, stored, err := m.Answered(ctx, id)
+	switch {
+	case err != nil || stored == 0:
+		return nil, false, err
+	case stored > 1:
+		return nil, true, fmt.Errorf("%s: %w: a Turn has stored %d exchanges under it; nothing was written: "+
+			"use one ID for Answer and another one for Turn", OpAnswer, ErrTurnID, stored)
+	case len(exchanges) == 0:
+		return nil, true, fmt.Errorf("%s: %w: it was trimmed, cleared or replaced; nothing was written",
+			OpAnswer, ErrAnswerGone)
+	}
+	for _, e := range exchanges { // a Replace may have put several in the place of one
+		answer = append(answer, e.Messages...)
+	}
+	return answer[min(1, len(answer)):], true, nil
+}

@@ -1,0 +1,175 @@
+package lockedmemory_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// Most promises of Answer are tests of package storetest: they are those of a memory with its store.
+
+func reply(answer ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return answer, nil }
+}
+
+// holds checks the history.
+func (k *kept) holds(t *testing.T, want ...string) {
+	t.Helper()
+	if history, err := k.store.Load(t.Context(), ""); err != nil || !slices.Equal(history, want) {
+		t.Errorf("the history is %q, %v; want %q", history, err, want)
+	}
+}
+
+// fails checks that an Answer fails and stores nothing, and that its repetition stores an answer.
+func (k *kept) fails(t *testing.T, ctx context.Context, fn func(context.Context) ([]string, error), want error) {
+	t.Helper()
+	if answer, err := k.memory.Answer(ctx, "id", "q", fn); answer != nil || !errors.Is(err, want) {
+		t.Errorf("Answer: %q, %v; want %v", answer, err, want)
+	}
+	k.holds(t)
+	answer, err := k.memory.Answer(t.Context(), "id", "q", reply("a"))
+	if err != nil || !slices.Equal(answer, []string{"a"}) {
+		t.Errorf("repeated: %q, %v", answer, err)
+	}
+	k.holds(t, "q", "a")
+}
+
+// An invalid ID is refused before the lock is asked for.
+func TestAnswer_invalidID_noLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
+		down(k.faults)
+		for _, id := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 10<<10)} {
+			answer, err := k.memory.Answer(t.Context(), id, "q", func(context.Context) ([]string, error) {
+				t.Error("the function was run")
+				return []string{"a"}, nil
+			})
+			if answer != nil || !errors.Is(err, lockedmemory.ErrTurnID) {
+				t.Errorf("an ID of %d bytes: %q, %v", len(id), answer, err)
+			}
+		}
+	})
+}
+
+func TestAnswer_O_failedFunction_nothingStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		newKept(t, distlock.Options{}, nil).fails(t, t.Context(), func(context.Context) ([]string, error) {
+			return []string{"half"}, errInner
+		}, errInner)
+	})
+}
+
+func TestAnswer_O_noMessage_refused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		newKept(t, distlock.Options{}, nil).fails(t, t.Context(), reply(), distlock.ErrInvalidOption)
+	})
+}
+
+func TestAnswer_O_panic_nothingStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
+		func() {
+			defer func() {
+				if v := recover(); v != "stop" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			_, _ = k.memory.Answer(t.Context(), "id", "q", func(context.Context) ([]string, error) { panic("stop") })
+		}()
+		k.fails(t, t.Context(), func(context.Context) ([]string, error) { return nil, errInner }, errInner)
+	})
+}
+
+func TestAnswer_O_contextEnds_nothingStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		newKept(t, distlock.Options{}, nil).fails(t, ctx, func(context.Context) ([]string, error) {
+			cancel()
+			return []string{"late"}, nil
+		}, context.Canceled)
+	})
+}
+
+func TestAnswer_S2_lostLease_nothingStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{TTL: time.Second}, nil)
+		k.fails(t, t.Context(), func(ctx context.Context) ([]string, error) {
+			k.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+			<-ctx.Done()
+			k.faults.Inject(nil)
+			return []string{"late"}, nil
+		}, distlock.ErrLost)
+	})
+}
+
+func TestAnswer_busy_refused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, &lockedmemory.Options{Busy: lockedmemory.Refuse})
+		must(t, k.b.Turn(t.Context(), func(context.Context) error {
+			other, began := make(chan error), time.Now()
+			go func() {
+				_, err := k.memory.Answer(t.Context(), "id", "q", reply("a"))
+				other <- err
+			}()
+			if err := <-other; !errors.Is(err, distlock.ErrNotAcquired) || time.Since(began) > time.Second {
+				t.Errorf("Answer after %s: %v", time.Since(began), err)
+			}
+			return nil
+		}))
+		k.holds(t)
+	})
+}
+
+// open is a session store that checks no tokens.
+type open struct {
+	history
+	lockedmemory.SessionStore[string]
+	appended []string
+}
+
+func (o *open) Append(_ context.Context, messages ...string) error {
+	o.appended = append(o.appended, messages...)
+	return nil
+}
+
+func (o *open) Answered(context.Context, string) ([]lockedmemory.Exchange[string], int, error) {
+	if o.appended == nil {
+		return nil, 0, nil
+	}
+	return []lockedmemory.Exchange[string]{{Messages: o.appended}}, 1, nil
+}
+
+// FailOpen lets an Answer run without the lock. The store alone decides about the ID then.
+func TestAnswer_C_failOpen_runsUnlocked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		down(s.faults)
+		inner := &open{}
+		memory, err := lockedmemory.New[string, int](inner, s.locker, lockedmemory.FixedKey(session),
+			&lockedmemory.Options{FailOpen: true})
+		must(t, err)
+		asked := 0
+		for range 2 {
+			answer, err := memory.Answer(t.Context(), "id", "q", func(ctx context.Context) ([]string, error) {
+				asked++
+				if err := memory.Append(ctx, "part"); !errors.Is(err, lockedmemory.ErrTurnID) {
+					t.Errorf("Append: %v", err)
+				}
+				return []string{"a"}, nil
+			})
+			if err != nil || !slices.Equal(answer, []string{"a"}) {
+				t.Errorf("Answer: %q, %v", answer, err)
+			}
+		}
+		if asked != 1 || !slices.Equal(inner.appended, []string{"q", "a"}) {
+			t.Errorf("asked %d times, appended is %q", asked, inner.appended)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// model answers questions. Each answer is another one.
+type model struct{ asked atomic.Int64 }
+
+func (m *model) reply(context.Context) ([]Message, error) {
+	return m.said(m.asked.Add(1)), nil
+}
+
+// said returns answer n.
+func (m *model) said(n int64) []Message {
+	return []Message{{"tool", "result " + strconv.FormatInt(n, 10)}, answer(n)}
+}
+
+// answers checks an Answer to the question of a name.
+func (i *instance) answers(ctx context.Context, id string, name any,
+	fn func(context.Context) ([]Message, error), want []Message) {
+	i.Helper()
+	got, err := i.memory.Answer(ctx, id, question(name), fn)
+	if err != nil || !slices.Equal(got, want) {
+		i.Errorf("Answer to %v: %s, %v; want %s", name, text(got), err, text(want))
+	}
+}
+
+// An Answer that is repeated returns the stored answer and asks no model: by another instance, by several at
+// once, and after an edit.
+func answeredOnce(h *harness) {
+	a, b, m := h.instance(nil, nil), h.instance(nil, nil), &model{}
+	a.answers(h.Context(), "one", 1, m.reply, m.said(1))
+	b.answers(h.Context(), "one", 1, m.reply, m.said(1))
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() { []*instance{a, b}[n%2].answers(h.Context(), "two", 2, m.reply, m.said(2)) })
+	}
+	all.Wait()
+	if n := m.asked.Load(); n != 2 {
+		h.Errorf("the model was asked %d times", n)
+	}
+	history := a.all(h.Context())
+	for n, id := range []string{"one", "two"} {
+		want := append([]Message{question(n + 1)}, m.said(int64(n+1))...)
+		if e := history[n]; e.ID != id || e.Number != 1 || !slices.Equal(e.Messages, want) {
+			h.Errorf("exchange %d: %+v", n, e)
+		}
+	}
+	parts := []lockedmemory.Exchange[Message]{history[0], history[0]}
+	parts[0].Messages, parts[1].Messages = []Message{question("edited"), answer("x")}, []Message{answer("y")}
+	if err := b.memory.Replace(h.Context(), history[0].Place, history[0].Place, parts...); err != nil {
+		h.Error(err)
+	}
+	a.answers(h.Context(), "one", 1, m.reply, []Message{answer("x"), answer("y")})
+}
+
+// late is a driver that keeps the next Append, and answers with an error.
+type late struct {
+	driver.Driver
+	next bool
+	kept driver.Append
+}
+
+func (d *late) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	if !d.next {
+		return d.Driver.Append(ctx, a)
+	}
+	d.next, d.kept = false, a
+	return driver.Verdict{}, errors.New("no answer")
+}
+
+// An Answer of unknown outcome is settled by its repetition: it finds the stored answer, or stores another
+// one, and a late packet of the first try is refused.
+func answeredAfterUnknownOutcome(h *harness) {
+	stored, packet, m := &lost{next: true}, &late{next: true}, &model{}
+	a := h.instance(nil, func(d driver.Driver) driver.Driver { stored.Driver = d; return stored })
+	b := h.instance(nil, func(d driver.Driver) driver.Driver { packet.Driver = d; return packet })
+	for n, id := range []string{"stored", "late"} {
+		got, err := []*instance{a, b}[n].memory.Answer(h.Context(), id, question(1), m.reply)
+		if got != nil || !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			h.Errorf("%s: %s, %v; want ErrOutcomeUnknown", id, text(got), err)
+		}
+	}
+	b.answers(h.Context(), "stored", 1, m.reply, m.said(1))
+	a.answers(h.Context(), "late", 1, func(ctx context.Context) ([]Message, error) {
+		if v, err := b.driver.Append(h.Context(), packet.kept); err != nil || v.Outcome != driver.Stale {
+			h.Errorf("the late packet: %+v, %v", v, err)
+		}
+		return m.reply(ctx)
+	}, m.said(3))
+	b.answers(h.Context(), "late", 1, m.reply, m.said(3))
+	if n := len(a.all(h.Context())); n != 2 {
+		h.Errorf("%d exchanges", n)
+	}
+}
+
+// An answer that was trimmed or cleared is not asked for again. After a Delete it is.
+func answersGone(h *harness) {
+	a, m := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 1}}, nil), &model{}
+	gone := func(id string) {
+		h.Helper()
+		if got, err := a.memory.Answer(h.Context(), id, question(1), m.reply); got != nil ||
+			!errors.Is(err, lockedmemory.ErrAnswerGone) {
+			h.Errorf("%s, %v; want ErrAnswerGone", text(got), err)
+		}
+	}
+	a.answers(h.Context(), "trimmed", 1, m.reply, m.said(1))
+	a.answers(h.Context(), "cleared", 2, m.reply, m.said(2))
+	a.turn(func(context.Context) {})
+	a.mustSave(h.Context(), "later")
+	gone("trimmed")
+	if err := a.memory.Clear(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	gone("cleared")
+	if n := m.asked.Load(); n != 2 {
+		h.Errorf("the model was asked %d times", n)
+	}
+	if err := a.memory.Delete(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	a.answers(h.Context(), "cleared", 2, m.reply, m.said(3))
+}
+
+// The function of an Answer stores nothing under the ID, whatever way it takes. So a repetition after a crash
+// does not take a part of the turn for the answer.
+func answersWhole(h *harness) {
+	a, m := h.instance(nil, nil), &model{}
+	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
+	part := func(ctx context.Context) error { return a.save(ctx, "part") }
+	ask := func(ctx context.Context, id string) error {
+		_, err := a.memory.Answer(ctx, id, question(1), m.reply)
+		return err
+	}
+	refused := map[string]func(context.Context) error{
+		"Save":           part,
+		"Save with ID":   func(ctx context.Context) error { return part(named(ctx)) },
+		"Append":         func(ctx context.Context) error { return a.memory.Append(ctx, messages(3)...) },
+		"Turn":           func(ctx context.Context) error { return a.memory.Turn(ctx, part) },
+		"Turn with ID":   func(ctx context.Context) error { return a.memory.Turn(named(ctx), part) },
+		"Answer":         func(ctx context.Context) error { return ask(ctx, "id") },
+		"another Answer": func(ctx context.Context) error { return ask(ctx, "other") },
+	}
+	unnamed := []func(context.Context) error{
+		func(ctx context.Context) error { return a.store.Save(ctx, question(1), answer(1)) },
+		func(ctx context.Context) error { return a.store.Save(named(ctx), question(2), answer(2)) },
+		func(ctx context.Context) error {
+			return a.memory.Turn(ctx, func(ctx context.Context) error { return a.store.Save(ctx, question(3), answer(3)) })
+		},
+	}
+	crash := errors.New("crash")
+	_, err := a.memory.Answer(h.Context(), "id", question(1), func(ctx context.Context) ([]Message, error) {
+		for way, store := range refused {
+			if err := store(ctx); !errors.Is(err, lockedmemory.ErrTurnID) {
+				h.Errorf("%s: %v; want ErrTurnID", way, err)
+			}
+		}
+		a.has()
+		for way, store := range unnamed {
+			if err := store(ctx); err != nil {
+				h.Errorf("the store itself, %d: %v", way, err)
+			}
+		}
+		return nil, crash
+	})
+	if err != crash {
+		h.Errorf("Answer: %v", err)
+	}
+	a.has(1, 2, 3)
+	a.answers(h.Context(), "id", 4, func(ctx context.Context) ([]Message, error) {
+		history, err := a.memory.Load(ctx, "")
+		if err == nil {
+			err = a.memory.Clear(ctx)
+		}
+		if err != nil || len(history) != 6 {
+			h.Errorf("%s, %v", text(history), err)
+		}
+		return []Message{answer(4)}, nil
+	}, []Message{answer(4)})
+	a.has(4)
+	a.isUnder("id", 1, 1)
+}
+
+// What a Turn has stored under an ID is the answer if it is one exchange. Several may be a part of the turn.
+func answersOfTurns(h *harness) {
+	a, m := h.instance(nil, nil), &model{}
+	a.saveTurn("one", 1)
+	a.answers(h.Context(), "one", 1, m.reply, []Message{answer(1)})
+	a.saveTurn("several", 2, 3)
+	if got, err := a.memory.Answer(h.Context(), "several", question(2), m.reply); got != nil ||
+		!errors.Is(err, lockedmemory.ErrTurnID) {
+		h.Errorf("%s, %v; want ErrTurnID", text(got), err)
+	}
+	err := a.memory.Turn(lockedmemory.WithTurnID(h.Context(), "outer"), func(ctx context.Context) error {
+		a.mustSave(ctx, 4)
+		for _, id := range []string{"outer", "inner"} {
+			got, err := a.memory.Answer(ctx, id, question(4), m.reply)
+			if got != nil || !errors.Is(err, lockedmemory.ErrTurnID) {
+				h.Errorf("in a turn with an ID: %s, %v; want ErrTurnID", text(got), err)
+			}
+		}
+		return nil
+	})
+	if err != nil || m.asked.Load() != 0 {
+		h.Errorf("Turn: %v; the model was asked %d times", err, m.asked.Load())
+	}
+	a.turn(func(ctx context.Context) {
+		for range 2 {
+			a.answers(ctx, "inner", 5, m.reply, m.said(1))
+		}
+	})
+}
