@@ -22,11 +22,15 @@
 //	release   client               it works no more from the call on. ok: the lease lived until this release ended it. gone: it had been lost
 //	                               before. unknown: it ends some time
 //	lost      client               the moment at which the context was seen to have ended with ErrLost; it was held at Alive
-//	load      client               ok: Seen was the whole history. stale: the store refused Fence. With no Fence: outside of a turn
+//	load      client               ok: Seen was the whole history, or its end if Most is not 0. stale: the store refused Fence. With
+//	                               no Fence: outside of a turn
 //	save      client               ok: stored, now or before under its Turn. stale, nothing, conflict: not stored, and never will
 //	                               be. unknown: stored, now or later, or never. With no Fence: outside of a turn, under a token
 //	                               that nobody was told
-//	clear     client               likewise
+//	replace   client               ok: the history had Range, and has With in its place. Other outcomes are those of a save. nothing:
+//	                               the range was missing, say; the store may have been shown the token
+//	clear     client               ok: nothing is left. Other outcomes are those of a save
+//	delete    client               as a clear; the turn IDs are forgotten, too
 //	killed    who kills, before    any lease of Process may end from here on, and no call of its that has not returned ever does
 //	stopped   who stops, before    any lease of Process may end from here on, before its holder is told, unless it was seen Alive later
 //	forgot    who breaks servers   see below
@@ -60,7 +64,8 @@
 //
 //   - A run shows what happened in it. A history that is right is no proof of the next one.
 //   - Liveness: nothing says how long a call may take, or that a killed holder's lease ends only with its TTL.
-//   - Sessions that expire, that are trimmed, or of which a Load returns a window. Search, and Turns.
+//   - Sessions that expire or are trimmed. Search, and the reads of one turn ID.
+//   - How many entries a Load of the last ones returns, as long as they are the end of the history.
 //   - A lease whose token a store has raised, see fencing.RaiseToken, keeps the one it was granted in the history of leases.
 //     In that of sessions, a call that was raised and whose outcome is unknown stands under the token it had before.
 //   - What an unknown Save has done that no Load saw.

@@ -59,13 +59,17 @@ func (s *simulated) tenure() {
 		if s.IntN(4) == 0 {
 			s.besides()
 		}
-		switch s.IntN(8) {
+		switch s.IntN(12) {
 		case 0, 1, 2:
-			s.load(f)
-		case 3, 4, 5, 6:
+			s.load(f, s.IntN(4))
+		case 3, 4, 5, 6, 7:
 			s.save(f)
+		case 8, 9:
+			s.replace(f)
+		case 10:
+			s.clear(f, Delete)
 		default:
-			s.clear(f)
+			s.clear(f, Clear)
 		}
 	}
 	// It ends, and may not have noticed.
@@ -100,11 +104,11 @@ func (s *simulated) besides() {
 	case len(s.old) > 0 && s.IntN(2) == 0:
 		s.save(s.old[len(s.old)-1-s.IntN(min(3, len(s.old)))])
 	default:
-		s.load(0)
+		s.load(0, s.IntN(4))
 	}
 }
 
-func (s *simulated) load(f int64) {
+func (s *simulated) load(f int64, most int) {
 	o := s.moment(Op{Kind: Load, Fence: f, Outcome: OK})
 	switch {
 	case f == 0:
@@ -116,7 +120,54 @@ func (s *simulated) load(f int64) {
 		s.mark = f
 	}
 	o.Seen = slices.Clone(s.log)
+	if o.Most = most; most > 0 {
+		o.Seen = o.Seen[max(0, len(o.Seen)-most):]
+	}
 	s.add(o)
+}
+
+// replace reads, and replaces some exchanges by others.
+func (s *simulated) replace(f int64) {
+	s.load(f, 0)
+	if len(s.log) == 0 {
+		return
+	}
+	from := s.IntN(len(s.log))
+	to := from + s.IntN(min(3, len(s.log)-from))
+	o := s.moment(Op{Kind: Replace, Fence: f, Outcome: OK, Range: slices.Clone(s.log[from : to+1])})
+	for range s.IntN(3) {
+		s.number++
+		o.With = append(o.With, fmt.Sprint("e", s.number))
+	}
+	if s.IntN(7) == 0 {
+		o.Outcome, o.Return = Unknown, 0
+		switch s.IntN(3) {
+		case 0:
+			s.swap(o)
+		case 1:
+			s.late = append(s.late, func() { s.swap(o) })
+		}
+		s.add(o)
+		return
+	}
+	if o.Outcome = s.swap(o); o.Outcome == Stale {
+		o.Mark = s.mark
+	}
+	s.add(o)
+}
+
+// swap is the store.
+func (s *simulated) swap(o Op) Outcome {
+	if o.Fence < s.mark {
+		return Stale
+	}
+	s.mark = o.Fence
+	from, to := slices.Index(s.log, o.Range[0]), slices.Index(s.log, o.Range[len(o.Range)-1])
+	if from < 0 || to < from {
+		return Nothing
+	}
+	s.log = slices.Concat(s.log[:from], o.With, s.log[to+1:])
+	return OK
 }
 
 func (s *simulated) save(f int64) {
@@ -178,13 +229,15 @@ func (s *simulated) store(o Op) Outcome {
 	return OK
 }
 
-func (s *simulated) clear(f int64) {
-	o := s.moment(Op{Kind: Clear, Fence: f, Outcome: OK})
+func (s *simulated) clear(f int64, kind Kind) {
+	o := s.moment(Op{Kind: kind, Fence: f, Outcome: OK})
 	switch {
 	case f < s.mark:
 		o.Outcome, o.Mark = Stale, s.mark
 	default:
-		s.mark, s.log = f, nil
+		if s.mark, s.log = f, nil; kind == Delete {
+			s.turns = make(map[string]string)
+		}
 	}
 	s.add(o)
 }

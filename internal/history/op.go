@@ -20,8 +20,14 @@ type Op struct {
 	Alive int64  `json:"alive,omitempty"` // of Lost and Release: when the lease was last known to be held
 	Entry string `json:"entry,omitempty"` // of Save: the identity of what it stores
 	Turn  string `json:"turn,omitempty"`  // of Save: its turn ID
-	// Seen are the entries that a Load returned, in order.
+	// Seen are the entries that a Load returned, in order. Most is how many of the last entries the Load
+	// asked for; 0: all.
 	Seen []string `json:"seen,omitempty"`
+	Most int      `json:"most,omitempty"`
+	// Range are the entries that a Replace removes, as a Load of its turn has shown them. With are the new
+	// entries in their place. No other operation stores these.
+	Range []string `json:"range,omitempty"`
+	With  []string `json:"with,omitempty"`
 	// Mark is, of a call that was refused as stale, the mark that the store named; 0 if it named none.
 	Mark int64 `json:"mark,omitempty"`
 }
@@ -29,8 +35,8 @@ type Op struct {
 // Kind is what an Op is.
 type Kind string
 
-// The kinds of operations. Acquire, Release and Lost are the clients' and make histories of leases; Load, Save and Clear make those of
-// sessions. Killed, Stopped and Forgot are done to them.
+// The kinds of operations. Acquire, Release and Lost make histories of leases. Load, Save, Replace, Clear and
+// Delete make histories of sessions. Killed, Stopped and Forgot are faults.
 const (
 	Acquire Kind = "acquire"
 	Release Kind = "release"
@@ -39,8 +45,10 @@ const (
 	Stopped Kind = "stopped"
 	Forgot  Kind = "forgot"
 	Load    Kind = "load"
-	Save    Kind = "save"
+	Save    Kind = "save" // an Append, too: an entry has any number of messages
+	Replace Kind = "replace"
 	Clear   Kind = "clear"
+	Delete  Kind = "delete"
 )
 
 // Outcome is how an Op has ended. The zero value means that nobody knows: it may have happened, may happen later, or never.

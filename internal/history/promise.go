@@ -14,6 +14,9 @@ const (
 	staleLoads
 	refusedWrites
 	unfoundedRefusals
+	between
+	replaces
+	forgets
 	turnsOnce
 	clears
 	entriesOnce
@@ -37,9 +40,12 @@ var promises = []struct {
 	{entriesOnce, "O", "what was saved once stands there once"},
 	{turnsOnce, "O", "a Save that is repeated with its turn ID is stored once"},
 	{order, "O", "Saves stand in the order in which their leases were granted, and of one lease in the order in which they were made"},
+	{between, "O", "a Replace, Clear or Delete is one step: a reader sees the history before it or after it, never between"},
+	{replaces, "O", "an acknowledged Replace has put its entries in the place of its range, for good; a refused one has done nothing"},
+	{forgets, "O", "a Delete forgets the turn IDs"},
 	{nothingLost, "O", "a Save that was acknowledged stays, and every Load that begins later shows it"},
-	{clears, "O", "what was there before a Clear, or was written under an older lease, does not stand there after it"},
-	{wholeEntries, "O", "what is stored was saved, and is whole: input and output of one Save, next to each other"},
+	{clears, "O", "nothing from before a Clear or Delete, and nothing of an older lease, stands there after it"},
+	{wholeEntries, "O", "what is stored was saved, and is whole: all messages of one Save, next to each other"},
 	{staleWrites, "S2", "no write below the highest token that the store was shown is accepted"},
 	{staleLoads, "S2", "the first access under a lease below the highest token that the store was shown is refused, also if it only reads"},
 	{unfoundedRefusals, "S2", "a token is refused as stale only if a higher one was shown"},

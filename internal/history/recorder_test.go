@@ -66,6 +66,8 @@ func TestVerdict_undecidedIsAnError(t *testing.T) {
 func TestVerdict_malformedIsAnError(t *testing.T) {
 	for name, v := range map[string]Verdict{
 		"two Saves without a turn ID have one entry": CheckSessions([]Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "A", OK)}, Options{}),
+		"a Replace has no range":                     CheckSessions([]Op{replaced(4, 0, 1, "", "X", OK)}, Options{}),
+		"a Save and a Replace have one entry":        CheckSessions([]Op{save(4, 0, 1, "A", OK), replaced(4, 2, 3, "A", "A", OK)}, Options{}),
 		"a Save does not say what":                   CheckSessions([]Op{save(4, 0, 1, "", OK)}, Options{}),
 		"one that is ok has not returned":            CheckSessions([]Op{save(4, 5, 1, "A", OK)}, Options{}),
 		"a grant has no token":                       CheckLeases([]Op{granted("a", 0, 0, 1)}, Options{}),

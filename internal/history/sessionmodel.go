@@ -43,6 +43,28 @@ func (n *node) push(entry int32) *node {
 	return &node{n, entry, size + 1, chain(h, entry)}
 }
 
+// replace puts entries in the place of a range, if the log has the range.
+func (n *node) replace(from, to int32, with []int32) (*node, bool) {
+	var behind []int32
+	for ; n != nil && n.entry != to; n = n.up {
+		behind = append(behind, n.entry)
+	}
+	for n != nil && n.entry != from {
+		n = n.up
+	}
+	if n == nil {
+		return nil, false
+	}
+	n = n.up
+	for _, e := range with {
+		n = n.push(e)
+	}
+	for _, e := range slices.Backward(behind) {
+		n = n.push(e)
+	}
+	return n, true
+}
+
 func (n *node) entries() []int32 {
 	var all []int32
 	for ; n != nil; n = n.up {
@@ -114,9 +136,21 @@ func (s *session) next(st *sessionState, in *step, without promise) bool {
 		return in.Outcome == Unknown // it is refused, and nobody was told
 	}
 	st.raise(in)
-	if in.Kind == Clear {
+	switch in.Kind {
+	case Clear:
 		st.log = nil
 		return true
+	case Delete:
+		if st.log = nil; without&forgets == 0 {
+			st.turns = ""
+		}
+		return true
+	case Replace:
+		replaced, ok := st.log.replace(in.seen[0], in.seen[len(in.seen)-1], in.with)
+		if ok {
+			st.log = replaced
+		}
+		return ok || in.Outcome == Unknown || without&replaces != 0
 	}
 	st.log = st.log.push(int32(in.entry.number))
 	if in.again >= 0 {
@@ -160,10 +194,9 @@ func (s *session) load(st *sessionState, in *step, without promise) bool {
 		st.raise(in)
 		return true
 	}
-	if h, n := st.log.sum(); h != in.hash || int(n) != len(in.seen) {
-		if without&(refusedWrites|clears|entriesOnce|order|nothingLost|wholeEntries) == 0 || !s.resembles(st.log.entries(), in.seen, without) {
-			return false
-		}
+	const ofContent = refusedWrites | clears | entriesOnce | order | between | replaces | nothingLost | wholeEntries
+	if !st.shows(in) && (without&ofContent == 0 || !s.mayShow(st.log.entries(), in, without)) {
+		return false
 	}
 	if in.Fence != 0 && in.Fence >= st.mark {
 		st.raise(in)
@@ -171,9 +204,42 @@ func (s *session) load(st *sessionState, in *step, without promise) bool {
 	return true
 }
 
-// resembles reports whether a log and what was seen of it are the same but for the promises that are left out.
-func (s *session) resembles(log, seen []int32, without promise) bool {
-	seen = slices.DeleteFunc(slices.Clone(seen), func(e int32) bool {
+// shows reports whether a Load of this log returns what was seen: all entries, or the last ones.
+func (st *sessionState) shows(in *step) bool {
+	if h, n := st.log.sum(); in.Most == 0 || int(n) <= in.Most {
+		return h == in.hash && int(n) == len(in.seen)
+	}
+	at := st.log
+	for _, e := range slices.Backward(in.seen) {
+		if at == nil || at.entry != e {
+			return false
+		}
+		at = at.up
+	}
+	return len(in.seen) > 0
+}
+
+// mayShow is shows without some promises.
+func (s *session) mayShow(log []int32, in *step, without promise) bool {
+	if in.Most == 0 || len(log) <= in.Most {
+		return s.resembles(log, in, without)
+	}
+	for ; len(log) > 0; log = log[1:] {
+		if s.resembles(log, in, without) {
+			return true
+		}
+	}
+	return false
+}
+
+// resembles reports whether a log and the entries that a Load has seen are the same without some promises.
+func (s *session) resembles(log []int32, in *step, without promise) bool {
+	half := without&between != 0 && s.underWay(in)
+	touched := func(e int32) bool {
+		return without&replaces != 0 && s.list[e].replaced || half && s.list[e].saves > 0
+	}
+	log, seen := slices.DeleteFunc(slices.Clone(log), touched), slices.DeleteFunc(slices.Clone(in.seen), touched)
+	seen = slices.DeleteFunc(seen, func(e int32) bool {
 		known := s.list[e]
 		switch {
 		case slices.Contains(log, e):
@@ -196,6 +262,15 @@ func (s *session) resembles(log, seen []int32, without promise) bool {
 		slices.Sort(seen)
 	}
 	return slices.Equal(log, seen)
+}
+
+// underWay reports whether a Replace, Clear or Delete was under way during a Load.
+func (s *session) underWay(in *step) bool {
+	return slices.ContainsFunc(s.ops, func(o Op) bool {
+		changes := o.Kind == Replace || o.Kind == Clear || o.Kind == Delete
+		to, ok := s.until(o)
+		return changes && ok && (o.Outcome == OK || o.Outcome == Unknown) && o.Call <= in.Return && to >= in.Call
+	})
 }
 
 // once is a list without repetitions.

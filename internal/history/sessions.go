@@ -8,12 +8,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// CheckSessions checks the log of every session: [Load], [Save] and [Clear].
+// CheckSessions checks the log of every session: [Load], [Save], [Replace], [Clear] and [Delete].
 //
 // Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID
 // nobody was told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
 func CheckSessions(ops []Op, opts Options) Verdict {
-	keys, of, _ := byKey(ops, Load, Save, Clear)
+	keys, of, _ := byKey(ops, Load, Save, Replace, Clear, Delete)
 	var histories []prepared
 	for _, key := range keys {
 		s, err := newSession(of[key])
@@ -33,17 +33,19 @@ type session struct {
 	entries map[string]*saved
 	list    []*saved // by number
 	turns   map[string]*turn
+	forgets bool // there is a Delete
 	steps   []porcupine.Operation
 }
 
 // saved is an entry, and what is known of it.
 type saved struct {
-	number  int
-	turn    *turn
-	saves   int   // that may have stored it
-	refused bool  // all Saves of it were
-	seen    int64 // the first return of a Load that showed it
-	stored  int64 // by when it is known to have been stored, at least once
+	number   int
+	turn     *turn
+	saves    int   // that may have stored it
+	refused  bool  // all Saves of it were
+	replaced bool  // a Replace removes or stores it
+	stored   int64 // by when it is known to have been stored, at least once
+	last     int64 // by when it is known to have been stored, for the last time
 }
 
 // turn is a turn ID that several Saves have used.
@@ -57,7 +59,8 @@ type turn struct {
 type step struct {
 	Op
 	entry   *saved
-	seen    []int32 // entries by number
+	seen    []int32 // entries by number, of a Replace its range
+	with    []int32 // of a Replace
 	hash    uint64  // of seen
 	first   bool    // surely the first access under its lease
 	excused bool    // an operation that was under way, or was made outside of a turn, explains a refusal
@@ -121,14 +124,7 @@ func (s *session) collect(o Op) error {
 		if e.turn == nil && o.Turn != "" && e.saves > 0 || e.turn != nil && s.turns[o.Turn] != e.turn || o.Turn == "" && e.saves > 0 {
 			return fmt.Errorf("it saves what another Save has saved under another turn ID, or without one: %s", o)
 		}
-		e.saves++
-		if e.saves == 1 {
-			e.refused = true
-		}
-		e.refused = e.refused && o.Outcome != OK && o.Outcome != Unknown
-		if o.Outcome == OK {
-			e.stored = min(e.stored, o.Return)
-		}
+		e.written(o)
 		if o.Turn == "" {
 			break
 		}
@@ -142,20 +138,51 @@ func (s *session) collect(o Op) error {
 			e.turn = t
 			t.entries = append(t.entries, e)
 		}
+	case o.Kind == Replace:
+		if len(o.Range) == 0 {
+			return fmt.Errorf("it does not say what it replaces: %s", o)
+		}
+		for _, name := range o.Range {
+			s.entry(name).replaced = true
+		}
+		for _, name := range o.With {
+			e := s.entry(name)
+			if e.saves > 0 {
+				return fmt.Errorf("it stores what another operation has stored: %s", o)
+			}
+			e.written(o)
+			e.replaced = true
+		}
+	case o.Kind == Delete:
+		s.forgets = true
 	case o.Kind == Load && o.Outcome == OK:
 		for _, name := range o.Seen {
-			e := s.entry(name)
-			e.seen = min(e.seen, o.Return)
-			e.stored = min(e.stored, o.Return)
+			s.entry(name).known(o.Return)
 		}
 	}
 	return nil
 }
 
+// written takes note of an operation that stores the entry, or is refused.
+func (e *saved) written(o Op) {
+	if e.saves++; e.saves == 1 {
+		e.refused = true
+	}
+	e.refused = e.refused && o.Outcome != OK && o.Outcome != Unknown
+	if o.Outcome == OK {
+		e.known(o.Return)
+	}
+}
+
+// known notes that the entry was stored by some time.
+func (e *saved) known(by int64) {
+	e.stored, e.last = min(e.stored, by), max(e.last, by)
+}
+
 func (s *session) entry(name string) *saved {
 	e := s.entries[name]
 	if e == nil {
-		e = &saved{number: len(s.list), seen: math.MaxInt64, stored: math.MaxInt64}
+		e = &saved{number: len(s.list), stored: math.MaxInt64}
 		s.entries[name] = e
 		s.list = append(s.list, e)
 	}
@@ -175,8 +202,11 @@ func (s *session) until(o Op) (int64, bool) {
 		return o.Return, true
 	}
 	switch o.Kind {
-	case Clear:
+	case Clear, Delete, Replace:
 		to := int64(forever)
+		for _, name := range o.With {
+			to = min(to, s.entries[name].stored)
+		}
 		for _, other := range s.ops { // after a higher token was shown, it is refused
 			shown := other.Outcome == OK && other.Turn == "" && other.Fence > o.Fence
 			if shown && o.Fence != 0 && other.Return >= o.Call {
@@ -185,9 +215,13 @@ func (s *session) until(o Op) (int64, bool) {
 		}
 		return to, true
 	case Save:
-		// After it is stored under its turn ID, another copy does nothing. Without one, there is no other.
+		// After it is stored under its turn ID, another copy does nothing until a Delete. Without one, there is no other.
 		e := s.entries[o.Entry]
-		return e.stored, e.stored != math.MaxInt64 && o.Call <= e.stored
+		to := e.stored
+		if s.forgets && e.last > 0 {
+			to = e.last
+		}
+		return to, to != math.MaxInt64 && o.Call <= to
 	}
 	return 0, false
 }
@@ -218,10 +252,9 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 	in := &step{Op: o, again: -1}
 	switch o.Kind {
 	case Load:
-		in.seen = make([]int32, len(o.Seen))
-		for i, name := range o.Seen {
-			in.seen[i] = int32(s.entries[name].number)
-			in.hash = chain(in.hash, in.seen[i])
+		in.seen = s.numbers(o.Seen)
+		for _, e := range in.seen {
+			in.hash = chain(in.hash, e)
 		}
 		in.first = true
 		for _, a := range leases[o.Fence] {
@@ -230,6 +263,8 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 				in.first = false
 			}
 		}
+	case Replace:
+		in.seen, in.with = s.numbers(o.Range), s.numbers(o.With)
 	case Save:
 		in.entry = s.entries[o.Entry]
 		if t := in.entry.turn; t != nil {
@@ -245,10 +280,11 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 	if o.Outcome == Stale {
 		in.excused = o.Mark == 0 && o.Fence != 0 || slices.ContainsFunc(s.ops, func(other Op) bool {
 			higher := other.Fence > o.Fence || other.Fence == 0 && other.Kind != Load
-			return other.Outcome == Unknown && other.Call < o.Return && higher
+			shown := other.Outcome == Unknown || other.Outcome == Nothing && other.Kind == Replace
+			return shown && other.Call < o.Return && higher
 		})
 	}
-	if o.Fence == 0 && (o.Kind == Save || o.Kind == Clear) && o.Outcome == OK {
+	if o.Fence == 0 && o.Kind != Load && o.Outcome == OK {
 		for fence, of := range leases {
 			if fence > in.floor && slices.ContainsFunc(of, func(a access) bool { return a.end < o.Call }) {
 				in.floor = fence
@@ -256,4 +292,13 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 		}
 	}
 	return in
+}
+
+// numbers returns entries by number.
+func (s *session) numbers(names []string) []int32 {
+	all := make([]int32, len(names))
+	for i, name := range names {
+		all[i] = int32(s.entries[name].number)
+	}
+	return all
 }

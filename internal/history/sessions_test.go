@@ -45,6 +45,51 @@ var wrongSessions = []wrong{
 	{"O: what a Load has shown is lost", nothingLost, []Op{save(4, 0, 0, "A", Unknown), load(5, 2, 3, "A"), load(5, 4, 5)}},
 	{"O: nobody has saved it", wholeEntries, []Op{save(4, 0, 1, "A", OK), load(4, 2, 3, "A", "X")}},
 	{"O: an entry is torn", wholeEntries, []Op{save(4, 0, 0, "A", Unknown), load(4, 2, 3, `torn: "A" alone`)}},
+	{"S2: a stale Replace is accepted", staleWrites, three(load(5, 6, 7, "A", "B", "C"), replaced(4, 8, 9, "A", "X", OK))},
+	{"S2: a stale Delete is accepted", staleWrites, []Op{save(5, 0, 1, "A", OK), deleted(4, 2, 3, OK)}},
+	{"S2: a Save is refused, and nothing but a Replace has shown its own token", unfoundedRefusals, three(
+		replaced(4, 6, 7, "A", "X", OK), save(5, 8, 9, "D", Stale).marked(6))},
+	{"O: a reader sees what a Replace removes, and what it adds", between, three(
+		replaced(4, 6, 20, "B", "X", OK), load(0, 8, 9, "A", "B", "X", "C"))},
+	{"O: a Replace is a Clear and Saves", between, three(replaced(4, 6, 20, "B", "X", OK), load(0, 8, 9))},
+	{"O: a Replace removes, and adds later", between, three(replaced(4, 6, 20, "B", "X Y", OK), load(0, 8, 9, "A", "X", "C"))},
+	{"O: a Replace of unknown outcome is done by half", between, three(
+		replaced(4, 6, 0, "A B", "X", Unknown), load(0, 8, 9, "B", "C"))},
+	{"O: the pages of a Load are of two revisions", between, three(
+		replaced(4, 6, 20, "A B", "X", OK), load(0, 8, 21, "A", "X", "C"))},
+	{"O: the last entries are of two revisions", between, three(
+		replaced(4, 6, 20, "B C", "X", OK), load(0, 8, 21, "B", "X").last(2))},
+	{"O: a reader sees half a Clear", between, three(cleared(4, 6, 20, OK), load(0, 8, 9, "B", "C"))},
+	{"O: a reader sees half a Delete", between, three(deleted(4, 6, 20, OK), load(0, 8, 9, "B", "C"))},
+	{"O: a Replace does nothing", replaces, three(replaced(4, 6, 7, "B", "X", OK), load(0, 8, 9, "A", "B", "C"))},
+	{"O: a Replace only removes", replaces, three(replaced(4, 6, 7, "B", "X", OK), load(0, 8, 9, "A", "C"))},
+	{"O: a Replace only adds", replaces, three(replaced(4, 6, 7, "B", "X", OK), load(0, 8, 9, "A", "B", "X", "C"))},
+	{"O: a Replace leaves the end of its range", replaces, three(replaced(4, 6, 7, "A B", "X", OK), load(0, 8, 9, "X", "B", "C"))},
+	{"O: a replaced entry is back", replaces, three(
+		replaced(4, 6, 7, "B", "X", OK), load(0, 8, 9, "A", "X", "C"), load(0, 10, 11, "A", "B", "C"))},
+	{"O: a Replace that was refused is done", replaces, three(
+		load(5, 6, 7, "A", "B", "C"), replaced(4, 8, 9, "B", "X", Stale).marked(5), load(0, 10, 11, "A", "X", "C"))},
+	{"O: a Replace whose range is missing is done", replaces, three(replaced(4, 6, 7, "B", "X", Nothing), load(0, 8, 9, "A", "X", "C"))},
+	{"O: a Replace of a cleared range is acknowledged", replaces, three(cleared(4, 6, 7, OK), replaced(4, 8, 9, "B", "X", OK))},
+	{"O: the range of a Replace is turned round", replaces, three(replaced(4, 6, 7, "B A", "X", OK))},
+	{"O: a Replace comes late, under an older lease", between, three(
+		replaced(4, 6, 0, "B", "X", Unknown), load(5, 8, 9, "A", "B", "C"), load(5, 10, 11, "A", "X", "C"))},
+	{"O: a Replace loses an entry behind its range", nothingLost, three(replaced(4, 6, 7, "A", "X", OK), load(0, 8, 9, "X", "C"))},
+	{"O: a Replace loses a Save that came in between", nothingLost, three(
+		replaced(4, 6, 9, "A", "X", OK), save(4, 7, 8, "D", OK), load(0, 10, 11, "X", "B", "C"))},
+	{"O: a Replace puts its entries at the end", order, three(replaced(4, 6, 7, "A", "X", OK), load(0, 8, 9, "B", "C", "X"))},
+	{"O: a Replace is done twice", entriesOnce, three(replaced(4, 6, 7, "A", "X", OK), load(0, 8, 9, "X", "X", "B", "C"))},
+	{"O: a turn ID is not known after a Replace", turnsOnce, []Op{
+		save(4, 0, 1, "A", OK).as("t"), replaced(4, 2, 3, "A", "X", OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "X", "A")}},
+	{"O: the last entries are not the end", nothingLost, three(load(0, 6, 7, "A", "B").last(2))},
+	{"O: of the last entries there are none", nothingLost, three(load(0, 6, 7).last(2))},
+	{"O: of fewer entries than were asked for, one is missing", nothingLost, three(load(0, 6, 7, "B", "C").last(3))},
+	{"O: an entry is back after a Delete", clears, three(deleted(4, 6, 7, OK), load(0, 8, 9, "C"))},
+	{"O: a late write of an older lease stands behind a Delete", clears, []Op{
+		save(4, 0, 0, "A", Unknown), deleted(5, 2, 3, OK), load(5, 4, 5), load(5, 6, 7, "A")}},
+	{"O: a turn ID outlives a Delete", forgets, []Op{
+		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7)}},
+	{"O: an exchange of many messages is torn", wholeEntries, []Op{save(4, 0, 0, "A", Unknown), load(4, 2, 3, `torn: 2 of 3 of "A"`)}},
 	{"O: a conflict with nothing", conflicts, []Op{save(4, 0, 1, "A", OK).as("t"), save(4, 2, 3, "A", Conflict).as("t")}},
 }
 
@@ -85,6 +130,36 @@ var rightSessions = map[string][]Op{
 	"refused by the lock": {save(4, 4, 5, "B", Stale)},
 	"a late Load of an older lease": {
 		load(4, 0, 1), save(5, 2, 3, "A", OK), load(4, 4, 5, "A"), save(4, 6, 7, "B", Stale).marked(5)},
+	"replaced": three(replaced(4, 6, 7, "A B", "X Y Z", OK), load(0, 8, 9, "X", "Y", "Z", "C"),
+		replaced(5, 10, 11, "Z C", "", OK), load(0, 12, 13, "X", "Y"), replaced(6, 14, 15, "X Y", "", OK), load(0, 16, 17)),
+	"a Load at the time of a Replace, before and after": three(
+		replaced(4, 6, 20, "B", "X", OK), load(0, 7, 10, "A", "B", "C"), load(0, 11, 19, "A", "X", "C")),
+	"a Replace that is unknown, and happened": three(replaced(4, 6, 0, "B", "X", Unknown), load(5, 8, 9, "A", "X", "C")),
+	"a Replace that is unknown, and never":    three(replaced(4, 6, 0, "B", "X", Unknown), load(5, 8, 9, "A", "B", "C")),
+	"a Replace that is unknown, and later": three(
+		replaced(4, 6, 0, "B", "", Unknown), load(0, 8, 9, "A", "B", "C"), load(0, 10, 11, "A", "C"), load(5, 12, 13, "A", "C")),
+	"a Replace that is unknown, and repeated": three(
+		replaced(4, 6, 0, "B", "X", Unknown), replaced(4, 8, 9, "B", "Y", Nothing), load(0, 10, 11, "A", "X", "C")),
+	"a Replace that is unknown, and its range is gone": three(
+		replaced(4, 6, 0, "B", "X", Unknown), cleared(4, 8, 9, OK), load(0, 10, 11)),
+	"a Replace that was refused": three(
+		load(5, 6, 7, "A", "B", "C"), replaced(4, 8, 9, "B", "X", Stale).marked(5), load(0, 10, 11, "A", "B", "C")),
+	"refused for a Replace without a range": three(replaced(5, 6, 7, "X", "Y", Nothing), save(4, 8, 9, "D", Stale).marked(5)),
+	"a Save beside a Replace":               three(replaced(4, 6, 9, "C", "X", OK), save(4, 7, 8, "D", OK), load(0, 10, 11, "A", "B", "X", "D")),
+	"repeated after a Replace": {
+		save(4, 0, 1, "A", OK).as("t"), replaced(4, 2, 3, "A", "X", OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "X")},
+	"deleted": three(deleted(5, 6, 7, OK), load(0, 8, 9), save(5, 10, 11, "D", OK), load(0, 12, 13, "D")),
+	"a Delete that is unknown, and later": three(
+		deleted(5, 6, 0, Unknown), load(0, 8, 9, "A", "B", "C"), load(0, 10, 11)),
+	"stored again after a Delete": {
+		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "A")},
+	"stored again after a Delete, by a call whose outcome is unknown": {
+		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 0, "A", Unknown).as("t"), load(0, 6, 7, "A"),
+		deleted(5, 8, 9, OK), load(0, 10, 11)},
+	"another turn under a forgotten ID": {
+		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "B", OK).as("t"), load(0, 6, 7, "B")},
+	"the last entries":             three(load(0, 6, 7, "B", "C").last(2), load(0, 8, 9, "A", "B", "C").last(3), load(0, 10, 11, "A", "B", "C").last(9)),
+	"the last of a turn":           three(load(0, 6, 7, "A", "B", "C").last(2), load(0, 8, 9, "C").last(2)),
 	"two Saves at once":            {save(4, 0, 5, "A", OK), save(4, 1, 4, "B", OK), load(0, 6, 7, "B", "A")},
 	"a Load at the time of a Save": {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
 }

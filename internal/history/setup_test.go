@@ -1,6 +1,7 @@
 package history
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/belugalock/belugalock/internal/leakcheck"
@@ -44,4 +45,22 @@ func staleLoad(fence, call, end, mark int64) Op {
 
 func cleared(fence, call, end int64, outcome Outcome) Op {
 	return Op{Kind: Clear, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+func deleted(fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Delete, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+// replaced is a Replace of the entries of a range, "A B", by others.
+func replaced(fence, call, end int64, old, with string, outcome Outcome) Op {
+	return Op{Kind: Replace, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome,
+		Range: strings.Fields(old), With: strings.Fields(with)}
+}
+
+// last is a Load of the last entries.
+func (o Op) last(most int) Op { o.Most = most; return o }
+
+// three is a session with three entries, and then more.
+func three(more ...Op) []Op {
+	return append([]Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), save(4, 4, 5, "C", OK)}, more...)
 }
