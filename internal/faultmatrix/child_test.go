@@ -16,7 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"lock": childproc.Role(serveLock), "turns": childproc.Role(serveTurns)})
+	childproc.Serve(map[string]childproc.Work{"lock": childproc.Role(serveLock), "turns": childproc.Role(serveTurns),
+		"edits": childproc.Role(serveEdits)})
 	flag.Parse()
 	// The tests mostly wait, so more of them than processors can.
 	if err := flag.Set("test.parallel", "4"); err != nil {
