@@ -11,6 +11,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // What a worker can do wrong. Each of them has findings, or this package tests nothing.
@@ -30,6 +32,9 @@ const (
 	noTurn      = "no turn"       // a lock around each Load and Save alone
 	noOrder     = "no order"      // a store whose order is a counter of each process, under the lock
 	noIdentity  = "no turn ID"    // messages are handed out again as new ones
+	stepwise    = "stepwise"      // a Replace that is a Clear and Appends
+	halfClear   = "half a Clear"  // a Clear that leaves an exchange
+	mixedPages  = "mixed pages"   // a Load that takes pages of two revisions for one history
 )
 
 // broken are the tools of a worker that does something wrong.
@@ -124,6 +129,66 @@ func (s *counted) Save(ctx context.Context, input, output message) (err error) {
 		err = errors.Join(err, failed, s.client.ZAdd(ctx, keyOf(ctx), member).Err())
 	}
 	return err
+}
+
+// edited is a store that is broken in what changes a history.
+type edited struct {
+	*sessionstore.Store[message, message]
+	broken string
+}
+
+func brokenEdits(store *sessionstore.Store[message, message], broken string) memory {
+	if broken == stepwise || broken == halfClear || broken == mixedPages {
+		return &edited{store, broken}
+	}
+	return store
+}
+
+func (s *edited) Replace(ctx context.Context, from, to lockedmemory.Place, with ...lockedmemory.Exchange[message]) error {
+	if s.broken != stepwise {
+		return s.Store.Replace(ctx, from, to, with...)
+	}
+	all, err := collect(s.Forward(ctx, lockedmemory.Place{}), 0)
+	if err == nil {
+		err = s.Store.Clear(ctx)
+	}
+	for _, e := range all {
+		if e.Place == from {
+			for _, e := range with {
+				err = errors.Join(err, s.Append(ctx, e.Messages...))
+			}
+		}
+		if e.Place.Compare(from) < 0 || e.Place.Compare(to) > 0 {
+			err = errors.Join(err, s.Append(ctx, e.Messages...))
+		}
+	}
+	return err
+}
+
+func (s *edited) Clear(ctx context.Context) error {
+	all, err := collect(s.Forward(ctx, lockedmemory.Place{}), 0)
+	if n := len(all); s.broken == halfClear && n > 1 && err == nil {
+		return s.Store.Replace(ctx, all[0].Place, all[n-2].Place)
+	}
+	return errors.Join(err, s.Store.Clear(ctx))
+}
+
+func (s *edited) Load(ctx context.Context, query string) (messages []message, err error) {
+	if s.broken != mixedPages {
+		return s.Store.Load(ctx, query)
+	}
+	var after lockedmemory.Place
+	for _, most := range []int{3, 0} {
+		page, err := collect(s.Forward(ctx, after), most)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			messages, after = append(messages, e.Messages...), e.Place
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return messages, nil
 }
 
 // apart is a turn without a lock around all of it.

@@ -173,7 +173,8 @@ func answered(p *history.Pending, ctx context.Context, err error) {
 		outcome, mark, token = history.Stale, stale.Mark, stale.Fence
 	case errors.Is(err, sessionstore.ErrTurnConflict):
 		outcome = history.Conflict
-	case errors.Is(err, distlock.ErrNotAcquired), errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrClosed):
+	case errors.Is(err, distlock.ErrNotAcquired), errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrClosed),
+		errors.Is(err, sessionstore.ErrRange), errors.Is(err, sessionstore.ErrChanged):
 		outcome = history.Nothing
 	default:
 		return
@@ -273,12 +274,14 @@ func (h *histories) check(epoch int, limit time.Duration) {
 	ops = endedByOthers(ops)
 	opts := history.Options{Timeout: limit}
 	h.verdict(epoch, "leases", ops, history.CheckLeases, opts)
-	session := talkOf(epoch, recordedTalk)
-	if from, until := used(ops, session); h.c.windows.forgetful(session, from, until) != nil {
-		h.skipped++ // what the servers have kept is not known
-		return
+	for what, session := range map[string]string{"sessions": talkOf(epoch, recordedTalk), "drafts": draftOf(epoch)} {
+		if from, until := used(ops, session); h.c.windows.forgetful(session, from, until) != nil {
+			h.skipped++ // what the servers have kept is not known
+			continue
+		}
+		of := slices.DeleteFunc(slices.Clone(ops), func(o history.Op) bool { return o.Key != history.Hash(session) })
+		h.verdict(epoch, what, of, history.CheckSessions, opts)
 	}
-	h.verdict(epoch, "sessions", ops, history.CheckSessions, opts)
 }
 
 // used is from when until when a session was, on the clock of now.

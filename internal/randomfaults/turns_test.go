@@ -24,6 +24,10 @@ func (h *hand) sessionWork() {
 	e := h.epoch()
 	most := talks
 	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
+		if h.rng.IntN(4) == 0 {
+			h.draftWork(draftOf(e))
+			return
+		}
 		most++
 	}
 	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(most)), turn: int(h.next()), named: h.rng.IntN(10) > 0}

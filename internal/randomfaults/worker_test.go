@@ -232,8 +232,9 @@ func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memo
 	case noOrder:
 		return newCounted(client), nil
 	}
-	return redisstore.New(client, sessionOf, codec{}, nil,
+	store, err := redisstore.New(client, sessionOf, codec{}, nil,
 		&sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
+	return brokenEdits(store, c.Broken), err
 }
 
 // furnish gives a room its Locker and memory.
@@ -290,7 +291,8 @@ type hand struct {
 	line   *line
 	rng    *rand.Rand
 	counts counts
-	failed int // acquisitions in a row
+	failed int   // acquisitions in a row
+	again  named // the last exchange of a draft under a turn ID
 }
 
 // hand is a new one, which draws from a stream of its own.
