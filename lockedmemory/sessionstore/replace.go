@@ -25,8 +25,9 @@ import (
 //
 // The errors are those of [Store.Save], without [ErrTurnConflict] and [ErrGone]. It fails, and has
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
-// order, and with distlock.ErrInvalidOption for an exchange without messages. After
-// distlock.ErrOutcomeUnknown, repeat it in the same turn: [ErrRange] then says that it was done.
+// order, with lockedmemory.ErrTurnID if an ID is longer than 512 bytes or lacks its Number, and with
+// distlock.ErrInvalidOption for an exchange without messages. After distlock.ErrOutcomeUnknown, repeat
+// it in the same turn: [ErrRange] then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)
@@ -45,6 +46,11 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		}
 		if next, err = within(e.Place, from, next, i); err != nil {
 			return err
+		}
+		named := e.ID != "" && len(e.ID) <= lockedmemory.MaxTurnID && e.Number > 0
+		if !named && (e.ID != "" || e.Number != 0) { // no read could return it
+			return fmt.Errorf("%w: nothing was written: exchange %d has an ID of %d bytes and the Number %d: "+
+				"keep those of the exchange at its Place", lockedmemory.ErrTurnID, i+1, len(e.ID), e.Number)
 		}
 		entries[i] = driver.Entry{Place: next, ID: e.ID, Number: e.Number}
 		if entries[i].Messages, err = s.encode(e.Messages); err != nil {

@@ -262,12 +262,28 @@ func replaceRefused(h *harness) {
 				h.Errorf("%s: %v; want ErrRange", name, err)
 			}
 		}
+		named := func(id string, number int) Exchange {
+			e := exchange("named")
+			e.Place, e.ID, e.Number = old[0].Place, id, number
+			return e
+		}
+		for name, e := range map[string]Exchange{
+			"an ID of 10 KB": named(strings.Repeat("x", 10<<10), 1), "an ID without a Number": named("id", 0),
+			"a negative Number": named("id", -1), "a Number without an ID": named("", 1),
+		} {
+			if err := a.replace(ctx, 0, 0, e); !errors.Is(err, lockedmemory.ErrTurnID) {
+				h.Errorf("%s: %v; want ErrTurnID", name, err)
+			}
+		}
 		if err := a.replace(ctx, 0, 0, Exchange{}); !errors.Is(err, distlock.ErrInvalidOption) {
 			h.Errorf("no message: %v", err)
 		}
 		large := Exchange{Messages: []Message{{Text: strings.Repeat("x", 9<<20)}}}
 		if err := a.replace(ctx, 0, 0, large); !errors.Is(err, sessionstore.ErrTooLarge) {
 			h.Errorf("a large message: %v", err)
+		}
+		if err := a.replace(ctx, 0, 0, Exchange{Messages: messages(257)}); !errors.Is(err, sessionstore.ErrTooLarge) {
+			h.Errorf("many messages: %v", err)
 		}
 	})
 	a.has(1, "2a", 3)
