@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -41,9 +42,15 @@ func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error)
 func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string],
 	*counting) {
 	t.Helper()
+	return filledWith(t, exchanges, size, opts, nil)
+}
+
+func filledWith(t *testing.T, exchanges, size int, opts *sessionstore.Options, keep *sessionstore.Retention,
+) (*sessionstore.Store[string, string], *counting) {
+	t.Helper()
 	d := &counting{}
 	var err error
-	d.Driver, err = memstore.NewDriver(nil)
+	d.Driver, err = memstore.NewDriver(keep)
 	must(t, err)
 	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), plain{}, opts)
 	must(t, err)
@@ -91,6 +98,18 @@ func TestStore_longHistory_atMost14RoundTrips(t *testing.T) {
 	d.reads, d.broken = 0, true
 	if _, err := store.Load(t.Context(), ""); err != nil || d.reads > 14 {
 		t.Errorf("Load of a window without an entry that can be read: %v, in %d round trips, want at most 14", err, d.reads)
+	}
+}
+
+// A read back ends with the turns that MaxAge keeps.
+func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
+	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxAge: time.Hour})
+	if found, err := store.Last(t.Context(), 20); err != nil || len(found) != 0 || d.reads != 1 {
+		t.Errorf("Last: %d exchanges, %v, in %d round trips", len(found), err, d.reads)
+	}
+	d.reads = 0
+	if found, err := store.Search(t.Context(), "x", 20); err != nil || len(found) != 0 || d.reads != 1 {
+		t.Errorf("Search: %d results, %v, in %d round trips", len(found), err, d.reads)
 	}
 }
 
