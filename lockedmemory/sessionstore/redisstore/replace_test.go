@@ -354,3 +354,47 @@ func TestReplace_O_lostMark_newPlaces(t *testing.T) {
 		t.Errorf("places %v after %v", places, before)
 	}
 }
+
+// The first step of a Replace shows its token, even if the lease has not used the store before. While the
+// other steps follow, an older holder is refused.
+func TestReplace_S2_firstStep_showsToken(t *testing.T) {
+	t.Parallel()
+	r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
+	other := newRig(t, redis.Options{}, nil, nil)
+	old := other.stale(t, other.opens)
+	at := r.places(t)[0]
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		held := proxy.HoldRequests(faultnet.Containing("\r\ncopy\r\n"))
+		done := make(chan error, 1)
+		go func() { done <- r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{"e"}}) }()
+		held.Wait(1)
+		stale := new(sessionstore.StaleError)
+		if err := other.store.Save(old, "late", "late"); !errors.As(err, &stale) {
+			t.Errorf("the Save of an older holder: %v", err)
+		}
+		held.Release()
+		return <-done
+	}))
+	if got := r.history(t); !slices.Equal(got, []string{"e"}) {
+		t.Errorf("the history is %q", got)
+	}
+}
+
+// Without a mark of its own, a session has no revision. A Replace is refused, and the mark of another
+// program stays.
+func TestReplace_O_foreignMark_refused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, r.client.Set(t.Context(), r.mark(), "foreign", 0).Err())
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		at := r.places(t)[0]
+		if err := r.store.Replace(ctx, at, at); !errors.Is(err, distlock.ErrRefused) {
+			t.Errorf("Replace: %v, want ErrRefused", err)
+		}
+		return nil
+	}))
+	if mark := r.client.Get(t.Context(), r.mark()).Val(); mark != "foreign" || len(r.history(t)) != 2 {
+		t.Errorf("the mark is %q, and the history %q", mark, r.history(t))
+	}
+}

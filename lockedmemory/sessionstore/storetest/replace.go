@@ -308,14 +308,20 @@ func lateReplaces(h *harness) {
 		send("first", driver.Done)
 		a.has(1, "2a", 3)
 		send("again", driver.Done)
-		v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 6), Content: content("4")})
+		again, marker := edit, lockedmemory.Place{Fence: lease.Fence(), N: 5}
+		edit.Op, edit.From, edit.To = newOp(), all[2].Place, all[2].Place
+		send("another at the last place", driver.Taken)
+		edit.N, edit.From, edit.To = 6, marker, marker
+		send("at no exchange", driver.Range)
+		edit = again
+		v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 7), Content: content("4")})
 		if err != nil || v.Outcome != driver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
 		send("after a Save", driver.Done, driver.Taken)
 		edit.Op = newOp()
 		send("another at its place", driver.Taken)
-		v, err = a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, 7)})
+		v, err = a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, 8)})
 		if err != nil || v.Outcome != driver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
