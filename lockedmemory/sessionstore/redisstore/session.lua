@@ -87,40 +87,43 @@ local function is_marker(entry)
   return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'swap' and #fields[2] == 32)
 end
 
--- trim removes the oldest turns until MaxExchanges exchanges and those of MaxAge are left, or 100 and the
--- rest of a turn are removed. It keeps the newest turn whole, and no part of another one.
+-- exchange_from returns the first exchange from a place on, and its token.
+local function exchange_from(place)
+  local entry
+  repeat
+    entry = (after('XRANGE', log, place, '+', 'COUNT', 1) or {})[1]
+    place = entry and '(' .. entry[1]
+  until not entry or not is_marker(entry)
+  return entry, entry and string.match(entry[1], '^%d+')
+end
+
+-- trim removes the oldest turns until MaxExchanges exchanges and those of MaxAge are left, or 100 exchanges
+-- or 1 MiB, and the rest of a turn, are removed. It keeps the newest turn whole, and no part of another one.
+-- ⚑ It reads one exchange at a time: a reply of many would block Redis for the time of all their bytes.
 local function trim(markers)
   if ARGV[5] == '0' or foreign then
     return -- without the mark, old markers stay, and would count
   end
   local most, since = string.match(ARGV[5], '^(%d+) ?(%d*)$')
   local over = most == '0' and 0 or (after('XLEN', log) or 0) - markers - most
-  local few = since == '' and math.min(over, 100) or 100
-  if few <= 0 then
+  since = tonumber(since) or 0
+  if over <= 0 and since == 0 then
     return
   end
-  local last, first, n -- tokens of the last exchange that must go, and of the first that may stay
-  n = 0
-  for _, entry in ipairs(after('XRANGE', log, '-', '+', 'COUNT', few + 1) or {}) do
-    if not is_marker(entry) and not first then
-      local of = string.match(entry[1], '^%d+')
-      n = n + 1
-      if n <= math.min(over, 100) or since ~= '' and tonumber(of) < tonumber(since) then
-        last = of
-      else
-        first = of
-      end
+  local n, size, last = 0, 0, nil -- last is the token of the last exchange that must go
+  local entry, of = exchange_from('-')
+  while entry and n < 100 and size < 1048576 and (n < over or tonumber(of) < since) do
+    n, last = n + 1, of
+    for _, word in ipairs(entry[2]) do
+      size = size + #word
     end
+    entry, of = exchange_from('(' .. entry[1])
   end
-  first = first or last
-  if last and last == first then
-    local following = string.format('%.0f', first + 1)
-    for _, entry in ipairs(after('XRANGE', log, following, '+', 'COUNT', 2) or {}) do
-      first = is_marker(entry) and first or following
-    end
+  if last and of == last then
+    entry, of = exchange_from(string.format('%.0f', last + 1))
   end
   if last then
-    after('XTRIM', log, 'MINID', first)
+    after('XTRIM', log, 'MINID', of or last)
   end
 end
 
