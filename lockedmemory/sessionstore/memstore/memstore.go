@@ -246,7 +246,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		return v, nil
 	case first < 0 || last < 0:
 		v.Outcome = driver.Range
-	case each.revision+int64(len(r.New)) > lockedmemory.MaxSub:
+	case !each.replace(first, last, r.New):
 		v.Outcome = driver.Full
 	}
 	if v.Outcome >= driver.Range {
@@ -257,7 +257,6 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		}
 		return v, nil
 	}
-	each.replace(first, last, r.New)
 	if len(each.entries) == 0 {
 		each.entries, each.state = nil, cleared
 	}
@@ -270,23 +269,27 @@ func (each *session) index(place lockedmemory.Place) int {
 }
 
 // replace puts other entries in the place of those from first to last. Each has a new sub-place, and so
-// has each entry that the new ones have overtaken.
-func (each *session) replace(first, last int, with []driver.Entry) {
-	before := each.revision
+// has each entry that the new ones have overtaken. Without enough sub-places, replace changes nothing.
+func (each *session) replace(first, last int, with []driver.Entry) bool {
+	revision := each.revision
 	all := slices.Clone(each.entries[:first])
 	for _, e := range with {
-		each.revision++
-		e.Place.Sub, e.Messages = each.revision, cloned(e.Messages)
+		revision++
+		e.Place.Sub, e.Messages = revision, cloned(e.Messages)
 		all = append(all, entry{Entry: e})
 	}
 	for _, e := range each.entries[last+1:] {
 		if len(all) > 0 && e.Place.Compare(all[len(all)-1].Place) < 0 {
-			each.revision++
-			e.Place.Sub = each.revision
+			revision++
+			e.Place.Sub = revision
 		}
 		all = append(all, e)
 	}
-	each.entries, each.revision = all, max(each.revision, before+1)
+	if revision > lockedmemory.MaxSub {
+		return false
+	}
+	each.entries, each.revision = all, max(revision, each.revision+1)
+	return true
 }
 
 func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {

@@ -398,3 +398,118 @@ func TestReplace_O_foreignMark_refused(t *testing.T) {
 		t.Errorf("the mark is %q, and the history %q", mark, r.history(t))
 	}
 }
+
+// A session has 999,999 sub-places. When they are used up, also by exchanges that are moved, a Replace is
+// refused until a Clear.
+func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	exchanges := func(n int) (all []lockedmemory.Exchange[string]) {
+		for i := range n {
+			all = append(all, lockedmemory.Exchange[string]{Messages: []string{fmt.Sprint(n, " ", i)}})
+		}
+		return all
+	}
+	replace := func(with ...lockedmemory.Exchange[string]) error {
+		return r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			at := r.places(t)[0]
+			return r.store.Replace(ctx, at, at, with...)
+		})
+	}
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, r.memory.Save(t.Context(), "q2", "a2"))
+	must(t, replace(exchanges(3)...)) // so two exchanges share the place of the first, without its sub-place
+	mark := r.client.Get(t.Context(), r.mark()).Val()
+	used := func(revision int) {
+		before, _ := strings.CutSuffix(mark, ":3")
+		must(t, r.client.Set(t.Context(), r.mark(), fmt.Sprint(before, ":", revision), 0).Err())
+	}
+	before := r.history(t)
+	used(999_997)
+	for name, n := range map[string]int{"new": 3, "moved": 1} {
+		if err := replace(exchanges(n)...); !errors.Is(err, sessionstore.ErrTooLarge) || !slices.Equal(r.history(t), before) {
+			t.Errorf("%s: %v, and the history is %q", name, err, r.history(t))
+		}
+	}
+	used(999_996)
+	must(t, replace(exchanges(1)...))
+	must(t, r.memory.Clear(t.Context()))
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, replace(exchanges(3)...))
+}
+
+// Redis has no memory left, from each step of a Replace on. The Replace is refused, and the history is as
+// before. The copy expires.
+func TestReplace_C_fullMemory_refused(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
+	memory := func(limit string) {
+		_, err := server.Do("CONFIG", "SET", "maxmemory", limit)
+		must(t, err)
+	}
+	long := strings.Repeat("x", 30<<10)
+	for range 6 {
+		must(t, r.memory.Save(t.Context(), "q", long))
+	}
+	with := lockedmemory.Exchange[string]{Messages: []string{long, "edited"}}
+	before, refused := r.history(t), 0
+	for done := false; !done; {
+		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			all, n := r.places(t), 0
+			steps := faultnet.Containing(r.stage())
+			held := proxy.HoldRequests(func(request []byte) bool {
+				if steps(request) {
+					if n++; n == refused+1 {
+						memory("1mb")
+					}
+				}
+				return false
+			})
+			err := r.store.Replace(ctx, all[3], all[3], with, with)
+			held.Release()
+			memory("0")
+			done = n == refused // without a refusal
+			if done {
+				return err
+			}
+			refused++
+			if !errors.Is(err, distlock.ErrRefused) || !slices.Equal(r.history(t), before) {
+				t.Errorf("no memory from step %d on: %v, and %d messages", n, err, len(r.history(t)))
+			}
+			if life := r.client.PTTL(ctx, r.stage()).Val(); life == -1 || life > time.Minute {
+				t.Errorf("the copy lives for %s", life)
+			}
+			return nil
+		}))
+	}
+	if got := r.history(t); refused < 5 || len(got) != len(before)+2 || got[7] != "edited" {
+		t.Errorf("%d steps were refused, and there are %d messages", refused, len(got))
+	}
+}
+
+// A Replace may take longer than its copy lives: each step prolongs that life.
+func TestReplace_steps_copyLives(t *testing.T) {
+	t.Parallel()
+	r, proxy := proxied(t, redis.Options{}, nil)
+	hand := newRig(t, redis.Options{}, nil, nil).client
+	must(t, r.memory.Save(t.Context(), "second", "re: second"))
+	var lives []time.Duration
+	steps := faultnet.Containing(r.stage())
+	proxy.HoldRequests(func(request []byte) bool {
+		if steps(request) {
+			lives = append(lives, hand.PTTL(t.Context(), r.stage()).Val())
+			hand.PExpire(t.Context(), r.stage(), 20*time.Second)
+		}
+		return false
+	})
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		at := r.places(t)[0]
+		return r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{"e"}})
+	}))
+	long := slices.DeleteFunc(slices.Clone(lives), func(life time.Duration) bool { return life < 40*time.Second })
+	if len(long) < 4 {
+		t.Errorf("before the steps, the copy lives for %v", lives)
+	}
+}

@@ -1,0 +1,46 @@
+package memstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// When the sub-places are used up, by new exchanges or by those behind them, a Replace changes nothing.
+func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
+	d, err := NewDriver(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence, n := time.Now().UnixMicro(), int64(0)
+	write := func() driver.Write {
+		n++
+		return driver.Write{Access: driver.Access{Session: "s", Fence: fence}, N: n, Op: fmt.Sprintf("%032d", n)}
+	}
+	if _, err := d.Append(t.Context(), driver.Append{Write: write()}); err != nil {
+		t.Fatal(err)
+	}
+	each := d.(*service).sessions["s"]
+	replace := func(exchanges int, want driver.Outcome) {
+		t.Helper()
+		at := each.entries[0].Place
+		r := driver.Replace{Write: write(), From: at, To: at}
+		for range exchanges {
+			r.New = append(r.New, driver.Entry{Place: lockedmemory.Place{Fence: at.Fence, N: at.N}})
+		}
+		before := len(each.entries)
+		v, err := d.Replace(t.Context(), r)
+		if err != nil || v.Outcome != want || want == driver.Full && (len(each.entries) != before || each.entries[0].Place != at) {
+			t.Errorf("%d exchanges: %v, %v; want outcome %d; %d entries", exchanges, v, err, want, len(each.entries))
+		}
+	}
+	replace(3, driver.Done)
+	each.revision = lockedmemory.MaxSub - 2
+	replace(3, driver.Full)
+	replace(1, driver.Full) // two more are moved
+	each.revision--
+	replace(1, driver.Done)
+}
