@@ -30,7 +30,8 @@
 //	replace   client               ok: the history had Range, and has With in its place. Other outcomes are those of a save. nothing:
 //	                               the range was missing, say; the store may have been shown the token
 //	clear     client               ok: nothing is left. Other outcomes are those of a save
-//	delete    client               as a clear; the turn IDs are forgotten, too
+//	delete    client               as a clear; the turn IDs are forgotten, too. Of a turn that waited for it, all calls have the outcome
+//	                               deleted: they have no effect
 //	killed    who kills, before    any lease of Process may end from here on, and no call of its that has not returned ever does
 //	stopped   who stops, before    any lease of Process may end from here on, before its holder is told, unless it was seen Alive later
 //	forgot    who breaks servers   see below

@@ -30,6 +30,8 @@ type Op struct {
 	With  []string `json:"with,omitempty"`
 	// Mark is, of a call that was refused as stale, the mark that the store named; 0 if it named none.
 	Mark int64 `json:"mark,omitempty"`
+	// Began is, of a call that was refused as Deleted, when its turn began to wait.
+	Began int64 `json:"began,omitempty"`
 }
 
 // Kind is what an Op is.
@@ -66,6 +68,8 @@ const (
 	Conflict Outcome = "conflict"
 	// Gone, of Release: the lease had been lost.
 	Gone Outcome = "gone"
+	// Deleted: the store has refused the turn, because the session was deleted while the turn waited.
+	Deleted Outcome = "deleted"
 )
 
 // Hash is how a key is named in a history: keys are personal data.

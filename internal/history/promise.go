@@ -24,6 +24,7 @@ const (
 	nothingLost
 	wholeEntries
 	conflicts
+	deletions
 )
 
 // promises are all, in the order in which they are tried as the one that was broken: those before others of which they are part.
@@ -50,4 +51,5 @@ var promises = []struct {
 	{staleLoads, "S2", "the first access under a lease below the highest token that the store was shown is refused, also if it only reads"},
 	{unfoundedRefusals, "S2", "a token is refused as stale only if a higher one was shown"},
 	{conflicts, "O", "a Save is refused for its turn ID only if that was used with other messages"},
+	{deletions, "O", "a turn is refused as deleted only if it has waited for a Delete"},
 }

@@ -43,7 +43,7 @@ func TestCheck_wrongHistoriesAreCaught(t *testing.T) {
 				for _, later := range []struct {
 					of *int64
 					by int64
-				}{{&o.Return, end + 3}, {&o.Alive, end + 3}, {&o.Fence, fence}, {&o.Mark, fence}} {
+				}{{&o.Return, end + 3}, {&o.Alive, end + 3}, {&o.Began, end + 3}, {&o.Fence, fence}, {&o.Mark, fence}} {
 					if *later.of != 0 {
 						*later.of += later.by
 					}

@@ -116,6 +116,8 @@ func (s *session) model(without promise) porcupine.Model {
 // next makes a step of the model of a fenced log, and reports whether it may come next.
 func (s *session) next(st *sessionState, in *step, without promise) bool {
 	switch {
+	case in.Outcome == Deleted:
+		return in.founded || without&deletions != 0
 	case in.Outcome == Stale:
 		return in.excused || in.Fence < st.most || without&unfoundedRefusals != 0
 	case in.Kind == Load:

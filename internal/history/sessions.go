@@ -64,7 +64,7 @@ type step struct {
 	hash    uint64  // of seen
 	first   bool    // surely the first access under its lease
 	excused bool    // an operation that was under way, or was made outside of a turn, explains a refusal
-	founded bool    // a Save with other messages explains a conflict
+	founded bool    // a Save with other messages explains a conflict, or a Delete a refusal
 	floor   int64   // of what was made outside of a turn: the highest token that was granted before
 	part    part
 	again   int // bit of the turn ID; -1 if only one Save has it
@@ -277,10 +277,16 @@ func (s *session) step(o Op, leases map[int64][]access) *step {
 			})
 		}
 	}
+	if o.Outcome == Deleted {
+		in.founded = slices.ContainsFunc(s.ops, func(other Op) bool {
+			return other.Kind == Delete && other.Call < o.Return &&
+				(other.Outcome == Unknown || other.Outcome == OK && other.Return > o.Began)
+		})
+	}
 	if o.Outcome == Stale {
 		in.excused = o.Mark == 0 && o.Fence != 0 || slices.ContainsFunc(s.ops, func(other Op) bool {
 			higher := other.Fence > o.Fence || other.Fence == 0 && other.Kind != Load
-			shown := other.Outcome == Unknown || other.Outcome == Nothing && other.Kind == Replace
+			shown := other.Outcome == Unknown || other.Outcome == Deleted || other.Outcome == Nothing && other.Kind == Replace
 			return shown && other.Call < o.Return && higher
 		})
 	}

@@ -90,6 +90,11 @@ var wrongSessions = []wrong{
 	{"O: a turn ID outlives a Delete", forgets, []Op{
 		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7)}},
 	{"O: an exchange of many messages is torn", wholeEntries, []Op{save(4, 0, 0, "A", Unknown), load(4, 2, 3, `torn: 2 of 3 of "A"`)}},
+	{"O: refused as deleted, without a Delete", deletions, three(load(5, 6, 7).waited(5))},
+	{"O: refused as deleted, for a Clear", deletions, three(cleared(5, 6, 7, OK), save(6, 8, 9, "D", OK).waited(5))},
+	{"O: refused as deleted, and began after the Delete", deletions, three(deleted(5, 6, 7, OK), load(6, 9, 10).waited(8))},
+	{"S2: a write that was refused as deleted is stored", refusedWrites, three(
+		deleted(5, 6, 7, OK), save(6, 8, 9, "D", OK).waited(5), load(7, 10, 11, "D"))},
 	{"O: a conflict with nothing", conflicts, []Op{save(4, 0, 1, "A", OK).as("t"), save(4, 2, 3, "A", Conflict).as("t")}},
 }
 
@@ -151,6 +156,9 @@ var rightSessions = map[string][]Op{
 	"deleted": three(deleted(5, 6, 7, OK), load(0, 8, 9), save(5, 10, 11, "D", OK), load(0, 12, 13, "D")),
 	"a Delete that is unknown, and later": three(
 		deleted(5, 6, 0, Unknown), load(0, 8, 9, "A", "B", "C"), load(0, 10, 11)),
+	"refused as deleted": three(deleted(5, 6, 7, OK), load(6, 8, 9).waited(5), save(6, 10, 11, "D", OK).waited(5), load(0, 12, 13)),
+	"refused as deleted, while the Delete is on, or unknown": three(
+		deleted(5, 6, 20, OK), load(6, 8, 9).waited(7), deleted(7, 22, 0, Unknown), load(8, 23, 24).waited(22), save(6, 26, 27, "D", Stale).marked(8)),
 	"stored again after a Delete": {
 		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "A", OK).as("t"), load(0, 6, 7, "A")},
 	"stored again after a Delete, by a call whose outcome is unknown": {

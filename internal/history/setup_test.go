@@ -57,6 +57,9 @@ func replaced(fence, call, end int64, old, with string, outcome Outcome) Op {
 		Range: strings.Fields(old), With: strings.Fields(with)}
 }
 
+// waited is a call of a turn that was refused because of a Delete.
+func (o Op) waited(began int64) Op { o.Began, o.Outcome, o.Seen = began, Deleted, nil; return o }
+
 // last is a Load of the last entries.
 func (o Op) last(most int) Op { o.Most = most; return o }
 
