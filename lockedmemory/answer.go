@@ -30,7 +30,7 @@ var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is
 //	errors.ErrUnsupported      the inner memory is no [SessionStore]
 //	distlock.ErrInvalidOption  fn has returned no message; nothing was written
 //
-// With an error, the answer is nil.
+// With an error, the answer is nil. Without one it has a message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
 	if _, err := m.sessionStore(OpAnswer); err != nil {
@@ -66,12 +66,14 @@ func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, 
 	case stored > 1:
 		return nil, true, fmt.Errorf("%s: %w: a Turn has stored %d exchanges under it; nothing was written: "+
 			"use one ID for Answer and another one for Turn", OpAnswer, ErrTurnID, stored)
-	case len(exchanges) == 0:
+	}
+	var messages []M
+	for _, e := range exchanges { // a Replace may have put several in the place of one
+		messages = append(messages, e.Messages...)
+	}
+	if len(messages) < 2 {
 		return nil, true, fmt.Errorf("%s: %w: it was trimmed, cleared or replaced; nothing was written",
 			OpAnswer, ErrAnswerGone)
 	}
-	for _, e := range exchanges { // a Replace may have put several in the place of one
-		answer = append(answer, e.Messages...)
-	}
-	return answer[min(1, len(answer)):], true, nil
+	return messages[1:], true, nil
 }

@@ -120,17 +120,25 @@ func answersGone(h *harness) {
 	a.turn(func(context.Context) {})
 	a.mustSave(h.Context(), "later")
 	gone("trimmed")
+	a.answers(h.Context(), "replaced", 3, m.reply, m.said(3))
+	history := a.all(h.Context())
+	last := history[len(history)-1]
+	last.Messages = last.Messages[:1]
+	if err := a.memory.Replace(h.Context(), last.Place, last.Place, last); err != nil {
+		h.Fatal(err)
+	}
+	gone("replaced")
 	if err := a.memory.Clear(h.Context()); err != nil {
 		h.Fatal(err)
 	}
 	gone("cleared")
-	if n := m.asked.Load(); n != 2 {
+	if n := m.asked.Load(); n != 3 {
 		h.Errorf("the model was asked %d times", n)
 	}
 	if err := a.memory.Delete(h.Context()); err != nil {
 		h.Fatal(err)
 	}
-	a.answers(h.Context(), "cleared", 2, m.reply, m.said(3))
+	a.answers(h.Context(), "cleared", 2, m.reply, m.said(4))
 }
 
 // The function of an Answer stores nothing under the ID, whatever way it takes. So a repetition after a crash
