@@ -6,9 +6,9 @@
 //	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "redis://localhost:6379"})
 //
 // Save and Clear run under the lock of the context's session, see [SessionKey]. [Turn] runs a whole
-// turn, from Load to Save, under one lease. Package sessionstore stores the messages and refuses
-// outdated writers. [Middleware] and [Wrap] put the lock in front of another memory, [LockRun] in
-// front of a Runner's Run.
+// turn, from Load to Save, under one lease. [Memory.Answer] answers a repeated message once. Package
+// sessionstore stores the messages and refuses outdated writers. [Middleware] and [Wrap] put the lock
+// in front of another memory, [LockRun] in front of a Runner's Run.
 //
 // # The configuration of "locked"
 //

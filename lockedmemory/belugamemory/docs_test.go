@@ -34,6 +34,7 @@ var docsCode = docs.Code{
 	},
 	Importable: map[string]string{
 		"context":      "context",
+		"errors":       "errors",
 		"fmt":          "fmt",
 		"time":         "time",
 		"agent":        belugaPath + "agent",

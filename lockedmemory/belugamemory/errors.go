@@ -32,8 +32,12 @@ var codes = []struct {
 	{lockedmemory.ErrTurnID, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
+	{lockedmemory.ErrAnswerGone, core.ErrInvalidInput, "answered before"},
 	{sessionstore.ErrGone, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrRange, core.ErrInvalidInput, "not replaced"},
+	{sessionstore.ErrChanged, core.ErrTimeout, "the history changed while it was read"}, // a retry reads it
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "an entry cannot be read"},
+	{errors.ErrUnsupported, core.ErrInvalidInput, "the memory is no session store"},
 	{driver.ErrRights, core.ErrAuth, "a right is missing"},
 	{distlock.ErrRefused, core.ErrProviderDown, "the server refused"},
 	{distlock.ErrUnavailable, core.ErrProviderDown, "the server is down"},

@@ -158,6 +158,31 @@ func ExampleTurn() {
 	// true
 }
 
+// A message that a queue delivers twice.
+func ExampleMemory_Answer() {
+	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: "mem://"}) // redis://… for many instances
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close(context.Background())
+	ctx := core.WithSessionID(context.Background(), "conversation-42")
+	for range 2 {
+		answer, err := mem.Answer(ctx, "message-7", schema.NewHumanMessage("hello"),
+			func(ctx context.Context) ([]schema.Message, error) {
+				fmt.Println("the model is asked")
+				return []schema.Message{schema.NewAIMessage("hi")}, nil
+			})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(answer[0].(*schema.AIMessage).Text())
+	}
+	// Output:
+	// the model is asked
+	// hi
+	// hi
+}
+
 func ExampleSessionKey() {
 	ctx := core.WithSessionID(context.Background(), "b:c")
 	fmt.Println(belugamemory.SessionKey(ctx))

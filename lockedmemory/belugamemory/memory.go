@@ -70,15 +70,7 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	err := m.writes(ctx)
-	if err == nil {
-		err = m.locked.Save(ctx, input, output)
-	}
-	_, named := lockedmemory.TurnID(ctx)
-	if !named && errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrLost) {
-		return core.NewError("belugamemory.save", ErrOutcomeUnknown, "the exchange may be stored", err)
-	}
-	return coded("belugamemory.save", err)
+	return m.store(ctx, "belugamemory.save", func() error { return m.locked.Save(ctx, input, output) })
 }
 
 // Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.

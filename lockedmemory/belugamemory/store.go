@@ -1,0 +1,126 @@
+package belugamemory
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// The methods of this file need a session store, such as that of New. In front of another memory they fail
+// with errors.ErrUnsupported. lockedmemory.LockedMemory has the same methods, and states what they do.
+
+var _ lockedmemory.SessionStore[schema.Message] = (*Memory)(nil)
+
+// Answer asks fn for the answer to a question, stores both as one exchange under a turn ID, and returns the
+// messages of the answer. If the ID is known, it returns the stored answer and does not run fn. It returns
+// the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Answer.
+func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
+	fn func(ctx context.Context) ([]schema.Message, error)) (answer []schema.Message, err error) {
+	err = under("belugamemory.answer", func(fn step) (err error) {
+		if err = m.writes(ctx); err == nil {
+			answer, err = m.locked.Answer(ctx, id, question, func(ctx context.Context) ([]schema.Message, error) {
+				err := fn(ctx)
+				return answer, err
+			})
+		}
+		return err
+	}, func(ctx context.Context) (err error) {
+		answer, err = fn(ctx)
+		return err
+	})
+	return answer, err
+}
+
+// Append is [Memory.Save] for one exchange of any number of messages: a question, tool calls, their
+// results, and the answer.
+func (m *Memory) Append(ctx context.Context, messages ...schema.Message) error {
+	return m.store(ctx, "belugamemory.append", func() error { return m.locked.Append(ctx, messages...) })
+}
+
+// store runs a Save or Append. If its outcome is unknown, a turn ID makes a retry safe.
+func (m *Memory) store(ctx context.Context, op string, save func() error) error {
+	err := m.writes(ctx)
+	if err == nil {
+		err = save()
+	}
+	_, named := lockedmemory.TurnID(ctx)
+	if !named && errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrLost) {
+		return core.NewError(op, ErrOutcomeUnknown, "the exchange may be stored", err)
+	}
+	return coded(op, err)
+}
+
+// Replace puts exchanges in the place of a range: to edit, to answer anew, to compact, to erase. After an
+// unknown outcome a retry is safe: sessionstore.ErrRange then says that it was done.
+func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
+	exchanges ...lockedmemory.Exchange[schema.Message]) error {
+	err := m.writes(ctx)
+	if err == nil {
+		err = m.locked.Replace(ctx, from, to, exchanges...)
+	}
+	return coded("belugamemory.replace", err)
+}
+
+// Delete removes the session for good: the history and the turn IDs.
+func (m *Memory) Delete(ctx context.Context) error {
+	err := m.writes(ctx)
+	if err == nil {
+		err = m.locked.Delete(ctx)
+	}
+	return coded("belugamemory.delete", err)
+}
+
+// Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
+func (m *Memory) Answered(ctx context.Context, id string) (
+	exchanges []lockedmemory.Exchange[schema.Message], stored int, err error) {
+	if err = m.usable(); err == nil {
+		exchanges, stored, err = m.locked.Answered(ctx, id)
+	}
+	return exchanges, stored, coded("belugamemory.answered", err)
+}
+
+// Last returns the last n exchanges in order, and the newest turn in any case.
+func (m *Memory) Last(ctx context.Context, n int) (exchanges []lockedmemory.Exchange[schema.Message], err error) {
+	if err = m.usable(); err == nil {
+		exchanges, err = m.locked.Last(ctx, n)
+	}
+	return exchanges, coded("belugamemory.last", err)
+}
+
+// Backward yields the exchanges before a place, the newest first. The zero Place is the end.
+func (m *Memory) Backward(ctx context.Context, before lockedmemory.Place,
+) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+	return m.pages("belugamemory.backward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+		return m.locked.Backward(ctx, before)
+	})
+}
+
+// Forward yields the exchanges after a place, in order. The zero Place is the beginning.
+func (m *Memory) Forward(ctx context.Context, after lockedmemory.Place,
+) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+	return m.pages("belugamemory.forward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+		return m.locked.Forward(ctx, after)
+	})
+}
+
+// pages gives the error of a sequence a code.
+func (m *Memory) pages(op string, read func() iter.Seq2[lockedmemory.Exchange[schema.Message], error],
+) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+	return func(yield func(lockedmemory.Exchange[schema.Message], error) bool) {
+		if err := m.usable(); err != nil {
+			yield(lockedmemory.Exchange[schema.Message]{}, coded(op, err))
+			return
+		}
+		for exchange, err := range read() {
+			if !yield(exchange, coded(op, err)) {
+				return
+			}
+		}
+	}
+}
