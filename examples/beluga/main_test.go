@@ -389,7 +389,7 @@ func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
 		{coded(core.ErrInvalidInput, distlock.ErrLost), 500, 503},
 		{coded(core.ErrInvalidInput, distlock.ErrClosed), 503, 503},
 		{context.DeadlineExceeded, 500, 503},
-		{coded(core.ErrInvalidInput, sessionstore.ErrTurnConflict), 409, 409},
+		{coded(core.ErrInvalidInput, lockedmemory.ErrAnswerGone), 409, 409},
 		{coded(core.ErrInvalidInput, lockedmemory.ErrTurnID), 400, 400},
 		{coded(core.ErrInvalidInput, sessionstore.ErrTooLarge), 400, 400},
 		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), 400, 400},

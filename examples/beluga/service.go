@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -19,15 +18,11 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-const (
-	// patience is how long a request may take, its place in line included.
-	patience = time.Minute
-	// keyOfMessage is where messages have the Idempotency-Key in their metadata.
-	keyOfMessage = "idempotency_key"
-)
+// patience is how long a request may take, with its wait in the queue.
+const patience = time.Minute
 
 type service struct {
-	memory memory.Memory
+	memory *belugamemory.Memory
 	delay  time.Duration // of the model
 }
 
@@ -69,46 +64,43 @@ func (s *service) ask(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, body)
 }
 
-// turn answers a message. No other instance works on the session from before the Load until after the Save.
+// turn answers a message. No other instance works on the session from before the Load until the answer is stored.
 //
-// A message with a key may come again, at any instance, also at two at once: its turns stand one after the other, and the later one finds the
-// earlier one's exchange in the history, if that was stored. Then it gives that answer, and does not ask the model. If it is not there, it
-// never will be: what the earlier turn has still under way is refused by the store, which this Load has shown a newer lease.
-//
-// A key that Load does not show, because the session was cleared since or its window is too short, is still known to the
-// store for a time. It stores nothing then, and unless the model gives the very same answer, Save fails with ErrTurnConflict.
+// A message with a key may come again, at any instance, also at two at once. Answer stores its answer once, and returns the stored one
+// without asking the model, also if the answer is beyond the window of Load. If it was cleared, Answer fails with ErrAnswerGone.
 //
 // Without a key, a message that is sent again is a new one.
 func (s *service) turn(ctx context.Context, text, key string) (answer string, repeated bool, err error) {
 	question := schema.NewHumanMessage(text)
-	if key != "" {
-		question.Metadata = map[string]any{keyOfMessage: key}
-	}
-	err = belugamemory.Turn(ctx, s.memory, func(ctx context.Context) error {
+	ask := func(ctx context.Context) ([]schema.Message, error) {
+		repeated = false
 		history, err := s.memory.Load(ctx, "")
 		if err != nil {
-			return err
-		}
-		for i, m := range history {
-			if key == "" || m.GetMetadata()[keyOfMessage] != key || m.GetRole() != schema.RoleHuman || i+1 == len(history) {
-				continue
-			}
-			if textOf(m) != text {
-				return errOtherText
-			}
-			answer, repeated = textOf(history[i+1]), true // a Save is one entry: the answer is next to the question
-			return nil
+			return nil, err
 		}
 		answer, err = s.model(ctx, history, text)
-		if err != nil {
-			return err
-		}
-		if key != "" { // of this Save, not of the turn, which would go on after it
-			ctx = lockedmemory.WithTurnID(ctx, key)
-		}
-		return s.memory.Save(ctx, question, schema.NewAIMessage(answer))
-	})
-	return answer, repeated, err
+		return []schema.Message{schema.NewAIMessage(answer)}, err
+	}
+	if key == "" {
+		err = s.memory.Turn(ctx, func(ctx context.Context) error {
+			messages, err := ask(ctx)
+			if err != nil {
+				return err
+			}
+			return s.memory.Save(ctx, question, messages[0])
+		})
+		return answer, false, err
+	}
+	repeated = true
+	messages, err := s.memory.Answer(ctx, key, question, ask)
+	if err != nil || !repeated {
+		return answer, false, err
+	}
+	stored, _, err := s.memory.Answered(ctx, key)
+	if err == nil && len(stored) > 0 && textOf(stored[0].Input()) != text {
+		err = errOtherText
+	}
+	return textOf(messages[len(messages)-1]), true, err
 }
 
 var errOtherText = errors.New("the Idempotency-Key belongs to a message with another text")
@@ -173,7 +165,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody listens any more
 	case errors.Is(err, errOtherText):
 		status, text = http.StatusUnprocessableEntity, err.Error()
-	case errors.Is(err, sessionstore.ErrTurnConflict):
+	case errors.Is(err, lockedmemory.ErrAnswerGone):
 		status, text = http.StatusConflict, "this Idempotency-Key was answered before, and the answer is not in the history any more"
 	case code == core.ErrTimeout: // of the turn, which was not begun
 		status, text = http.StatusServiceUnavailable, "the session is busy, try again"
