@@ -333,8 +333,9 @@ var storeRows = func() (rows []row) {
 	}
 	for name, read := range reads {
 		rows = append(rows,
-			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search Store.Forward " +
-				"Store.Answered Store.Backward Store.Last", run: func(s *scene) {
+			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search " +
+				"LockedMemory.Forward Store.Forward LockedMemory.Answered Store.Answered " +
+				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -351,6 +352,14 @@ var storeRows = func() (rows []row) {
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, appender{s.faulty.memory}, secret) })
 			s.judge()
 		}},
+		row{name: "answer", covers: "LockedMemory.Answer", run: func(s *scene) {
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, answerer{s.faulty.memory}, secret) })
+			if s.err != nil { // the repetition stores it once
+				s.maybe = nil
+				s.must(s.save(s.ctx, answerer{s.sound.memory}, secret))
+			}
+			s.judge()
+		}},
 		row{name: "clear", covers: "LockedMemory.Clear Store.Clear", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.clears(ctx, s.faulty.memory.Clear) })
@@ -365,10 +374,10 @@ var storeRows = func() (rows []row) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
 			s.sweep(turn, func(ctx context.Context) error { return s.clears(ctx, s.faulty.memory.Clear) })
 		})},
-		row{name: "replace", covers: "Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
+		row{name: "replace", covers: "LockedMemory.Replace Store.Replace", run: inTurn(func(s *scene, turn context.Context) {
 			s.must(s.save(turn, s.faulty.memory, secret+" before"))
 			var place lockedmemory.Place
-			for exchange, err := range s.faulty.store.Forward(turn, lockedmemory.Place{}) {
+			for exchange, err := range s.faulty.memory.Forward(turn, lockedmemory.Place{}) {
 				s.must(err)
 				place = exchange.Place
 			}
@@ -420,11 +429,23 @@ func (a appender) Save(ctx context.Context, input, output string) error {
 	return a.memory.Append(ctx, input, output)
 }
 
+// answerer is a memory whose Save is an Answer.
+type answerer struct {
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func (a answerer) Save(ctx context.Context, input, output string) error {
+	_, err := a.memory.Answer(ctx, secret+"-id", input, func(context.Context) ([]string, error) {
+		return []string{output}, nil
+	})
+	return err
+}
+
 // replaces is a Replace of the exchange saved before. If it has failed, that exchange is there, unless the
 // outcome is unknown.
 func (s *scene) replaces(ctx context.Context, place lockedmemory.Place) error {
 	after := secret + " after"
-	err := s.faulty.store.Replace(ctx, place, place,
+	err := s.faulty.memory.Replace(ctx, place, place,
 		lockedmemory.Exchange[string]{Messages: []string{after, answer(after)}})
 	switch {
 	case err == nil:
@@ -463,12 +484,12 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		return s.all(len(found), 2*exchanges, err)
 	},
 	"last": func(ctx context.Context, s *scene, exchanges int) error {
-		found, err := s.faulty.store.Last(ctx, 10)
+		found, err := s.faulty.memory.Last(ctx, 10)
 		return s.all(len(found), exchanges, err)
 	},
 	"backward": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Backward(ctx, lockedmemory.Place{}) {
+		for _, err := range s.faulty.memory.Backward(ctx, lockedmemory.Place{}) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}
@@ -477,12 +498,12 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		return s.all(n, exchanges, nil)
 	},
 	"answered": func(ctx context.Context, s *scene, _ int) error {
-		found, stored, err := s.faulty.store.Answered(ctx, "never")
+		found, stored, err := s.faulty.memory.Answered(ctx, "never")
 		return s.all(len(found)+stored, 0, err)
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
-		for _, err := range s.faulty.store.Forward(ctx, lockedmemory.Place{}) {
+		for _, err := range s.faulty.memory.Forward(ctx, lockedmemory.Place{}) {
 			if err != nil {
 				return s.all(n, exchanges, err)
 			}
