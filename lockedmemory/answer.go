@@ -30,41 +30,45 @@ var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is
 //	errors.ErrUnsupported      the inner memory is no [SessionStore]
 //	distlock.ErrInvalidOption  fn has returned no message; nothing was written
 //
-// With an error, the answer is nil. Without one it has a message.
+// With an error, the answer is nil and was not stored, unless the error is distlock.ErrOutcomeUnknown.
+// Without an error the answer is stored, and has at least one message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
 	if _, err := m.sessionStore(OpAnswer); err != nil {
 		return nil, err
 	}
 	err = m.turn(WithTurnID(ctx, id), OpAnswer, func(ctx context.Context) (err error) {
-		known := false
-		if answer, known, err = m.known(ctx, id); known || err != nil {
+		if answer, err = m.known(ctx, id); answer != nil || err != nil {
 			return err
 		}
 		key, _ := m.key(ctx)
-		if answer, err = fn(m.within(ctx, key, &NamedTurn{ID: id, sealed: true})); err != nil {
+		messages, err := fn(m.within(ctx, key, &NamedTurn{ID: id, sealed: true}))
+		switch {
+		case err != nil:
 			return err
-		}
-		if len(answer) == 0 {
+		case len(messages) == 0:
 			return fmt.Errorf("%s: %w: the function returned no message; nothing was written: return an answer or an error",
 				OpAnswer, distlock.ErrInvalidOption)
 		}
-		return m.Append(ctx, append([]M{question}, answer...)...)
+		if err = m.Append(ctx, append([]M{question}, messages...)...); err == nil {
+			answer = messages
+		}
+		return err
 	}, opts...)
-	if err != nil {
-		return nil, err
+	if answer != nil { // it is stored, even if the lease was lost since
+		return answer, nil
 	}
-	return answer, nil
+	return nil, err
 }
 
-// known returns the answer that is stored under an ID.
-func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, known bool, err error) {
+// known returns the answer that is stored under an ID, or nil.
+func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, err error) {
 	exchanges, stored, err := m.Answered(ctx, id)
 	switch {
 	case err != nil || stored == 0:
-		return nil, false, err
+		return nil, err
 	case stored > 1:
-		return nil, true, fmt.Errorf("%s: %w: a Turn has stored %d exchanges under it; nothing was written: "+
+		return nil, fmt.Errorf("%s: %w: a Turn has stored %d exchanges under it; nothing was written: "+
 			"use one ID for Answer and another one for Turn", OpAnswer, ErrTurnID, stored)
 	}
 	var messages []M
@@ -72,8 +76,8 @@ func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, 
 		messages = append(messages, e.Messages...)
 	}
 	if len(messages) < 2 {
-		return nil, true, fmt.Errorf("%s: %w: it was trimmed, cleared or replaced; nothing was written",
+		return nil, fmt.Errorf("%s: %w: it was trimmed, cleared or replaced; nothing was written",
 			OpAnswer, ErrAnswerGone)
 	}
-	return messages[1:], true, nil
+	return messages[1:], nil
 }

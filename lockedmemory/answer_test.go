@@ -11,6 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // Most promises of Answer are tests of package storetest: they are those of a memory with its store.
@@ -106,6 +107,33 @@ func TestAnswer_S2_lostLease_nothingStored(t *testing.T) {
 			k.faults.Inject(nil)
 			return []string{"late"}, nil
 		}, distlock.ErrLost)
+	})
+}
+
+// lingering is a session store whose Append returns when its lease was lost.
+type lingering struct {
+	*sessionstore.Store[string, string]
+}
+
+func (l lingering) Append(ctx context.Context, messages ...string) error {
+	err := l.Store.Append(ctx, messages...)
+	<-ctx.Done()
+	return err
+}
+
+func TestAnswer_O_lostAfterAppend_noFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{TTL: time.Second}, nil)
+		memory, err := lockedmemory.New(lingering{k.store}, k.locker, lockedmemory.FixedKey(session), nil)
+		must(t, err)
+		answer, err := memory.Answer(t.Context(), "id", "q", func(context.Context) ([]string, error) {
+			down(k.faults)
+			return []string{"a"}, nil
+		})
+		if err != nil || !slices.Equal(answer, []string{"a"}) {
+			t.Errorf("Answer: %q, %v", answer, err)
+		}
+		k.holds(t, "q", "a")
 	})
 }
 
