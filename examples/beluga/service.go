@@ -64,10 +64,12 @@ func (s *service) ask(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, body)
 }
 
-// turn answers a message. No other instance works on the session from before the Load until the answer is stored.
+// turn answers a message. No other instance works on the session from before the Load until the answer is
+// stored.
 //
-// A message with a key may come again, at any instance, also at two at once. Answer stores its answer once, and returns the stored one
-// without asking the model, also if the answer is beyond the window of Load. If it was cleared, Answer fails with ErrAnswerGone.
+// A message with a key may come again, at any instance, also at two at once. Answer stores its answer once,
+// and returns the stored one without asking the model, also if that is beyond the window of Load. If it was
+// cleared, Answer fails with ErrAnswerGone.
 //
 // Without a key, a message that is sent again is a new one.
 func (s *service) turn(ctx context.Context, text, key string) (answer string, repeated bool, err error) {
