@@ -165,6 +165,18 @@ func wrongInput(w *witness, server *testservers.Redis) {
 	}))
 	long := lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512))
 	w.saw("a long turn ID", in.memory.Save(long, said(1), said(2)), lockedmemory.ErrTurnID)
+	must(w.t, in.memory.Clear(ctx))
+	for id, sentinel := range map[string]error{
+		turnID: lockedmemory.ErrAnswerGone, turnID + "2": lockedmemory.ErrTurnID,
+		turnID + strings.Repeat("x", 512): lockedmemory.ErrTurnID,
+	} {
+		_, err := in.memory.Answer(ctx, id, said(1), func(ctx context.Context) ([]note, error) {
+			return nil, in.memory.Save(ctx, said(1), said(2))
+		})
+		w.saw("Answer", err, sentinel)
+	}
+	first, second := lockedmemory.Place{Fence: 1, N: 1}, lockedmemory.Place{Fence: 1, N: 2}
+	w.saw("Replace of nothing", in.memory.Replace(ctx, first, second), sessionstore.ErrRange)
 	large := note{Text: strings.Repeat(text, 200)}
 	w.saw("a large message", in.memory.Save(ctx, large, large), sessionstore.ErrTooLarge)
 	_, err := in.memory.Search(ctx, text, -1)
