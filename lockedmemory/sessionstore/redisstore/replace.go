@@ -73,6 +73,7 @@ const (
 const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
+	wordBytes   = 32 // that count for each word of an entry
 	// stagings is how often a staging begins, and how often its log may grow. After that, the service
 	// counts as one that cannot answer now.
 	stagings = 5
@@ -132,7 +133,7 @@ func (p *replacing) next() (*redisconn.Script, []any) {
 	return swapScript, append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
 }
 
-// entryWords returns the fields of an entry in the log, and their size.
+// entryWords returns the fields of an entry in the log, and their size as stage.lua counts it.
 func entryWords(e driver.Entry) (words []any, size int) {
 	// The op tells copies of a Save. No Save has this place.
 	words = append(words, "op", "")
@@ -143,7 +144,7 @@ func entryWords(e driver.Entry) (words []any, size int) {
 	if e.ID != "" {
 		words = append(words, "id", e.ID, "no", e.Number)
 	}
-	return words, size
+	return words, size + wordBytes*len(words)
 }
 
 // answered takes the answer of the step. done says that the Replace has its outcome.

@@ -2,32 +2,172 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // What one request makes Redis do. Scenario history of package bench measures how long that takes.
 
-// fill adds exchanges of a size to a log, each in a turn of its own, from token 1 on.
-func (r *rig) fill(t *testing.T, exchanges, size int) {
+// fill adds exchanges to a log, each in a turn of its own, from token 1 on.
+func (r *rig) fill(t *testing.T, exchanges int, messages ...string) {
 	t.Helper()
-	text := strconv.Quote(strings.Repeat("x", size))
+	values := []any{"op", strings.Repeat("0", 32)}
+	for _, m := range messages {
+		values = append(values, "m", strconv.Quote(m))
+	}
 	pipe := r.client.Pipeline()
 	for n := range exchanges {
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.log(), ID: fmt.Sprintf("%d-1000000", n+1),
-			Values: []any{"op", strings.Repeat("0", 32), "m", text}})
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.log(), ID: fmt.Sprintf("%d-1000000", n+1), Values: values})
 	}
 	_, err := pipe.Exec(t.Context())
 	must(t, err)
+}
+
+// counted is a connection that counts round trips. Writes without a read between them are one.
+type counted struct {
+	net.Conn
+	trips *atomic.Int64
+	wrote atomic.Bool
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	c.wrote.Store(false)
+	return c.Conn.Read(b)
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if !c.wrote.Swap(true) {
+		c.trips.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+// Answered and Last are one round trip, however long the history is.
+func TestRead_longLog_oneRoundTrip(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &counted{Conn: c, trips: &trips}, err
+	}}, nil, nil)
+	r.fill(t, 3000, "q")
+	must(t, r.memory.Save(lockedmemory.WithTurnID(t.Context(), "id"), "q", "a"))
+	for name, call := range map[string]func() (int, error){
+		"Answered": func() (int, error) {
+			found, stored, err := r.store.Answered(t.Context(), "id")
+			return len(found) + stored - 1, err
+		},
+		"Last": func() (int, error) {
+			last, err := r.store.Last(t.Context(), 1)
+			return len(last), err
+		},
+	} {
+		_, err := call() // connects, and loads the scripts
+		must(t, err)
+		before := trips.Load()
+		if found, err := call(); found != 1 || err != nil {
+			t.Errorf("%s: %d exchanges, %v", name, found, err)
+		}
+		if n := trips.Load() - before; n != 1 {
+			t.Errorf("%s: %d round trips", name, n)
+		}
+	}
+}
+
+// No step of a Replace copies or adds more than 50 exchanges, or 64 KB and an exchange. Each word of an
+// entry counts 32 bytes more.
+func TestReplace_step_atMost50Entries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		exchanges int
+		messages  []string
+		most      int // exchanges of a step
+	}{
+		"small":         {220, []string{"q", "a"}, 50},
+		"large":         {20, []string{strings.Repeat("x", 30<<10)}, 3},
+		"many messages": {20, slices.Repeat([]string{"xx"}, 256), 4},
+	} {
+		proxy := faultnet.New(t, testservers.SharedServer().Addr())
+		r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
+		hand := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+		defer hand.Close()
+		must(t, r.client.Del(t.Context(), r.log()).Err())
+		r.fill(t, c.exchanges, c.messages...)
+		all := r.places(t)
+		with := lockedmemory.Exchange[string]{Messages: c.messages}
+		var staged []int64
+		steps := faultnet.Containing(r.stage())
+		proxy.HoldRequests(func(request []byte) bool {
+			if steps(request) {
+				staged = append(staged, hand.XLen(context.Background(), r.stage()).Val())
+			}
+			return false
+		})
+		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			return errors.Join(
+				r.store.Replace(ctx, all[0], all[len(all)-1], slices.Repeat([]lockedmemory.Exchange[string]{with}, c.exchanges)...),
+				r.store.Replace(ctx, r.places(t)[0], r.places(t)[0], with))
+		}))
+		highest := int64(0)
+		for i, n := range staged[1:] {
+			highest = max(highest, n-staged[i])
+		}
+		if highest != int64(c.most) || len(staged) < 2*c.exchanges/c.most {
+			t.Errorf("%s: %d exchanges in a step, want %d; %v", name, highest, c.most, staged)
+		}
+	}
+}
+
+// Redis does not stop to free long keys that were removed: the log, the turn IDs, and a staging.
+func TestRemovedKeys_freedInBackground(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	ids := "session:{" + r.key + "}:ids"
+	freed := func() (n int) {
+		info := r.client.Info(t.Context(), "memory").Val()
+		_, after, _ := strings.Cut(info, "\nlazyfreed_objects:")
+		_, err := fmt.Sscan(after, &n)
+		must(t, err)
+		return n
+	}
+	replace := func(ctx context.Context) error {
+		at := lockedmemory.Place{Fence: 7, N: 1}
+		return r.store.Replace(ctx, at, at)
+	}
+	for name, c := range map[string]struct {
+		call func(ctx context.Context) error
+		want int // keys
+	}{
+		"Clear":   {r.memory.Clear, 2},
+		"Delete":  {r.memory.Delete, 3},
+		"Replace": {replace, 2},
+	} {
+		r.client.Del(t.Context(), r.log(), r.mark())
+		r.fill(t, 1000, strings.Repeat("x", 500))
+		must(t, r.client.Copy(t.Context(), r.log(), r.stage(), 0, true).Err())
+		for n := range 1000 {
+			must(t, r.client.HSet(t.Context(), ids, fmt.Sprint(n), "").Err())
+		}
+		before := freed()
+		must(t, r.memory.Turn(t.Context(), c.call))
+		testservers.Await(t, 5*time.Second, fmt.Sprintf("%s: %d keys freed in the background", name, c.want),
+			func() bool { return freed() == before+c.want })
+	}
 }
 
 // A first access trims 100 exchanges or 1 MiB at most, and the rest of a turn.
@@ -46,7 +186,7 @@ func TestTrim_longLog_partByPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, redis.Options{}, nil, &c.keep)
-			r.fill(t, c.exchanges, c.size)
+			r.fill(t, c.exchanges, strings.Repeat("x", c.size))
 			var got []int64
 			for range c.want {
 				must(t, r.memory.Turn(t.Context(), r.opens))
