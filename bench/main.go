@@ -91,7 +91,7 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 			return fmt.Errorf("directory for the results: %w", err)
 		}
 	}
-	s, stop, err := testservers.Run()
+	s, stop, err := testservers.Run(scenario.ServerArgs...)
 	if err != nil {
 		return err
 	}

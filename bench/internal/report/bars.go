@@ -34,6 +34,11 @@ var Bars = []Bar{
 	{"load_1000_vs_lrange", false, 1.35},
 	{"append_100k_vs_10", false, 1.1},
 	{"turn_append_100k_vs_10", false, 1.1},
+	{"answered_round_trips", false, 1},
+	{"last_20_100k_vs_100", false, 1.2},
+	{"replace_1_of_1000_vs_pipeline", false, 4},
+	{"replace_1000_vs_pipeline", false, 4},
+	{"longest_step_ms", false, 5},
 }
 
 // Met reports whether the median of a ratio meets the bar. What is not a number meets none.

@@ -4,7 +4,7 @@ import "time"
 
 // Pace says how often and how long each scenario measures.
 type Pace struct {
-	Serial, Parallel, Local, Cross, Handoff, Idle, Store Rounds
+	Serial, Parallel, Local, Cross, Handoff, Idle, Store, History Rounds
 }
 
 // Rounds are the rounds of one scenario. What the times mean is said there.
@@ -24,6 +24,7 @@ var Quick = Pace{
 	Handoff:  Rounds{N: 3, Window: 1200 * time.Millisecond, Peers: 600 * time.Millisecond},
 	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: 800 * time.Millisecond, Settle: 2 * time.Second},
 	Store:    Rounds{N: 5, Window: 500 * time.Millisecond},
+	History:  Rounds{N: 3, Window: 500 * time.Millisecond},
 }
 
 // Full is the pace for figures that are kept: about six minutes.
@@ -35,4 +36,5 @@ var Full = Pace{
 	Handoff:  Rounds{N: 7, Window: 2 * time.Second, Peers: time.Second},
 	Idle:     Rounds{N: 3, Window: 10 * time.Second, Peers: 2 * time.Second, Settle: 2 * time.Second},
 	Store:    Rounds{N: 11, Window: 1500 * time.Millisecond},
+	History:  Rounds{N: 7, Window: time.Second},
 }

@@ -1,4 +1,4 @@
-// Package scenario measures the subjects in seven situations. In each of them the subjects take turns in rounds, in another
+// Package scenario measures the subjects in eight situations. In each of them the subjects take turns in rounds, in another
 // order every time, so that they all meet the same machine; a ratio compares figures of the same round, and its median over the
 // rounds is the result.
 package scenario
@@ -19,6 +19,9 @@ import (
 // ttl is that of all locks: none runs out while it is measured.
 const ttl = 30 * time.Second
 
+// ServerArgs are what the redis-server has to be started with.
+var ServerArgs = []string{"--enable-debug-command", "local"}
+
 // Bench is where and how long the scenarios are run.
 type Bench struct {
 	Addr string // of the redis-server
@@ -27,7 +30,7 @@ type Bench struct {
 	Progress func(text string)
 
 	keys      int
-	longTurns int // of the long session of the scenario store; 0: 100,000
+	longTurns int // of the long sessions of the scenarios store and history; 0: 100,000
 	watchdog  *time.Timer
 	faults    map[string]Faults // by subject
 }
@@ -45,6 +48,7 @@ var all = []scenario{
 	{"handoff", (*Bench).handoff},
 	{"idle", (*Bench).idle},
 	{"store", (*Bench).store},
+	{"history", (*Bench).history},
 }
 
 // Names returns the names of the scenarios, in their order.

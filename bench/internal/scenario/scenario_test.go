@@ -27,11 +27,12 @@ var hurried = Pace{
 	Handoff:  Rounds{N: 1, Window: 100 * time.Millisecond},
 	Idle:     Rounds{N: 1, Window: 300 * time.Millisecond, Settle: 200 * time.Millisecond},
 	Store:    Rounds{N: 1, Window: 10 * time.Millisecond},
+	History:  Rounds{N: 2, Window: 10 * time.Millisecond},
 }
 
 func newBench(t *testing.T) *Bench {
 	t.Helper()
-	s := testservers.StartRedis(t)
+	s := testservers.StartRedis(t, ServerArgs...)
 	return &Bench{Addr: s.Addr(), Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
 }
 
@@ -48,6 +49,8 @@ func TestRun_measuresEverySubject(t *testing.T) {
 		"idle":    {"idle_calls_per_waiter_per_s"},
 		"store": {"save_vs_xadd", "turn_save_vs_xadd", "turn_id_save_vs_xadd", "load_1000_vs_lrange", "append_100k_vs_10",
 			"turn_append_100k_vs_10"},
+		"history": {"answered_round_trips", "last_20_100k_vs_100", "replace_1_of_1000_vs_pipeline", "replace_1000_vs_pipeline",
+			"longest_step_ms"},
 	}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -57,8 +60,11 @@ func TestRun_measuresEverySubject(t *testing.T) {
 				t.Fatal(err)
 			}
 			subjects := subject.Contended()
-			if name == "store" {
+			switch name {
+			case "store":
 				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
+			case "history":
+				subjects = []string{subject.Ours, subject.Stream}
 			}
 			for _, s := range subjects {
 				if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
@@ -107,7 +113,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
 		}
 	}
-	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store`
+	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store, history`
 	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

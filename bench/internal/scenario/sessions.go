@@ -50,11 +50,15 @@ const (
 
 // exchange returns the n-th question and answer of a session.
 func exchange(n int) (question, answer subject.Message) {
+	return exchangeOf(n, questionSize, answerSize)
+}
+
+// exchangeOf is exchange with messages of these sizes, as JSON.
+func exchangeOf(n, questionSize, answerSize int) (question, answer subject.Message) {
 	say := func(role, words string, size int) subject.Message {
-		m := subject.Message{Role: role, Text: strconv.Itoa(n) + ": "}
-		size -= len(`{"role":"","text":""}`) + len(role) + len(m.Text)
-		m.Text += strings.Repeat(words, size/len(words)+1)[:size]
-		return m
+		words = strconv.Itoa(n) + ": " + words // scripts keep equal texts once, so no two are equal
+		size -= len(`{"role":"","text":""}`) + len(role)
+		return subject.Message{Role: role, Text: strings.Repeat(words, size/len(words)+1)[:size]}
 	}
 	return say("user", "Where is the parcel that I ordered last week, and can it still be sent to my office? ", questionSize),
 		say("assistant", "It has left our depot and comes on Tuesday between nine and eleven. I have told the carrier your new address. ", answerSize)

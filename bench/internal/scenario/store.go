@@ -208,8 +208,7 @@ func (b *Bench) long(ctx context.Context, way subject.Sessions) (*kept, error) {
 	b.Progress(fmt.Sprintf("%-8s filling a session", "store"))
 	name := b.key("store")
 	turns := cmp.Or(b.longTurns, longTurns)
-	question, answer := exchange(0)
-	if err := subject.Extend(ctx, subject.Setup{Addr: b.Addr}, name, turns, question, answer); err != nil {
+	if err := subject.Extend(ctx, subject.Setup{Addr: b.Addr}, name, turns, exchange); err != nil {
 		return nil, err
 	}
 	s, err := way.Session(name)

@@ -29,20 +29,41 @@ func (s store) Session(name string) (Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lockedmemory.New(inner, s.locker, key, nil)
+	memory, err := lockedmemory.New(inner, s.locker, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &History{memory, inner, "session:" + redislock.HashTag(name)}, nil
 }
 
-// Extend appends n exchanges to a session of this library that has none, much faster than Saves would. It writes what redisstore
-// would have written, a turn with one Save every second; whoever uses it looks whether Load finds them.
-func Extend(ctx context.Context, s Setup, name string, n int, question, answer Message) error {
+// History is a session of this library, with the operations that no other subject has.
+type History struct {
+	*lockedmemory.LockedMemory[Message, Message]
+	Store  *sessionstore.Store[Message, Message]
+	Prefix string // of its keys in Redis
+}
+
+// Plain returns a pipeline that adds exchanges to a new stream, with as many bytes as this library stores.
+func Plain(ctx context.Context, client *redis.Client, stream string, n int,
+	exchange func(n int) (question, answer Message)) (redis.Pipeliner, error) {
+	pipe := client.Pipeline()
+	for i := range n {
+		fields, err := entry(exchange(i))
+		if err != nil {
+			return nil, err
+		}
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, ID: fmt.Sprintf("%d-1000000", i+1), Values: fields})
+	}
+	return pipe, nil
+}
+
+// Extend appends exchanges 0 to n-1 to a session of this library that has none, much faster than Saves
+// would. It writes the entries of redisstore, a turn with one Save every second. Its callers check that
+// Load finds them.
+func Extend(ctx context.Context, s Setup, name string, n int, exchange func(n int) (question, answer Message)) error {
 	const second, together = 1_000_000, 1000 // a token is a time in µs
 	client := s.client()
 	defer client.Close()
-	fields, err := entry(question, answer)
-	if err != nil {
-		return err
-	}
-	fields[2], fields[4] = "m", "m"
 	now, err := client.Time(ctx).Result()
 	if err != nil {
 		return err
@@ -55,6 +76,11 @@ func Extend(ctx context.Context, s Setup, name string, n int, question, answer M
 		pipe := client.Pipeline()
 		for range min(together, n-done) {
 			token := first + int64(done)*second
+			fields, err := entry(exchange(done))
+			if err != nil {
+				return err
+			}
+			fields[2], fields[4] = "m", "m"
 			done++
 			pipe.XAdd(ctx, &redis.XAddArgs{Stream: "session:" + redislock.HashTag(name) + "log", ID: fmt.Sprintf("%d-1000000", token), Values: fields})
 		}

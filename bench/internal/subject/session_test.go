@@ -77,10 +77,10 @@ func TestSession_aSaveInATurnIsOneCommand(t *testing.T) {
 	session := openSession(t, subject.Ours, s.Addr(), "session", &commands).(subject.TurnTaker)
 	err := session.Turn(t.Context(), func(ctx context.Context) error {
 		saveSome(ctx, t, session, 1)
-		before := commands.Commands()
+		before, trips := commands.Commands(), commands.Trips()
 		saveSome(ctx, t, session, 10)
-		if sent := commands.Commands() - before; sent != 10 {
-			t.Errorf("%d commands for 10 Saves", sent)
+		if sent := commands.Commands() - before; sent != 10 || commands.Trips()-trips != 10 {
+			t.Errorf("%d commands in %d round trips for 10 Saves", sent, commands.Trips()-trips)
 		}
 		return nil
 	})
@@ -92,12 +92,16 @@ func TestSession_aSaveInATurnIsOneCommand(t *testing.T) {
 func TestExtend_writesWhatTheStoreReads(t *testing.T) {
 	s := testservers.StartRedis(t)
 	const n = 2345
-	question, answer := said(0)
-	if err := subject.Extend(t.Context(), subject.Setup{Addr: s.Addr()}, "long", n, question, answer); err != nil {
+	if err := subject.Extend(t.Context(), subject.Setup{Addr: s.Addr()}, "long", n, said); err != nil {
 		t.Fatal(err)
 	}
 	session := openSession(t, subject.Ours, s.Addr(), "long", nil)
-	want := append(slices.Repeat([]subject.Message{question, answer}, n), saveSome(t.Context(), t, session, 3)...)
+	var want []subject.Message
+	for i := range n {
+		question, answer := said(i)
+		want = append(want, question, answer)
+	}
+	want = append(want, saveSome(t.Context(), t, session, 3)...)
 	if got, err := session.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d messages, %v, want %d", len(got), err, len(want))
 	}

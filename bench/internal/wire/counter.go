@@ -10,12 +10,15 @@ import (
 	"time"
 )
 
-// Counter counts the commands sent over the connections that its Dial has made. The zero value is ready for use, by many
-// goroutines.
-type Counter struct{ commands atomic.Int64 }
+// Counter counts the commands sent over the connections that its Dial has made, and the round trips. The
+// zero value is ready for use, by many goroutines.
+type Counter struct{ commands, trips atomic.Int64 }
 
 // Commands returns how many commands were sent up to now.
 func (c *Counter) Commands() int64 { return c.commands.Load() }
+
+// Trips returns how many round trips there were up to now. Writes without a read between them are one.
+func (c *Counter) Trips() int64 { return c.trips.Load() }
 
 // Dial opens a connection whose commands are counted, with the timeouts that go-redis gives its own.
 func (c *Counter) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -31,12 +34,21 @@ func (c *Counter) Dial(ctx context.Context, network, addr string) (net.Conn, err
 type counted struct {
 	net.Conn
 	counter *Counter
+	wrote   atomic.Bool // since the last read
 
 	mu      sync.Mutex // a connection may be written to by several goroutines
 	scanner scanner
 }
 
+func (c *counted) Read(p []byte) (int, error) {
+	c.wrote.Store(false)
+	return c.Conn.Read(p)
+}
+
 func (c *counted) Write(p []byte) (int, error) {
+	if !c.wrote.Swap(true) {
+		c.counter.trips.Add(1)
+	}
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,12 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -103,68 +101,5 @@ func BenchmarkLoad1000(b *testing.B) {
 		if messages, err := m.Load(context.Background(), ""); err != nil || len(messages) != 2000 {
 			b.Fatal(len(messages), err)
 		}
-	}
-}
-
-// BenchmarkReplace1000 replaces one exchange of 1,000 with 1 KB each. It compares that with a bare
-// pipeline that writes the same bytes.
-func BenchmarkReplace1000(b *testing.B) {
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
-	r := newRigOver(b, client, nil, nil)
-	text := strings.Repeat("x", 1000)
-	write := func(log string) {
-		pipe := client.Pipeline()
-		for n := range 1000 {
-			pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: log, ID: strconv.Itoa(1000+n) + "-1000000",
-				Values: []any{"op", strings.Repeat("0", 32), "m", strconv.Quote(text)}})
-		}
-		_, err := pipe.Exec(b.Context())
-		must(b, err)
-	}
-	write(r.log())
-	at := lockedmemory.Place{Fence: 1500, N: 1}
-	var bare, replaces time.Duration
-	must(b, r.memory.Turn(b.Context(), func(ctx context.Context) error {
-		for b.Loop() {
-			start := time.Now()
-			write("bare")
-			bare += time.Since(start)
-			must(b, client.Unlink(ctx, "bare").Err())
-			start = time.Now()
-			must(b, r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{text}}))
-			replaces += time.Since(start)
-			last, err := client.XRangeN(ctx, r.log(), at.String(), "+", 1).Result()
-			must(b, err)
-			if _, err := fmt.Sscanf(last[0].ID, "1500-%d", &at.Sub); err != nil {
-				b.Fatal(err)
-			}
-			at.Sub -= 1_000_000
-		}
-		return nil
-	}))
-	b.ReportMetric(float64(replaces)/float64(bare), "replace/pipeline")
-}
-
-// BenchmarkLast20 loads the last 20 of 100 and of 100,000 exchanges.
-func BenchmarkLast20(b *testing.B) {
-	for _, long := range []int{100, 100_000} {
-		b.Run(strconv.Itoa(long), func(b *testing.B) {
-			client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
-			r := newRigOver(b, client, nil, nil)
-			for part := range long / 100 {
-				pipe := client.Pipeline()
-				for n := range 100 {
-					pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: r.log(), ID: strconv.Itoa(1+100*part+n) + "-1000000",
-						Values: []any{"op", strings.Repeat("0", 32), "m", `"question"`, "m", `"answer"`}})
-				}
-				_, err := pipe.Exec(b.Context())
-				must(b, err)
-			}
-			for b.Loop() {
-				if last, err := r.store.Last(b.Context(), 20); err != nil || len(last) != 20 {
-					b.Fatal(len(last), err)
-				}
-			}
-		})
 	}
 }
