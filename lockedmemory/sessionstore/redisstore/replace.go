@@ -50,7 +50,6 @@ type replacing struct {
 	step     step
 	nonce    string
 	begun    int    // how often the staging has begun
-	grown    int    // how often the log has grown since
 	staged   string // the last place staged
 	seen     string // the last place of the log that was looked at
 	revision int64
@@ -74,19 +73,15 @@ const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
 	wordBytes   = 32 // that count for each word of an entry
-	// stagings is how often a staging begins, and how often its log may grow. After that, the service
-	// counts as one that cannot answer now.
+	// stagings is how often a staging begins. After that, the service counts as one that cannot answer now.
 	stagings = 5
 )
 
 // header is the first place of a staging.
 const header = "0-1"
 
-// Replies of stage.lua and swap.lua beside those of driver.Outcome.
-const (
-	replyAgain = 20
-	replyMore  = 21
-)
+// replyAgain is a reply of stage.lua and swap.lua beside those of driver.Outcome.
+const replyAgain = 20
 
 func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
@@ -105,7 +100,6 @@ func (p *replacing) restart() {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
-	p.grown = 0
 }
 
 // next returns the request of the next step. It may be sent again.
@@ -158,11 +152,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	}
 	code, _ := words[0].(int64)
 	switch {
-	case code == replyMore && p.grown < stagings:
-		p.grown++
-		p.step = copyTail
-		return v, false, nil
-	case code == replyMore, code == replyAgain:
+	case code == replyAgain:
 		if p.begun == stagings {
 			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again", lockdriver.ErrTemporary)
 		}

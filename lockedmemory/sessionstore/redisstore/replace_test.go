@@ -32,6 +32,13 @@ func (r *rig) places(t *testing.T) (all []lockedmemory.Place) {
 
 func (r *rig) stage() string { return "session:{" + r.key + "}:stage" }
 
+// isSwap reports whether a request is the last step of a Replace, or a Clear.
+func (r *rig) isSwap(request []byte) bool {
+	text := string(request)
+	step := strings.Contains(text, "\r\nbegin\r\n") || strings.Contains(text, "\r\ncopy\r\n") || strings.Contains(text, "\r\nadd\r\n")
+	return strings.Contains(text, r.stage()) && !step
+}
+
 // A Replace under a lease that is over is refused before anything is staged.
 func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 	t.Parallel()
@@ -272,19 +279,14 @@ func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
 			other := newRig(t, redis.Options{}, nil, nil)
 			must(t, r.memory.Clear(t.Context())) // the server knows the script from now on
 			must(t, r.memory.Save(t.Context(), "first", "re: first"))
-			isSwap := func(request []byte) bool {
-				text := string(request)
-				step := strings.Contains(text, "\r\nbegin\r\n") || strings.Contains(text, "\r\ncopy\r\n") || strings.Contains(text, "\r\nadd\r\n")
-				return strings.Contains(text, r.stage()) && !step
-			}
 			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
 				at, n := r.places(t)[0], 0
-				lost := proxy.DropReplies(faultnet.First(1, isSwap))
+				lost := proxy.DropReplies(faultnet.First(1, r.isSwap))
 				second := proxy.HoldRequests(func(request []byte) bool {
-					if isSwap(request) {
+					if r.isSwap(request) {
 						n++
 					}
-					return isSwap(request) && n == 2
+					return r.isSwap(request) && n == 2
 				})
 				done := make(chan error, 1)
 				go func() { done <- call(ctx, r, at) }()
@@ -511,5 +513,31 @@ func TestReplace_steps_copyLives(t *testing.T) {
 	long := slices.DeleteFunc(slices.Clone(lives), func(life time.Duration) bool { return life < 40*time.Second })
 	if len(long) < 4 {
 		t.Errorf("before the steps, the copy lives for %v", lives)
+	}
+}
+
+// Before each last step, a hand removes the copy. The Replace ends as if the service did not answer.
+func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
+	t.Parallel()
+	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
+	hand := newRig(t, redis.Options{}, nil, nil).client
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, r.memory.Save(t.Context(), "q2", "a2"))
+	proxy.HoldRequests(func(request []byte) bool {
+		if r.isSwap(request) {
+			hand.Del(context.Background(), r.stage())
+		}
+		return false
+	})
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		at := r.places(t)[0]
+		if err := r.store.Replace(ctx, at, at); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown) {
+			t.Errorf("Replace: %v, want ErrUnavailable", err)
+		}
+		return nil
+	}))
+	if got := r.history(t); !slices.Equal(got, []string{"q", "a", "q2", "a2"}) {
+		t.Errorf("the history is %q", got)
 	}
 }

@@ -3,7 +3,7 @@
 --
 -- Its first entry is the header {stage: identity}. ⚑ Each step names the identity and the last place
 -- staged. So a late copy of a step changes nothing, and no step continues another staging.
-local HEADER, STAGED, SUBS, AGAIN, MORE = '0-1', 60000, 1000000, 20, 21
+local HEADER, STAGED, SUBS, AGAIN = '0-1', 60000, 1000000, 20
 
 -- refused runs a command, and returns its error, or nothing.
 local function refused(...)

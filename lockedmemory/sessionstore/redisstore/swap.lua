@@ -7,7 +7,7 @@
 -- ARGV  6 seq   7 op
 --       8 identity of the staging; '': a Clear; 'delete': a Delete   9 last place staged
 --       10 last place of the log that is staged   11 highest sub-place staged
--- Reply also {AGAIN}: stage from the beginning; {MORE}: the log has grown, stage the rest
+-- Reply also {AGAIN}: stage from the beginning
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 
 -- clear removes all exchanges, and a Delete the turn IDs, too. The mark of a Delete has no op: its copy is
@@ -39,10 +39,8 @@ local function swap()
   local refusal = judged(n, op)
   if refusal then
     return refusal
-  elseif not there or not is_staged(nonce, ARGV[9]) then
+  elseif not there or not is_staged(nonce, ARGV[9]) or place_of_last(log) ~= ARGV[10] then
     return {AGAIN}
-  elseif place_of_last(log) ~= ARGV[10] then
-    return {MORE}
   end
   local left = ARGV[9] ~= HEADER -- exchanges are left
   -- ⚑ What may be refused comes first, so that the log stays if it is. The new log has its marker
@@ -53,15 +51,11 @@ local function swap()
     return refusal
   end
   revision = math.max(revision + 1, tonumber(ARGV[11]))
-  if not left then
-    set_mark(place, 'e', op)
-    if not failed then
-      after('UNLINK', log, stage)
-    end
-    return done()
-  end
-  set_mark(place, 'l', '')
+  set_mark(place, left and 'l' or 'e', left and '' or op)
   if failed then
+    return done()
+  elseif not left then
+    after('UNLINK', log, stage)
     return done()
   elseif idle > 0 then
     after('PEXPIRE', stage, idle)
