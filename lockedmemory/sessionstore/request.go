@@ -136,9 +136,11 @@ func isEnded(err error) bool {
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
 func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
-	if (r.ends || r.op.replaces()) && page.Replayed && page.Outcome > driver.Conflict {
+	copyRefused := page.Outcome > driver.Conflict && (r.ends || r.op.replaces()) || page.Outcome == driver.Taken
+	if page.Replayed && copyRefused {
 		// ⚑ The first copy may have released the lock, and other leases cleared or trimmed what it
-		// stored. The copy of a Replace is not known after the next access of another lease.
+		// stored. The copy of a Replace is not known after the next access of another lease. Under the
+		// same lease, another store may have removed what the first copy stored, and taken the place.
 		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: "+
 			"load the history again to see whether it was carried out", outcomeUnknown, r.op)
 	}
