@@ -1,6 +1,8 @@
 package redislock
 
 import (
+	"strings"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -45,4 +47,10 @@ func ColocatedOf(locker *distlock.Locker, client redis.UniversalClient, key stri
 // decides the slot of the keys.
 func HashTag(key string) string {
 	return string(keysOf(driver.Name{Key: key})[1:])
+}
+
+// KeyOf returns the key whose [HashTag] is given. It reports false if no key has it.
+func KeyOf(hashTag string) (key string, ok bool) {
+	key = unescaper.Replace(strings.TrimSuffix(strings.TrimPrefix(hashTag, "{"), "}:"))
+	return key, HashTag(key) == hashTag
 }

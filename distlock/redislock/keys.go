@@ -27,10 +27,3 @@ func (k keys) lock() string       { return string(k) + "lock" }
 func (k keys) queue() string      { return string(k) + "queue" }
 func (k keys) waiters() string    { return string(k) + "waiters" }
 func (k keys) tombstones() string { return string(k) + "tombstones" }
-
-// nameOf is the name of a lock by its key of Redis.
-func nameOf(namespace, lock string) (driver.Name, bool) {
-	key, isLock := strings.CutSuffix(lock, "}:lock")
-	key, ours := strings.CutPrefix(key, namespace+":{")
-	return driver.Name{Namespace: namespace, Key: unescaper.Replace(key)}, isLock && ours
-}

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,22 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// scanned is how many keys Redis reads for one page.
-const scanned = 1000
-
-// place is where the next page of a list begins: a node, a cursor of SCAN, and the last name that an
-// earlier page has shown of this cursor. ⚑ SCAN with the same cursor returns all names again that
-// were not returned before this cursor.
+// place is where the next page of a list begins. Shown is the last key that an earlier page has shown of
+// this Scan; empty: none.
 type place struct {
-	Node   string
-	Cursor uint64
-	Shown  []byte
+	redisconn.Scan
+	Shown []byte
 }
 
 func (p place) String() string {
@@ -42,33 +34,27 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 		return page, fmt.Errorf("redislock: %w: no page of a list has returned this place: use ListReply.Next",
 			driver.ErrNotDone)
 	}
-	nodes, err := s.redis.Masters(ctx)
+	prefix := req.Namespace + ":"
+	found, err := s.redis.Keys(ctx, at.Scan, prefix+"{", "}:lock")
 	if err != nil {
 		return page, s.failed(err)
 	}
-	i := slices.IndexFunc(nodes, func(n redisconn.Node) bool { return n.Addr >= at.Node })
-	if i < 0 {
-		return page, nil
+	if found.At != at.Scan {
+		at = place{Scan: found.At}
 	}
-	if nodes[i].Addr != at.Node {
-		at = place{Node: nodes[i].Addr}
+	locks := slices.DeleteFunc(found.Keys, func(lock string) bool { return lock <= string(at.Shown) })
+	if len(locks) > req.Limit {
+		locks = locks[:req.Limit]
+		page.Next = place{at.Scan, []byte(locks[req.Limit-1])}.String()
+	} else if found.Next != (redisconn.Scan{}) {
+		page.Next = place{Scan: found.Next}.String()
 	}
-	names, cursor, err := s.scan(ctx, nodes[i], req.Namespace, at.Cursor)
-	if err != nil {
-		return page, s.failed(err)
-	}
-	shown := string(at.Shown)
-	names = slices.DeleteFunc(names, func(name driver.Name) bool { return shown != "" && name.Key <= shown })
-	if len(names) > req.Limit {
-		names = names[:req.Limit]
-		page.Next = place{at.Node, at.Cursor, []byte(names[req.Limit-1].Key)}.String()
-	} else if cursor != 0 {
-		page.Next = place{Node: at.Node, Cursor: cursor}.String()
-	} else if i+1 < len(nodes) {
-		page.Next = place{Node: nodes[i+1].Addr}.String()
-	}
-	for _, name := range names {
-		listed, err := s.inspect(ctx, name, req.Waiters)
+	for _, lock := range locks {
+		key, ok := KeyOf(lock[len(prefix) : len(lock)-len("lock")])
+		if !ok {
+			continue
+		}
+		listed, err := s.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: key}, req.Waiters)
 		if err != nil && !errors.Is(err, driver.ErrForeign) {
 			return driver.ListReply{}, err
 		}
@@ -77,25 +63,6 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 		}
 	}
 	return page, nil
-}
-
-var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-// scan returns the names of one step of SCAN, by their keys, and the next cursor.
-func (s *service) scan(ctx context.Context, node redisconn.Node, namespace string, cursor uint64,
-) (found []driver.Name, next uint64, err error) {
-	cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", patterns.Replace(namespace)+":{*}:lock", "count", scanned)
-	if err := node.Do(ctx, cmd); err != nil {
-		return nil, 0, err
-	}
-	locks, next, err := cmd.Result()
-	for _, lock := range locks {
-		if name, ok := nameOf(namespace, lock); ok {
-			found = append(found, name)
-		}
-	}
-	slices.SortFunc(found, func(a, b driver.Name) int { return cmp.Compare(a.Key, b.Key) })
-	return slices.Compact(found), next, err
 }
 
 // Inspect implements driver.Driver.
