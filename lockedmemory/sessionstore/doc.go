@@ -44,7 +44,7 @@
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
 //
 // Acknowledged exchanges stay, as far as the service retains them, until Clear,
-// Retention.MaxExchanges or Retention.IdleTTL takes them away. Several Saves in a turn are several: a
+// or a limit of Retention takes them away. Several Saves in a turn are several: a
 // crash leaves those that were made. docs/semantics.md has the promises and their limits, under the
 // letters O and S2; the tests of package storetest bear these letters. docs/design/sessions.md has
 // the protocol.
@@ -77,11 +77,9 @@
 //
 // By default, saved exchanges are kept for ever. Retention.IdleTTL is how long an unused session
 // stays. Choose a longer time than the longest turn takes: when a session expires within a turn,
-// the turn cannot save. Retention.MaxExchanges bounds the length of a session, MaxAge the age of
-// its exchanges, RememberTurns how long turn IDs stay. Options.MaxMessage bounds the size of a
-// message. A session without an
-// exchange is removed after
-// 24 hours.
+// the turn cannot save. Retention.MaxExchanges bounds the length of a session, MaxBytes its memory, MaxAge
+// the age of its exchanges, RememberTurns how long turn IDs stay. Options.MaxMessage bounds the size of a
+// message. A session without an exchange is removed after 24 hours.
 //
 // Load holds its result in memory; Window bounds that. [Store.Forward] holds one page: at most
 // 2,048 exchanges, and about 16 MiB or one exchange. With Retention.MaxExchanges it also holds one turn

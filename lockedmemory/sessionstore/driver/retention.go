@@ -28,6 +28,12 @@ type Retention struct {
 	// the next first access of a lease, but the newest turn stays in the service until another one
 	// follows: set IdleTTL, too. At least one second. Default: for ever.
 	MaxAge time.Duration
+	// MaxBytes is how much memory the exchanges of a session take at most, as the service counts it: the
+	// messages, and some 100 bytes for each exchange. The first access of a lease removes the oldest turns,
+	// whole, until the others fit. The newest turn stays, also if it is larger. The Saves of the lease come
+	// on top, and a large excess takes several leases: reads return all exchanges that are not removed yet.
+	// From 64 KiB to 64 MiB. Default: no limit.
+	MaxBytes int
 	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
 	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
 	// one second. Default: 24 hours.
@@ -50,6 +56,8 @@ const KeepEmpty = 24 * time.Hour
 const (
 	maxNamespace = 128
 	maxExchanges = 1_000_000_000
+	minBytes     = 64 << 10
+	maxBytes     = 64 << 20
 	maxTime      = 10 * 365 * 24 * time.Hour
 )
 
@@ -79,6 +87,8 @@ func (r *Retention) WithDefaults() (Retention, error) {
 	case keep.MaxAge != 0 && !lasts(keep.MaxAge):
 		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep exchanges for ever",
 			keep.MaxAge, maxTime)
+	case keep.MaxBytes != 0 && (keep.MaxBytes < minBytes || keep.MaxBytes > maxBytes):
+		problem = fmt.Sprintf("MaxBytes is %d, but must be from %d to %d, or 0 to keep all", keep.MaxBytes, minBytes, maxBytes)
 	case !lasts(keep.RememberTurns):
 		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds",
 			keep.RememberTurns, maxTime)

@@ -72,6 +72,15 @@ type entry struct {
 	op string
 }
 
+// bytes is what an exchange counts for Retention.MaxBytes.
+func (e entry) bytes() int {
+	size := 100 + len(e.ID)
+	for _, m := range e.Messages {
+		size += len(m)
+	}
+	return size
+}
+
 // turn is the record of a turn ID.
 type turn struct {
 	stored []stored // by number, from 1
@@ -140,20 +149,25 @@ func (s *service) show(each *session, a driver.Access) driver.Verdict {
 	}
 	each.used = time.Now()
 	if a.First {
-		each.trim(s.keep.MaxExchanges, s.keep.Since())
+		each.trim(s.keep, a.Fence)
 	}
 	return driver.Verdict{}
 }
 
-// trim removes the oldest turns until at most so many exchanges are left, and turns below a token. It
-// never removes a part of a turn, nor the newest turn.
-func (each *session) trim(most int, since int64) {
-	from := 0
-	if most > 0 {
-		from = max(0, len(each.entries)-most)
+// trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
+// the newest turn. now is the token of the access.
+func (each *session) trim(keep driver.Retention, now int64) {
+	from, bytes := 0, 0
+	if keep.MaxExchanges > 0 {
+		from = max(0, len(each.entries)-keep.MaxExchanges)
 	}
-	for from < len(each.entries) && each.entries[from].Place.Fence < since {
+	for from < len(each.entries) && keep.MaxAge > 0 && each.entries[from].Place.Fence < now-keep.MaxAge.Microseconds() {
 		from++
+	}
+	for i := len(each.entries) - 1; i >= from && keep.MaxBytes > 0; i-- {
+		if bytes += each.entries[i].bytes(); bytes > keep.MaxBytes {
+			from = i + 1
+		}
 	}
 	if from == 0 {
 		return

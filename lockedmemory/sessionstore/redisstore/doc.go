@@ -63,7 +63,11 @@
 // probed session ID. A turn ID costs up to 140 B until it expires, and 45 B more for each exchange after
 // its first. One new turn ID in 8 looks at 32 others of its session and removes those that have expired.
 // Redis keeps Retention.MaxExchanges exchanges and those of the last turn. The first access of a lease
-// trims, at most 100 exchanges and the rest of a turn.
+// trims, at most 100 exchanges or 1 MB, and the rest of a turn.
+//
+// Retention.MaxBytes bounds what MEMORY USAGE counts of the log. Redis frees the removed exchanges when a
+// node of the Stream is empty, so a log may have 8 KB more or less (2 × stream-node-max-bytes). The first
+// access of a lease has Redis add up the nodes, one for each 2,048 bytes of MaxBytes at most.
 //
 // To remove a session by hand, remove its log and leave the mark: it refuses older holders.
 //
@@ -72,7 +76,8 @@
 // An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +time +get +set
 // +exists +pexpire +pttl +persist +unlink +rename +xadd +xlen +xrange +xrevrange +xdel +xtrim +xinfo|stream
 // +hget +hset +hdel +hrandfield; with one client for both, also what package redislock lists for the
-// lock. In a Cluster, go-redis itself also needs +cluster|slots +command.
+// lock. With Retention.MaxBytes it also needs +memory|usage. To list sessions it also needs +scan, and
+// for the advice of Ping +config|get. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //
 // # miniredis
 //

@@ -119,11 +119,7 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 
 // bounds are those of trimming; see session.lua.
 func (s *service) bounds() string {
-	most := strconv.Itoa(s.keep.MaxExchanges)
-	if s.keep.MaxAge == 0 {
-		return most
-	}
-	return fmt.Sprintf("%s %d", most, s.keep.Since())
+	return fmt.Sprintf("%d %d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds(), s.keep.MaxBytes)
 }
 
 // seq is the second number of the ID that an entry has in the Stream.

@@ -41,13 +41,14 @@ func TestConformance_documentedRights(t *testing.T) {
 	t.Run("oneClient", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
-		testservers.SetUser(t, server, "both", []string{"session", "distlock"}, slices.Concat(ofStore.Needed, ofLock.Needed, ofLock.Notified)...)
+		testservers.SetUser(t, server, "both", []string{"session", "listed", "distlock"},
+			slices.Concat(ofStore.Needed, ofStore.Lists, ofLock.Needed, ofLock.Notified)...)
 		storetest.Run(t, service(as(t, server, "both"), nil))
 	})
 	t.Run("twoClients", func(t *testing.T) {
 		t.Parallel()
 		server := testservers.StartRedis(t)
-		testservers.SetUser(t, server, "store", []string{"session"}, ofStore.Needed...)
+		testservers.SetUser(t, server, "store", []string{"session", "listed"}, slices.Concat(ofStore.Needed, ofStore.Lists)...)
 		testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 		locks := as(t, server, "locker")
 		storetest.Run(t, service(as(t, server, "store"), &locks))
@@ -275,7 +276,8 @@ func (r *rightless) rare(when string) {
 		_ = lease.Release(r.Context())
 		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
 	}()
-	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, RememberTurns: time.Hour})
+	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, MaxBytes: 64 << 10,
+		RememberTurns: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}

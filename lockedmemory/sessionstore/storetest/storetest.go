@@ -80,6 +80,8 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"idleSessions_expire", idleSessionsExpire},
 		{"maxExchangesAndWindow", maxExchangesAndWindow},
 		{"O_maxAge_turnsWhole", maxAge},
+		{"O_maxAge_byTokens", maxAgeByTokens},
+		{"O_maxBytes_turnsWhole", maxBytes},
 		{"O_limits_turnsWhole", turnsAreNotCut},
 		{"queries", queries},
 		{"pages", pages},
