@@ -49,6 +49,12 @@ func (d *failing) Read(ctx context.Context, _ driver.Read) (driver.Page, error) 
 	return driver.Page{}, d.answer(ctx)
 }
 
+func (d *failing) Sessions(ctx context.Context, _ string) ([]string, string, error) {
+	return nil, "", d.answer(ctx)
+}
+
+func (d *failing) Ping(ctx context.Context) ([]string, error) { return nil, d.answer(ctx) }
+
 func TestErrors_C_kindOfFailure(t *testing.T) {
 	plain := errors.New("connection reset")
 	replayed := func(err error) error { return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err) }
@@ -159,13 +165,21 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 	do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		store, locker := storeOver(t, func(inner driver.Driver) driver.Driver {
 			d.Driver = inner
 			return d
 		})
+		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+		must(t, err)
 		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
 		load := func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err }
 		search := func(ctx context.Context) error { _, err := memory.Search(ctx, "q", 1); return err }
+		sessions := func(ctx context.Context) (err error) {
+			for _, err = range store.Sessions(ctx) {
+			}
+			return err
+		}
+		ping := func(ctx context.Context) error { _, err := store.Ping(ctx); return err }
 		for _, c := range []struct {
 			name  string
 			write bool
@@ -176,6 +190,8 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 			{"Clear", true, memory.Clear},
 			{"Load", false, load},
 			{"Search", false, search},
+			{"Sessions", false, sessions},
+			{"Ping", false, ping},
 		} {
 			synctest.Wait() // for calls whose callers have left
 			test(t, c.name, c.write, c.do)

@@ -138,6 +138,44 @@ func ExampleStore_Forward() {
 	// message-2 Hello? Hello!
 }
 
+// A job visits each session that has an exchange, and does what a request for the session would do.
+func ExampleStore_Sessions() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(context.Background())
+	store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[Text]{}, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, session := range []string{"session-1", "session-2"} {
+		ctx := lockedmemory.WithSession(context.Background(), session)
+		if err := memory.Save(ctx, Text{Text: "Hello?"}, Text{Text: "Hello!"}); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	advice, err := store.Ping(context.Background())
+	fmt.Println(advice, err)
+	for session, err := range store.Sessions(context.Background()) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		last, err := store.Last(lockedmemory.WithSession(context.Background(), session), 1)
+		fmt.Println(session, len(last), err)
+	}
+	// Unordered output:
+	// [] <nil>
+	// session-1 1 <nil>
+	// session-2 1 <nil>
+}
+
 // Lines is a codec for messages that are plain text.
 type Lines struct{}
 

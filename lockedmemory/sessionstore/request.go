@@ -50,6 +50,8 @@ const (
 	opForward  operation = "forward"
 	opBackward operation = "backward"
 	opLast     operation = "last"
+	opSessions operation = "sessions"
+	opPing     operation = "ping"
 )
 
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a

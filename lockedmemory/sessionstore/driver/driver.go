@@ -162,6 +162,14 @@ type Driver interface {
 	Replace(ctx context.Context, r Replace) (Verdict, error)
 	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
+	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries
+	// while all pages are read is on one page or more. after is the next of the page before, and empty for
+	// the first page; next is empty after the last page. The order is the driver's. A page is bounded, and
+	// may be empty with a next page.
+	Sessions(ctx context.Context, after string) (names []string, next string, err error)
+	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of the service
+	// that harm sessions, one sentence each.
+	Ping(ctx context.Context) (advice []string, err error)
 	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide
 	// exchanges beyond MaxExchanges, so a driver may keep some more.
 	Retention() Retention

@@ -102,6 +102,9 @@ func (t turn) has(place lockedmemory.Place) bool {
 
 func (s *service) Retention() driver.Retention { return s.keep }
 
+// Ping has nothing to ask.
+func (s *service) Ping(context.Context) ([]string, error) { return nil, nil }
+
 // AcceptsLocker accepts all: no other process sees the sessions.
 func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 

@@ -56,6 +56,8 @@
 // # Memory
 //
 // Set maxmemory-policy to noeviction: with another policy Redis may evict sessions, turn IDs and locks.
+// Set lazyfree-lazy-expire to yes: otherwise Redis blocks while it frees a long session that has expired.
+// Ping of the store advises on both settings.
 // appendfsync and replication decide how much a restart or a failover loses. It loses exchanges from
 // the end, with their turn IDs: order and exchanges stay whole.
 //

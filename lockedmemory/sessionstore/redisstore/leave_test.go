@@ -62,6 +62,14 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Access: &access, Limit: 1})
 					return err
 				},
+				"Sessions": func(ctx context.Context) error {
+					_, _, err := d.Sessions(ctx, "")
+					return err
+				},
+				"Ping": func(ctx context.Context) error {
+					_, err := d.Ping(ctx)
+					return err
+				},
 				"Read": func(ctx context.Context) error {
 					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Limit: 1})
 					return err

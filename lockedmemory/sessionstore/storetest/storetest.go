@@ -89,6 +89,8 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_cursors", cursors},
 		{"O_cursors_replacedBetweenPages", cursorsReplacedBetween},
 		{"entries_codecRefuses", codecRefuses},
+		{"sessions", sessionsListed},
+		{"sessions_endedContext", sessionsOfEndedContext},
 		{"badInput", badInput},
 	} {
 		t.Run(test.name, func(t *testing.T) {

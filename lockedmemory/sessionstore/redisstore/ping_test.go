@@ -1,0 +1,63 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Ping advises on two settings, if one master or more shows them and has other values.
+func TestPing_advice(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	cluster := testservers.StartCluster(t)
+	testservers.SetUser(t, server, "store", []string{"session", "distlock"}, testservers.DocumentedRights(t, "doc.go").Needed...)
+	node := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	as := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: testservers.UserPassword}, nil, nil)
+	many := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}), nil, nil)
+	advises := func(what string, r *rig, words ...string) {
+		t.Helper()
+		advice, err := r.store.Ping(t.Context())
+		if err != nil || len(advice) != len(words) {
+			t.Errorf("%s: %q, %v; want %q", what, advice, err, words)
+			return
+		}
+		for i, word := range words {
+			if !strings.Contains(advice[i], word) || !strings.Contains(advice[i], "set ") {
+				t.Errorf("%s: %q, want %s", what, advice[i], word)
+			}
+		}
+	}
+	set := func(on *testservers.Redis, name, value string) {
+		t.Helper()
+		if _, err := on.Do("CONFIG", "SET", name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	advises("by default", node, "lazyfree-lazy-expire")
+	set(server, "maxmemory-policy", "allkeys-lru")
+	advises("with eviction", node, "lazyfree-lazy-expire", "maxmemory-policy")
+	advises("without the right", as)
+	set(server, "maxmemory-policy", "noeviction")
+	set(server, "lazyfree-lazy-expire", "yes")
+	advises("as recommended", node)
+	advises("in a Cluster", many, "lazyfree-lazy-expire")
+	for i, n := range cluster.Nodes() {
+		if i > 0 {
+			set(n, "lazyfree-lazy-expire", "yes")
+		}
+	}
+	advises("of one node of a Cluster", many, "lazyfree-lazy-expire")
+	set(cluster.Nodes()[0], "lazyfree-lazy-expire", "yes")
+	advises("in a Cluster as recommended", many)
+	server.Kill()
+	if _, err := node.store.Ping(context.Background()); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("of a dead server: %v", err)
+	}
+}
