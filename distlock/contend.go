@@ -29,6 +29,9 @@ type acquisition struct {
 	start  time.Time
 	waiter *waiter // its place in the process; nil if it asks a number of times and no more
 	last   lastAnswer
+	// awaited is the first token of a holder that the backend has shown since start; 0: none. The mutex of
+	// the queues guards it while the acquisition waits in the process.
+	awaited int64
 
 	req            driver.AcquireRequest
 	outcomeUnknown bool // a copy of a request may take effect later
@@ -215,7 +218,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	a.op.Attempts++
 	a.promise()
 	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
-	sent := trust.Now()
+	sent, asked := trust.Now(), time.Now()
 	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
 	before := a.outcomeUnknown
 	a.outcomeUnknown = true // until the answer comes; the driver may panic instead
@@ -233,6 +236,8 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
 		a.place.confirmed = reply.Ticket != 0
+		a.shown(reply.State.Fence, asked)
+		l.queues.Each(a.op.Key, func(other *acquisition) { other.shown(reply.State.Fence, asked) })
 		return nil, reply, nil
 	case driver.Cancelled:
 		return nil, none, unavailable("acquire", errCancelled)
@@ -243,6 +248,14 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	lease, err := a.granted(reply, sent, a.req.TTL)
 	a.outcomeUnknown = a.outcomeUnknown || err != nil
 	return lease, none, err
+}
+
+// shown notes the token of the holder in the answer to a request.
+// ⚑ The holder may have changed between an earlier request and the start of the acquisition.
+func (a *acquisition) shown(fence int64, asked time.Time) {
+	if a.awaited == 0 && !asked.Before(a.start) {
+		a.awaited = fence
+	}
 }
 
 // granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if

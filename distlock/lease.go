@@ -23,6 +23,7 @@ type Lease struct {
 	cancel   context.CancelCauseFunc
 	guard    chan struct{} // holds a token while a step of Guard runs
 	attached []attachment  // guarded by grant.mu
+	awaited  int64         // see fencing.Awaited; guarded by grant.mu
 
 	ending // guarded by grant.mu
 }
@@ -56,6 +57,7 @@ func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 		grant:    g,
 		metadata: a.op.Metadata,
 		acquired: at,
+		awaited:  a.awaited,
 		guard:    make(chan struct{}, 1),
 	}
 	le.fence.Store(fence)
@@ -208,6 +210,13 @@ func (le *Lease) attach(key any, make func() any) any {
 	value := make()
 	le.attached = append(le.attached, attachment{key, value})
 	return value
+}
+
+// awaitedToken is fencing.Awaited.
+func (le *Lease) awaitedToken() int64 {
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	return le.awaited
 }
 
 // values is a context with a lease in it. It has the values of another context, but not its end.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
@@ -46,6 +47,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	}
 	g.unsettled++
 	limit := min(g.ttl, g.trust.Left(trust.Now()))
+	asked, before := time.Now(), le.Fence()
 	g.mu.Unlock()
 	err := errUnwound // unless the driver returns
 	defer func() { g.settle(err) }()
@@ -65,6 +67,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		return le.lose(errNotMine)
 	}
 	le.raised(reply)
+	l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.shown(before, asked) })
 	if err := le.Err(); err != nil {
 		return err
 	}
@@ -82,6 +85,7 @@ func (le *Lease) raised(reply driver.RaiseReply) {
 	defer g.mu.Unlock()
 	if !le.isOver() && le.Fence() < reply.Fence {
 		le.fence.Store(reply.Fence)
+		le.awaited = 0
 		g.first, g.last = reply.Fence, reply.FenceEnd
 	}
 }

@@ -14,6 +14,7 @@ func init() {
 	seam.Join = (*Lease).join
 	seam.Attach = (*Lease).attach
 	seam.RaiseToken = (*Lease).raiseToken
+	seam.Awaited = (*Lease).awaitedToken
 	seam.ReleaseWith = (*Lease).releaseWith
 	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
 	seam.Driver = func(l *Locker) driver.Driver { return l.driver }

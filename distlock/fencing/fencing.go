@@ -23,6 +23,7 @@ var (
 	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
 	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
+	awaited    = seam.Awaited.(func(*distlock.Lease) int64)
 	lastWrite  = seam.ReleaseWith.(func(*distlock.Lease, write))
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
@@ -48,6 +49,14 @@ type write = func(owner string) (driver.ReleaseReply, error)
 func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 	return raiseToken(lease, ctx, above)
 }
+
+// Awaited returns the fencing token that the backend showed first to the waiter of a lease: that of the
+// holder when the wait began, or of a later one. It is 0 if the lease was granted at once, if no answer
+// showed a token, or if the lease's token has been raised since.
+//
+// A holder that raises its token separates the waiters from before and after: to those after, the backend
+// shows the raised token.
+func Awaited(lease *distlock.Lease) int64 { return awaited(lease) }
 
 // ReleaseWith calls write, the last write of a store under a lease, with the owner of the lock.
 // Write is a request to the server of the lock. The request may also release the lock for that

@@ -201,6 +201,17 @@ func (all *Queues[C, O]) Unseen(key string) int {
 	return n
 }
 
+// Each calls f with the caller of each waiter of a key, except the contender.
+func (all *Queues[C, O]) Each(key string, f func(C)) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if q := all.byKey[key]; q != nil {
+		for at := q.waiting.Front(); at != nil; at = at.Next() {
+			f(at.Value.(*Waiter[C, O]).Caller)
+		}
+	}
+}
+
 // Answered keeps the report of a contender that goes on, for the next contender and for leaving
 // waiters.
 func (w *Waiter[C, O]) Answered(report O, failed bool) {
