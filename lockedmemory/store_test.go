@@ -164,7 +164,7 @@ func TestObserver_seesSessionStoreWrites(t *testing.T) {
 			_ = writes[name](t.Context())
 		}
 		want := []string{lockedmemory.OpAppend + " done", lockedmemory.OpAppend + " done", lockedmemory.OpAnswer + " done",
-			lockedmemory.OpReplace + " failed", lockedmemory.OpDelete + " done"}
+			lockedmemory.OpReplace + " failed", distlock.OpRaiseToken + " done", lockedmemory.OpDelete + " done"}
 		if !slices.Equal(names, want) {
 			t.Errorf("the Observer saw %q, want %q", names, want)
 		}

@@ -39,6 +39,8 @@
 //     also through Clear and trimming. A repeated turn goes on after its highest stored number.
 //   - A [Store.Replace] is one step: a crash leaves the history before or after it, and readers see no
 //     mixture. Of what it and Clear remove, the service keeps no text.
+//   - After a [Store.Delete], the service keeps no text of the session. A turn whose wait began before the
+//     Delete fails with [ErrDeleted], and a later turn begins the session anew.
 //   - Limits do not cut a turn: Load, Search and Forward show whole turns, and trimming keeps
 //     whole turns.
 //   - A turn whose history expires is not continued: its next Save fails with [ErrGone].
@@ -63,9 +65,9 @@
 //	the error of ctx             nothing was written, unless it comes with distlock.ErrOutcomeUnknown
 //
 // An error matches at most one of the first three. Nothing was written with [StaleError] either,
-// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], [ErrRange], lockedmemory.ErrTurnID,
-// [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and distlock.ErrNotHeld. Load, Search and
-// Forward never fail with distlock.ErrOutcomeUnknown.
+// which is distlock.ErrLost, and with [ErrTurnConflict], [ErrGone], [ErrDeleted], [ErrRange],
+// lockedmemory.ErrTurnID, [ErrTooLarge], [ErrCodec], distlock.ErrInvalidKey and
+// distlock.ErrNotHeld. Load, Search and Forward never fail with distlock.ErrOutcomeUnknown.
 //
 // An entry that cannot be read ends Load, Search and Forward with an [EntryError], which matches
 // [ErrBroken] and names the place. With Options.SkipBroken, they leave the entry out and log its

@@ -20,6 +20,9 @@ var (
 	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
 	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")
+	// ErrDeleted: the session was deleted while the turn waited for it. Nothing was written. A turn that
+	// begins now starts the session anew.
+	ErrDeleted = errors.New("sessionstore: session deleted")
 	// ErrRange: the history has no exchange at a given place, or a range is turned round. Nothing was
 	// written. Read the history again.
 	ErrRange = errors.New("sessionstore: no such range")

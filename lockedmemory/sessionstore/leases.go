@@ -48,7 +48,8 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 	defer s.mu.Unlock()
 	fence := lease.Fence()
 	return driver.Access{
-		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence, Need: s.need,
+		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence,
+		Shown: s.shown, Awaited: fencing.Awaited(lease), Need: s.need,
 	}, s.shown > 0
 }
 

@@ -26,8 +26,9 @@ import (
 // begins again, 3 times, and then fails with [ErrChanged].
 //
 // An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error,
-// Load returns no messages: [EntryError], [StaleError], distlock.ErrUnavailable, distlock.ErrRefused,
-// distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session, or the error of ctx.
+// Load returns no messages: [EntryError], [StaleError], [ErrDeleted], distlock.ErrUnavailable,
+// distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session,
+// or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return again(func() ([]M, error) { return s.load(ctx, query) })
 }

@@ -112,6 +112,8 @@ func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
 			// write there.
 			w.N = r.state.places.Add(1)
+		} else { // a read brings what a later lease has stored
+			w.Shown = 0
 		}
 		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
 			func() (driver.Page, error) { return do(w) })
@@ -167,6 +169,9 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	case driver.Full:
 		return false, fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
 			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
+	case driver.Deleted:
+		return false, fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
+			"begin a new turn to start the session anew", ErrDeleted, r.op)
 	case driver.Taken: // by another call, under the same lease
 		r.state.accept(fence, nil)
 		r.state.skip(page.Mark.N)
@@ -174,11 +179,11 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 			unavailable, r.op)
 	}
 	stale := &StaleError{Fence: fence, Mark: page.Mark.Fence}
-	// ⚑ Only another lease can have raised the mark above a token of this lease that the service has
-	// accepted. The loaded history is outdated then, even if this lease owns the lock: after a
-	// failover, two leases may own it.
+	// ⚑ Only another lease can have raised the mark above the token of this lease if the service has
+	// accepted that. The loaded history is outdated then, even if this lease owns the lock: after a
+	// failover, two leases may own it. But a Delete at the same time may have raised the token.
 	if page.Outcome == driver.Stale && accepted {
-		return false, stale
+		return fence < r.lease.Fence(), stale
 	}
 	err = fencing.RaiseToken(r.ctx, r.lease, max(page.Mark.Fence, fence))
 	switch {

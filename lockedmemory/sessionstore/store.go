@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -63,7 +64,8 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with
 // distlock.ErrNotHeld or distlock.ErrLost if the lease has ended and the session has no exchange, with
-// a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrGone],
+// a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrDeleted] if
+// the session was deleted while the turn waited for it, with [ErrGone],
 // [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
 // distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
@@ -122,21 +124,37 @@ func (r request) number(turn *lockedmemory.NamedTurn) (n int, err error) {
 
 // Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
 // errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
-func (s *Store[M, D]) Clear(ctx context.Context) error { return s.clear(ctx, opClear) }
-
-// Delete removes the session for good: the history and the turn IDs. For 24 hours, the service keeps the
-// place of the Delete and nothing else, to refuse writers with an older lease. A later turn begins the
-// session anew. Append-only files and backups of the service are out of reach. The errors are those of
-// [Store.Clear].
-func (s *Store[M, D]) Delete(ctx context.Context) error { return s.clear(ctx, opDelete) }
-
-func (s *Store[M, D]) clear(ctx context.Context, op operation) error {
-	r, err := s.request(ctx, op)
+func (s *Store[M, D]) Clear(ctx context.Context) error {
+	r, err := s.request(ctx, opClear)
 	if err != nil {
 		return err
 	}
-	_, err = r.under(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, Forget: op == opDelete})
+	return r.clear()
+}
+
+// Delete removes the session for good: the history and the turn IDs. For 24 hours, the service keeps the
+// place of the Delete and nothing else, to refuse writers with an older lease. Turns whose wait began
+// before the Delete fail with [ErrDeleted]. A later turn begins the session anew. Append-only files and
+// backups of the service are out of reach. The errors are those of [Store.Clear], without ErrDeleted.
+//
+// Delete raises the fencing token of the lease: that is one more request to the lock service.
+func (s *Store[M, D]) Delete(ctx context.Context) error {
+	r, err := s.request(ctx, opDelete)
+	if err != nil {
+		return err
+	}
+	// ⚑ To a turn that waits from now on, the lock shows the raised token. If the lease has ended, the
+	// service decides.
+	if err := fencing.RaiseToken(ctx, r.lease, r.lease.Fence()); err != nil && !isEnded(err) {
+		return fmt.Errorf("sessionstore: %s: the lock gives no higher token; nothing was written: %w", r.op, err)
+	}
+	return r.clear()
+}
+
+// clear is a Clear or a Delete.
+func (r *request) clear() error {
+	_, err := r.under(func(w driver.Write) (driver.Page, error) {
+		v, err := r.driver.Replace(r.ctx, driver.Replace{Write: w, Forget: r.op == opDelete})
 		return driver.Page{Verdict: v}, err
 	})
 	return err

@@ -29,6 +29,13 @@ type Access struct {
 	// First says that the store may not have been shown the token yet. ⚑ After a store was shown a
 	// token, it refuses every lower one, also if that access has only read.
 	First bool
+	// Shown is the highest token of the lease that the session has accepted through this store. Zero:
+	// none, or the call reads the history. ⚑ A session that has seen a token between Shown and Fence
+	// refuses the access as Stale: a raised token lifts no lease over a later one.
+	Shown int64
+	// Awaited is the token that the lock showed to the waiter of the lease, see fencing.Awaited. Zero: none.
+	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
+	Awaited int64
 	// Need is the highest place at which this lease has read or stored an exchange. Zero: none. If
 	// the session has no exchange now, and no Clear above Need says why, it is Gone.
 	Need lockedmemory.Place
@@ -69,7 +76,8 @@ type Replace struct {
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
 	// has no effect, see Range. Both are zero for a Clear.
 	From, To lockedmemory.Place
-	// Forget removes the turn IDs, too. It is set for a Clear alone.
+	// Forget removes the turn IDs, too: that is a Delete. It is set for a Clear alone. The session keeps the
+	// token of its last Delete, see Access.Awaited.
 	Forget bool
 	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
 	// and do not fall. The driver gives them sub-places that no entry of the session has had.
@@ -110,6 +118,8 @@ const (
 	Range
 	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
 	Full
+	// Deleted: the session was deleted while the lease waited, see Access.Awaited. Nothing was written.
+	Deleted
 )
 
 // Read asks for entries in the order of their places, or from the last one back.

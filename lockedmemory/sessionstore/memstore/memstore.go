@@ -51,6 +51,7 @@ type session struct {
 	mark    lockedmemory.Place
 	op      string
 	state   state
+	deleted int64 // the token of the last Delete
 	entries []entry
 	// revision is the highest sub-place given out. It rises with each Replace, until a Clear.
 	revision int64
@@ -133,10 +134,21 @@ func (s *service) expire(each *session) bool {
 		keep += s.keep.IdleTTL
 	}
 	if each.entries == nil && idle >= keep {
-		each.mark, each.op, each.state = lockedmemory.Place{}, "", empty
+		each.mark, each.op, each.state, each.deleted = lockedmemory.Place{}, "", empty, 0
 	}
 	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
 	return each.mark == lockedmemory.Place{} && len(each.turns) == 0
+}
+
+// barred refuses a lease by its past.
+func (each *session) barred(a driver.Access) driver.Verdict {
+	switch {
+	case a.Shown > 0 && a.Shown < each.mark.Fence && each.mark.Fence < a.Fence:
+		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
+	case a.Awaited > 0 && a.Awaited < each.deleted && each.deleted < a.Fence:
+		return driver.Verdict{Outcome: driver.Deleted}
+	}
+	return driver.Verdict{}
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
@@ -214,6 +226,9 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	each := s.at(a.Session)
+	if v := each.barred(a.Access); v.Outcome != driver.Done {
+		return v, nil
+	}
 	known, place := each.turns[a.ID].stored, lockedmemory.Place{Fence: a.Fence, N: a.N}
 	if a.ID != "" && a.Number <= len(known) {
 		if known[a.Number-1].digest != a.Digest {
@@ -247,6 +262,9 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	each := s.at(r.Session)
+	if v := each.barred(r.Access); v.Outcome != driver.Done {
+		return v, nil
+	}
 	mark, op := each.mark, each.op
 	v, had := s.take(each, r.Write)
 	if v.Outcome != driver.Done || had {
@@ -258,6 +276,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		each.entries, each.state = nil, cleared
 		if r.Forget {
 			clear(each.turns)
+			each.deleted = r.Fence
 		}
 		each.revision = 0
 		return v, nil
@@ -315,7 +334,10 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	each := s.at(r.Session)
 	var page driver.Page
 	if r.Access != nil {
-		if page.Verdict = s.show(each, *r.Access); page.Outcome != driver.Done {
+		if page.Verdict = each.barred(*r.Access); page.Outcome == driver.Done {
+			page.Verdict = s.show(each, *r.Access)
+		}
+		if page.Outcome != driver.Done {
 			return page, nil
 		}
 	}

@@ -18,7 +18,7 @@ local function gone()
   if need == 0 then
     return token == fence and state == 'l'
   end
-  local emptied = state == 'd' or state == 'e' and cleared ~= ''
+  local emptied = state == 'e' and (cleared ~= '' or deleted == token)
   return not emptied or mark < need or mark == need and tonumber(seq) <= tonumber(ARGV[9])
 end
 

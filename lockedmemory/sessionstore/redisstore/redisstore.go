@@ -113,9 +113,12 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 	if b, ok := redislock.ColocatedOf(fencing.Locker(a.Lease), s.client, a.Session); ok {
 		lock, isLock = b.Lock, 1
 	}
-	return []string{k.log, k.mark, lock, k.ids}, []any{a.Fence, isLock, s.keep.IdleTTL.Milliseconds(),
+	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a), isLock, s.keep.IdleTTL.Milliseconds(),
 		driver.KeepEmpty.Milliseconds(), s.bounds()}
 }
+
+// tokens are those of an access, see session.lua.
+func tokens(a driver.Access) string { return fmt.Sprintf("%d %d %d", a.Fence, a.Shown, a.Awaited) }
 
 // bounds are those of trimming; see session.lua.
 func (s *service) bounds() string {
@@ -245,7 +248,7 @@ func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
 		return v, errReply
 	}
 	code, ok := words[0].(int64)
-	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Full {
+	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Deleted {
 		return v, errReply
 	}
 	if len(words) == 2 {

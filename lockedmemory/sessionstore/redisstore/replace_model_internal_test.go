@@ -91,7 +91,7 @@ var (
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
 
 func (m *editModel) access(token int64) []any {
-	return []any{token, 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), "0 0 0"}
+	return []any{tokens(driver.Access{Fence: token}), 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), "0 0 0"}
 }
 
 // send delivers a packet, and checks what it does.

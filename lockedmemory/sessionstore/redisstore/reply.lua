@@ -2,11 +2,12 @@
 -- script.
 --
 -- KEYS, ARGV: see session.lua.
--- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED}, {GONE}, {RANGE}
---       or {FULL}, see driver.Outcome; {DONE or KNOWN, 'released'} if the lock is released, too; the error
---       WRITTEN … if a command failed after the first write
-local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL = 0, 1, 2, 3, 4, 5, 6, 7, 8
-local log, fence, idle = KEYS[1], ARGV[1], tonumber(ARGV[3])
+-- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED}, {GONE}, {RANGE},
+--       {FULL} or {DELETED}, see driver.Outcome; {DONE or KNOWN, 'released'} if the lock is released,
+--       too; the error WRITTEN … if a command failed after the first write
+local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL, DELETED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+local log, idle = KEYS[1], tonumber(ARGV[3])
+local fence, shown, awaited = string.match(ARGV[1], '^(%d+) (%d+) (%d+)$')
 
 -- try is redis.pcall. An error names the command, because some versions of Redis do not.
 local function try(...)

@@ -2,8 +2,9 @@
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
--- ARGV  1 token   2 '1' if the lock is on this Redis, else '0'; or the owner for which the script
---       also releases the lock   3 IdleTTL in ms, or 0
+-- ARGV  1 token, and driver.Access.Shown and Awaited, with spaces between
+--       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
+--       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, MaxAge in µs and MaxBytes, with
 --       spaces between; 0: no limit
 -- Reply see reply.lua
@@ -20,16 +21,28 @@ local function finish(reply)
   return reply
 end
 
--- The mark: its place, the state of the session, the operation of the last Clear, and the revision.
+-- The mark: its place, the state of the session, the operation of the last Clear, the token of the last
+-- Delete, and the revision.
 local mark = try('GET', KEYS[2])
 if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
   return mark
 end
-local token, seq, state, cleared, revision = string.match(type(mark) == 'string' and mark or '',
-  '^(%d+)%-(%d+):([eld]):(%x*):(%d+)$')
+local token, seq, state, cleared, deleted, revision = string.match(type(mark) == 'string' and mark or '',
+  '^(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+)$')
 revision = tonumber(revision or 0)
 local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
+
+-- between reports whether a token lies between another one and that of the call. It is false if there is
+-- no token, or if the other one is 0.
+local function between(other, token)
+  return tonumber(other) > 0 and token and tonumber(token) > tonumber(other) and tonumber(token) < tonumber(fence)
+end
+if between(shown, token) then
+  return {STALE, top}
+elseif between(awaited, tonumber(deleted)) then
+  return {DELETED}
+end
 
 -- used is the memory of the log, if this is the first access of the token and MaxBytes is set.
 -- ⚑ With so many samples, Redis counts all nodes, or more than MaxBytes: two neighbours have 4,096 bytes.
@@ -51,7 +64,7 @@ local function set_mark(place, state, op)
     return -- data of another program stays; the Stream refuses older writers by itself
   end
   local life = state ~= 'l' and ARGV[4] or idle > 0 and idle + ARGV[4]
-  local text = string.format('%s:%s:%s:%.0f', place, state, op, revision)
+  local text = string.format('%s:%s:%s:%s:%.0f', place, state, op, deleted or '', revision)
   if life then
     after('SET', KEYS[2], text, 'PX', life)
   else

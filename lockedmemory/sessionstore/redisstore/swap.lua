@@ -22,13 +22,14 @@ local function clear(deletes)
   if refusal then
     local copy = cleared == op
     if deletes then
-      copy = state == 'd' and top == place
+      copy = top == place
     end
     return refusal[1] == TAKEN and not there and copy and {DONE} or refusal
   end
   -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
   revision = 0 -- readers see a Clear by the places
-  set_mark(place, deletes and 'd' or 'e', deletes and '' or op) -- a Clear
+  deleted = deletes and fence or deleted
+  set_mark(place, 'e', deletes and '' or op) -- a Clear
   if not failed then -- a Clear
     after('UNLINK', log, stage, deletes and KEYS[4] or stage) -- ⚑ the staging key has a copy
   end

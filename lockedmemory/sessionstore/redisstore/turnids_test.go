@@ -197,7 +197,7 @@ func TestTurnIDs_S2_firstSave_movesMark(t *testing.T) {
 		a := s.exchange("id", int(s.fence)+1)
 		_, err := s.append(a)
 		must(t, err)
-		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("%d-0:l::0", a.Fence); mark != want {
+		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("%d-0:l:::0", a.Fence); mark != want {
 			t.Errorf("the mark is %q, want %q", mark, want)
 		}
 	}
