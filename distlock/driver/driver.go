@@ -126,7 +126,8 @@ type AcquireReply struct {
 	// FenceEnd is the last token reserved for this grant, see Capabilities.FenceBlock. The next
 	// grant gets a token above it.
 	FenceEnd int64
-	// State describes the present holder of a busy name.
+	// State describes the present holder of a busy name. Its Fence is never below that of a grant or a
+	// Raise that was answered before: a store tells by it whether a wait began before an event.
 	State State
 	// Last is the highest token that is reserved for the name, and Clock the backend's time in µs
 	// since the Unix epoch. Every reply to an exact request has both.

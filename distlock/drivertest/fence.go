@@ -124,7 +124,9 @@ func testRaise(t *testing.T, newDriver New) {
 	if again := s.granted(holder); again.Fence != second.Fence || again.FenceEnd != second.FenceEnd {
 		t.Errorf("a copy of the acquire is answered %+v, want %+v", again, second)
 	}
-	s.refused(other, driver.Busy)
+	if busy := s.refused(other, driver.Busy); busy.State.Fence != second.Fence {
+		t.Errorf("after a raise to %d, a waiter is shown the token %d", second.Fence, busy.State.Fence)
+	}
 	s.release(holder, true)
 	s.release(holder, true)
 	if next := s.granted(other); next.Fence <= second.FenceEnd {
