@@ -34,6 +34,7 @@ var codes = []struct {
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
 	{lockedmemory.ErrAnswerGone, core.ErrInvalidInput, "answered before"},
 	{sessionstore.ErrGone, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrDeleted, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrRange, core.ErrInvalidInput, "not replaced"},
 	{sessionstore.ErrChanged, core.ErrTimeout, "the history changed while it was read"}, // a retry reads it
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "an entry cannot be read"},
