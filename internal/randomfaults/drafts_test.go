@@ -35,6 +35,7 @@ type draft struct {
 	editing
 	recorder *history.Recorder
 	session  string
+	began    int64 // of the turn
 }
 
 // named is an exchange that was saved under a turn ID.
@@ -51,7 +52,7 @@ func (h *hand) draftWork(session string) {
 	if !ok || recorder == nil {
 		return
 	}
-	d := draft{h, store, recorder, session}
+	d := draft{h, store, recorder, session, history.Now()}
 	ctx, cancel := h.limited()
 	defer cancel()
 	ctx = withSession(ctx, session)
@@ -100,7 +101,7 @@ func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message],
 		slices.Reverse(all)
 	}
 	if err != nil {
-		answered(p, ctx, err)
+		d.answered(p, ctx, err)
 		if errors.Is(err, sessionstore.ErrChanged) {
 			err = nil
 		}
@@ -218,9 +219,17 @@ func (d *draft) begin(ctx context.Context, op history.Op) *history.Pending {
 	return d.recorder.Begin(op)
 }
 
+// answered notes what an error tells about a call.
+func (d *draft) answered(p *history.Pending, ctx context.Context, err error) {
+	if errors.Is(err, sessionstore.ErrDeleted) {
+		p.End(func(o *history.Op) { o.Outcome, o.Began = history.Deleted, d.began })
+	}
+	answered(p, ctx, err)
+}
+
 // written notes the outcome of a write. An error without ErrOutcomeUnknown says that nothing was written.
 func (d *draft) written(p *history.Pending, ctx context.Context, err error) error {
-	answered(p, ctx, err)
+	d.answered(p, ctx, err)
 	switch {
 	case err == nil:
 		d.counts["drafts"]++

@@ -193,6 +193,8 @@ func (h *hand) ended(err error, had bool) {
 		h.counts["unavailable"]++
 	case errors.Is(err, sessionstore.ErrGone): // deleted in the turn, or the server has lost it
 		h.counts["gone"]++
+	case errors.Is(err, sessionstore.ErrDeleted): // while the turn waited
+		h.counts["deleted"]++
 	case errors.Is(err, errPaused):
 	default:
 		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("an error that should not be: %v", err)})
