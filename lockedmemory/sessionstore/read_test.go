@@ -38,7 +38,7 @@ func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error)
 	return page, err
 }
 
-// filled makes a store of a session with exchanges of a size, each in a turn of its own.
+// filled makes a store of a session with exchanges of a size, each in a turn of its own, two hours ago.
 func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string],
 	*counting) {
 	t.Helper()
@@ -54,10 +54,11 @@ func filledWith(t *testing.T, exchanges, size int, opts *sessionstore.Options, k
 	must(t, err)
 	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), plain{}, opts)
 	must(t, err)
+	first := time.Now().Add(-2 * time.Hour).UnixMicro()
 	text := bytes.Repeat([]byte("x"), size/2)
 	for n := range exchanges {
 		_, err := d.Append(t.Context(), driver.Append{
-			Write:   driver.Write{Access: driver.Access{Session: "s", Fence: int64(n + 1)}, N: 1, Op: fmt.Sprintf("%032d", n)},
+			Write:   driver.Write{Access: driver.Access{Session: "s", Fence: first + int64(n)}, N: 1, Op: fmt.Sprintf("%032d", n)},
 			Content: driver.Content{Messages: [][]byte{text, text}},
 		})
 		must(t, err)

@@ -53,6 +53,10 @@ func (r Retention) Since() int64 {
 // token of an expired session outlives the session for as long.
 const KeepEmpty = 24 * time.Hour
 
+// OldToken is the age from which a token is not admitted to a session of which nothing is known. A token
+// is the microsecond of its grant. The hour that is left is for the clocks of two servers.
+const OldToken = KeepEmpty - time.Hour
+
 const (
 	maxNamespace = 128
 	maxExchanges = 1_000_000_000

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // The driver removes a session without an exchange after 24 hours, and the mark of an expired one
-// 24 hours after the session.
+// 24 hours after the session. Then it does not admit a token older than 23 hours.
 func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 	const idle = 240 * time.Hour
 	for name, c := range map[string]struct {
@@ -38,6 +38,9 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			const hour = 3_600_000_000
+			old := time.Now().UnixMicro()
+			ahead := old + 20*24*hour // of a lock service whose clock was ahead
 			append := func(fence int64) storedriver.Outcome {
 				v, err := sessions.Append(t.Context(), storedriver.Append{
 					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1,
@@ -49,17 +52,23 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 				return v.Outcome
 			}
 			if c.save {
-				append(2)
+				append(ahead + 1)
 			} else if _, err := sessions.Read(t.Context(), storedriver.Read{
-				Session: "s", Access: &storedriver.Access{Session: "s", Fence: 2, First: true}, Limit: 1}); err != nil {
+				Session: "s", Access: &storedriver.Access{Session: "s", Fence: ahead + 1, First: true}, Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(c.kept - time.Millisecond)
-			if got := append(1); got != storedriver.Stale {
+			if got := append(ahead); got != storedriver.Stale {
 				t.Errorf("%s: before its time: outcome %d, want Stale", name, got)
 			}
 			time.Sleep(time.Millisecond)
-			if got := append(1); got != storedriver.Done {
+			if got := append(old); got != storedriver.Unowned {
+				t.Errorf("%s: after its time, an old token: outcome %d, want Unowned", name, got)
+			}
+			if got := append(time.Now().UnixMicro() - 23*hour - 1); got != storedriver.Unowned {
+				t.Errorf("%s: after its time, a token of 23 hours: outcome %d, want Unowned", name, got)
+			}
+			if got := append(time.Now().UnixMicro() - 23*hour); got != storedriver.Done {
 				t.Errorf("%s: after its time: outcome %d, want Done", name, got)
 			}
 		})

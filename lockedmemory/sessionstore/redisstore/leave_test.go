@@ -35,7 +35,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 			must(t, err)
 			lease, err := locker.Acquire(t.Context(), "s")
 			must(t, err)
-			access := driver.Access{Session: t.Name(), Lease: lease, Fence: 1, First: true}
+			access := driver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), First: true}
 			if connected {
 				_, err := d.Read(t.Context(), driver.Read{Session: t.Name(), Access: &access, Limit: 1})
 				must(t, err)

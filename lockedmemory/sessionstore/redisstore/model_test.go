@@ -135,7 +135,7 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 		ctx   = t.Context()
 	)
 	for step := range 25 {
-		a := driver.Access{Session: session, Lease: lease, Fence: 1 + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
+		a := driver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
 		a.Need, a.First = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
 		n += min(1, random.Int64N(5)) // two writes may have one place
 		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], driver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}

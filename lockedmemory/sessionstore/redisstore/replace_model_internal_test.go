@@ -257,7 +257,7 @@ func (m *editModel) text() string {
 // anyToken is that of the present lease, or of an earlier one.
 func (m *editModel) anyToken() int64 {
 	if m.chance(5) {
-		return max(1, m.token-1)
+		return m.token - 1
 	}
 	return m.token
 }
@@ -500,7 +500,7 @@ func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	for seed := range uint64(300) {
-		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: 1,
+		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: time.Now().UnixMicro(),
 			n: map[int64]int64{}, need: map[int64]lockedmemory.Place{}, ever: map[lockedmemory.Place]string{},
 			trace: []string{fmt.Sprint("seed ", seed)}}
 		if seed%2 == 1 {

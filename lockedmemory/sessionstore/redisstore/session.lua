@@ -82,6 +82,8 @@ local function absent(n)
     return {TAKEN, top}
   elseif ARGV[2] ~= '0' and not is_granted(KEYS[3], tonumber(fence)) then
     return {UNOWNED}
+  elseif not mark and redis.call('TIME')[1] * 1000 - fence / 1000 > ARGV[4] - 3600000 then
+    return {UNOWNED} -- see driver.OldToken
   end
 end
 

@@ -67,8 +67,8 @@ type randomCalls struct {
 
 // next returns a driver.Write, which is a Clear, a driver.Append or a driver.Read.
 func (c *randomCalls) next(step int64) any {
-	fence := 1 + step/6
-	if fence > 1 && c.IntN(4) == 0 {
+	fence := c.lease.Fence() + step/6
+	if step >= 6 && c.IntN(4) == 0 {
 		fence--
 	}
 	access := driver.Access{Session: c.session, Lease: c.lease, Fence: fence, First: !c.shown[fence] || c.IntN(3) == 0}

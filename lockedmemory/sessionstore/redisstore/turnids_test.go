@@ -30,6 +30,7 @@ type ids struct {
 func newIDs(t *testing.T) *ids {
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
+	markKnown(t, client)
 	return &ids{T: t, client: client, writer: driverOf(t, client, driver.Retention{})}
 }
 

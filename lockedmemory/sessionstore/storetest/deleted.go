@@ -234,6 +234,35 @@ func deleteOvertaken(h *harness) {
 	a.has(0, "other")
 }
 
+// A session of which nothing is known does not admit a token older than 23 hours: the mark of a later lease
+// may have expired. The lock gives its present owner a new token.
+func oldToken(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		write := func(n int64) driver.Write {
+			w := a.write(lease, n)
+			w.Fence -= int64(24 * time.Hour / time.Microsecond)
+			return w
+		}
+		access := write(1).Access
+		page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
+		saved, err2 := a.driver.Append(ctx, driver.Append{Write: write(1), Content: content("old")})
+		cleared, err3 := a.driver.Replace(ctx, driver.Replace{Write: write(2)})
+		for what, v := range map[string]driver.Verdict{"Load": page.Verdict, "Save": saved, "Clear": cleared} {
+			if err := errors.Join(err, err2, err3); err != nil || v.Outcome != driver.Unowned {
+				h.Errorf("%s: %+v, %v; want Unowned", what, v, err)
+			}
+		}
+		a.mustSave(ctx, 1)
+		v, err := a.driver.Append(ctx, driver.Append{Write: write(3), Content: content("old")})
+		if err != nil || v.Outcome != driver.Stale {
+			h.Errorf("Save in a session that is there: %+v, %v; want Stale", v, err)
+		}
+	})
+	a.has(1)
+}
+
 // isDeleted checks that all calls in a turn fail because the session was deleted while the turn waited.
 func (i *instance) isDeleted(ctx context.Context) {
 	i.Helper()

@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_delete_olderWaiter_stale", olderWaiter},
 		{"O_delete_overtakesSave_stored", deleteOvertakesSave},
 		{"S2_delete_overtaken_refused", deleteOvertaken},
+		{"S2_absentSession_oldTokenRefused", oldToken},
 		{"O_append_anyNumberOfMessages", appended},
 		{"answered", answered},
 		{"O_answer_storedOnce", answeredOnce},
