@@ -45,6 +45,7 @@ var sentinels = map[string]struct {
 	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
 	"sessionstore.ErrCodec":        {sessionstore.ErrCodec, core.ErrInvalidInput, false},
 	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrInvalidInput, false},
+	"sessionstore.ErrDeleted":      {sessionstore.ErrDeleted, core.ErrInvalidInput, false},
 	"lockedmemory.ErrAnswerGone":   {lockedmemory.ErrAnswerGone, core.ErrInvalidInput, false},
 	"sessionstore.ErrRange":        {sessionstore.ErrRange, core.ErrInvalidInput, false},
 	"sessionstore.ErrChanged":      {sessionstore.ErrChanged, core.ErrTimeout, true},
