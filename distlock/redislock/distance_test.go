@@ -41,11 +41,12 @@ func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
-	l := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL})
 	// From here on, the server has the scripts.
-	if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
+	warm := func(context.Context) error { return nil }
+	if err := newLocker(t, client, distlock.Options{}).Do(t.Context(), "warm", warm); err != nil {
 		t.Fatal(err)
 	}
+	l := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL})
 	request := proxy.HoldRequests(faultnet.Containing(`{"h":`)) // acquires alone
 	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("TryAcquire: %v", err)
