@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
+	resp "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -59,5 +61,17 @@ func TestPing_advice(t *testing.T) {
 	server.Kill()
 	if _, err := node.store.Ping(context.Background()); !errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("of a dead server: %v", err)
+	}
+}
+
+// A server that does not know the settings gives no advice.
+func TestPing_unknownSettings_noAdvice(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	config := func(c *resp.Peer, _ string, _ []string) { c.WriteMapLen(0) }
+	must(t, server.Server().Register("CONFIG", config))
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	if advice, err := r.store.Ping(t.Context()); len(advice) > 0 || err != nil {
+		t.Errorf("%q, %v", advice, err)
 	}
 }
