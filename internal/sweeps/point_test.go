@@ -184,6 +184,18 @@ func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Pa
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.Driver.Read(ctx, r) })
 }
 
+func (d *sessions) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
+	names, err = through(ctx, d.point, func(ctx context.Context) (names []string, err error) {
+		names, next, err = d.Driver.Sessions(ctx, after)
+		return names, err
+	})
+	return names, next, err
+}
+
+func (d *sessions) Ping(ctx context.Context) ([]string, error) {
+	return through(ctx, d.point, func(ctx context.Context) ([]string, error) { return d.Driver.Ping(ctx) })
+}
+
 // kinds are those in which an operation of a driver fails.
 func kinds() (all []kind) {
 	for _, effect := range []bool{false, true} {

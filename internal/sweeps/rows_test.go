@@ -335,7 +335,7 @@ var storeRows = func() (rows []row) {
 		rows = append(rows,
 			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search " +
 				"LockedMemory.Forward Store.Forward LockedMemory.Answered Store.Answered " +
-				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last", run: func(s *scene) {
+				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last Store.Sessions Store.Ping", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -500,6 +500,22 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	"answered": func(ctx context.Context, s *scene, _ int) error {
 		found, stored, err := s.faulty.memory.Answered(ctx, "never")
 		return s.all(len(found)+stored, 0, err)
+	},
+	"sessions": func(ctx context.Context, s *scene, _ int) error {
+		n := 0
+		for name, err := range s.faulty.store.Sessions(ctx) {
+			if err != nil {
+				return s.all(0, 1, err)
+			}
+			if name == s.key {
+				n = 1
+			}
+		}
+		return s.all(n, 1, nil)
+	},
+	"ping": func(ctx context.Context, s *scene, _ int) error {
+		_, err := s.faulty.store.Ping(ctx)
+		return err
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {
 		n := 0
