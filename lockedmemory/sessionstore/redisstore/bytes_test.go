@@ -119,3 +119,23 @@ func TestSave_C_maxBytesWithoutRight_refused(t *testing.T) {
 		t.Errorf("the history is %q", got)
 	}
 }
+
+// With MaxBytes, a Save after the first access of its lease is still one XADD, and asks for no size.
+func TestSave_maxBytes_inTurn_bareXADD(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	r := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{RenewEvery: -1}, &sessionstore.Retention{MaxBytes: 64 << 10})
+	must(t, r.memory.Save(t.Context(), "q", "a"))
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, r.opens(ctx))
+		must(t, r.client.ConfigResetStat(ctx).Err())
+		for range 10 {
+			must(t, r.memory.Save(ctx, "q", "a"))
+		}
+		stats := r.client.Info(ctx, "commandstats").Val()
+		if !strings.Contains(stats, "cmdstat_xadd:calls=10,") || strings.Contains(stats, "cmdstat_eval") || strings.Contains(stats, "cmdstat_memory") {
+			t.Errorf("10 Saves are %s", stats)
+		}
+		return nil
+	}))
+}
