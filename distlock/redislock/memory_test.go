@@ -53,7 +53,7 @@ func TestKeys_afterARun_smallAndExpiring(t *testing.T) {
 		waiters.Wait()
 		leave()
 	}
-	abandoned := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL, RenewEvery: -1, Holder: opts.Holder})
+	abandoned := newLocker(t, client, distlock.Options{TTL: time.Second, RenewEvery: -1, Holder: opts.Holder})
 	var last *distlock.Lease
 	for i := range names / 10 {
 		last = must(abandoned.Acquire(t.Context(), name(i)))
