@@ -137,12 +137,8 @@ type edited struct {
 	broken string
 }
 
-func brokenEdits(store *sessionstore.Store[message, message], broken string) memory {
-	if broken == stepwise || broken == halfClear || broken == mixedPages {
-		return &edited{store, broken}
-	}
-	return store
-}
+// brokenEdits are the defects of an edited store.
+var brokenEdits = []string{stepwise, halfClear, mixedPages}
 
 func (s *edited) Replace(ctx context.Context, from, to lockedmemory.Place, with ...lockedmemory.Exchange[message]) error {
 	if s.broken != stepwise {

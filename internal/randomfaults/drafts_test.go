@@ -80,7 +80,7 @@ func (h *hand) draftWork(session string) {
 
 // read reads the session in one of the ways that the store has.
 func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message], err error) {
-	most, way := 1+d.rng.IntN(20), d.rng.IntN(4)
+	most, way := 1+d.rng.IntN(20), d.rng.IntN(5)
 	op := history.Op{Kind: history.Load}
 	if way == 2 || way == 3 && d.rng.IntN(2) == 0 {
 		op.Most = most
@@ -88,7 +88,7 @@ func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message],
 	p := d.begin(ctx, op)
 	var seen []string
 	switch way {
-	case 0:
+	case 0, 4:
 		var messages []message
 		messages, err = d.Load(ctx, "")
 		seen = entriesOf(messages)
@@ -111,6 +111,9 @@ func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message],
 		seen = append(seen, entriesOf(e.Messages)...)
 	}
 	d.counts["draft reads"]++
+	if len(seen) > onePage {
+		d.counts["of several pages"]++
+	}
 	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Seen = history.OK, fenceOf(ctx), seen })
 	return all, nil
 }
@@ -128,6 +131,9 @@ func collect(exchanges iter.Seq2[lockedmemory.Exchange[message], error], most in
 	return all, nil
 }
 
+// onePage is how many exchanges the first page of a read has.
+const onePage = 16
+
 // edit reads the session and changes it, in a turn.
 func (d *draft) edit(ctx context.Context, memory *locked) error {
 	all, err := d.read(ctx)
@@ -135,15 +141,22 @@ func (d *draft) edit(ctx context.Context, memory *locked) error {
 		return err
 	}
 	d.rest(between(d.rng, 0, time.Millisecond))
-	switch n := d.rng.IntN(24); {
-	case n < 12:
-		return d.append(ctx, memory)
-	case n < 22:
-		return d.replace(ctx, all)
-	case n == 22:
+	switch n := d.rng.IntN(40); {
+	case n == 0:
+		return d.written(d.begin(ctx, history.Op{Kind: history.Delete}), ctx, memory.Delete(ctx))
+	case n < 3:
 		return d.written(d.begin(ctx, history.Op{Kind: history.Clear}), ctx, memory.Clear(ctx))
+	case n < 20 && len(all) >= onePage:
+		return d.append(ctx, memory)
+	case n < 32 && len(all) < onePage: // so that most histories soon have several pages
+		for range 1 + d.rng.IntN(4) {
+			if err := d.append(ctx, memory); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return d.written(d.begin(ctx, history.Op{Kind: history.Delete}), ctx, memory.Delete(ctx))
+	return d.replace(ctx, all)
 }
 
 // append saves an exchange: mostly a new one, sometimes the last one again, under its turn ID.
@@ -170,7 +183,7 @@ func (d *draft) replace(ctx context.Context, all []lockedmemory.Exchange[message
 		return nil
 	}
 	from := d.rng.IntN(len(all))
-	to := from + d.rng.IntN(min(3, len(all)-from))
+	to := from + d.rng.IntN(min(2, len(all)-from))
 	op := history.Op{Kind: history.Replace}
 	for _, e := range all[from : to+1] {
 		op.Range = append(op.Range, e.Messages[0].Write)

@@ -158,9 +158,9 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{noTurn, 2 * time.Second, "", []string{"stale"}, nil},
 		{noOrder, 2 * time.Second, "", []string{"O"}, nil},
 		{noIdentity, 2 * time.Second, "", []string{"doubled"}, nil},
-		{stepwise, 2 * time.Second, "", []string{"history"}, nil},
-		{halfClear, 2 * time.Second, "", []string{"history"}, nil},
-		{mixedPages, 2 * time.Second, "", []string{"history"}, nil},
+		{stepwise, 3 * time.Second, "", []string{"history"}, nil},
+		{halfClear, 3 * time.Second, "", []string{"history"}, nil},
+		{mixedPages, 3 * time.Second, "", []string{"history"}, nil},
 		{outspoken, 6 * time.Second, "", []string{"name shown"}, []string{"name shown"}},
 	} {
 		running.Go(func() {

@@ -24,7 +24,7 @@ func (h *hand) sessionWork() {
 	e := h.epoch()
 	most := talks
 	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
-		if h.rng.IntN(4) == 0 {
+		if h.rng.IntN(4) == 0 || slices.Contains(brokenEdits, h.config.Broken) {
 			h.draftWork(draftOf(e))
 			return
 		}

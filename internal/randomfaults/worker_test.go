@@ -234,7 +234,10 @@ func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memo
 	}
 	store, err := redisstore.New(client, sessionOf, codec{}, nil,
 		&sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
-	return brokenEdits(store, c.Broken), err
+	if slices.Contains(brokenEdits, c.Broken) {
+		return &edited{store, c.Broken}, err
+	}
+	return store, err
 }
 
 // furnish gives a room its Locker and memory.
