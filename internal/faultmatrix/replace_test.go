@@ -50,7 +50,8 @@ func serveEdits(ctx context.Context, parent *childproc.Line, o editOrder) error 
 				Addrs: o.Addrs, MasterName: o.MasterName, ContextTimeoutEnabled: true, Dialer: about.dial,
 			})
 		}
-		locker, err := newLocker(clients[n%2], distlock.Options{TTL: o.TTL, Holder: "child"}) // beside the store, or apart
+		lockClient := clients[n%2] // that of the store, or another one
+		locker, err := newLocker(lockClient, distlock.Options{TTL: o.TTL, Holder: "child"})
 		if err != nil {
 			return err
 		}

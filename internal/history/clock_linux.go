@@ -2,10 +2,11 @@ package history
 
 import "golang.org/x/sys/unix"
 
-// Now reads CLOCK_MONOTONIC, in nanoseconds: all processes of a machine share it, so what two of them have noted can be compared.
+// Now reads CLOCK_MONOTONIC, in nanoseconds. All processes of a machine share this clock, so their times can
+// be compared.
 //
-// It makes a system call each time. The runtime's clock would be cheaper, but has to be aligned once, by two readings between which the
-// process may be stopped: all its times would be wrong by that, and right histories blamed.
+// It makes a system call each time. The runtime's clock would be cheaper, but must be aligned once by two
+// readings. A process that is stopped between them would have wrong times.
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -45,9 +45,9 @@ func (r *Recorder) granted(p *Pending, key string, lease *distlock.Lease) *Held 
 	return h
 }
 
-// Check records that the lease is held, if it is: a notice of its loss cannot have come before. Work calls it now and then; what happens
-// between its last call and the notice cannot be judged. It asks the lease itself, which compares the clock: that a context has not ended
-// shows no more than that nobody has had the time to end it.
+// Check records that the lease is held, if it is. No notice of its loss came before. Work calls Check now and
+// then: between its last call and the notice, nothing can be judged. It asks the lease itself, which compares
+// the clock. A context may end later than its lease.
 func (h *Held) Check() {
 	now := Now()
 	if h.Lease.Err() == nil {
@@ -83,8 +83,9 @@ func (p *Pending) ended(err error) {
 	}
 }
 
-// Do runs fn under a lease, as Locker.Do and LockedMemory.Turn do: take is one of them, called with what it is to run. How the lock
-// was given back is told to nobody: the lease has ended at some time after fn had returned, or was lost before take returned.
+// Do runs fn under a lease, as Locker.Do and LockedMemory.Turn do: take calls one of them. Neither returns
+// how the lock was released. So the lease ends at some time after fn has returned, or is lost before take
+// returns.
 func (r *Recorder) Do(ctx context.Context, key string, lease func(context.Context) (*distlock.Lease, bool),
 	take func(context.Context, func(context.Context) error) error, fn func(context.Context, *Held) error) error {
 	p := r.Begin(Op{Kind: Acquire, Key: key})

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// lease is one grant, and what is known of its end.
+// lease is one grant with the known facts about its end.
 type lease struct {
 	fence  int64
 	before int64 // the next lower token of the key
@@ -38,8 +38,8 @@ type leaseState struct {
 
 // CheckLeases checks the leases of every key: [Acquire], [Release], [Lost], [Killed], [Stopped] and [Forgot].
 //
-// An acquisition whose outcome is unknown is left out. It may have been granted at any later time, and ends by itself: in whatever order
-// the others stand with it, they may stand without it.
+// It leaves out acquisitions of unknown outcome. Such a lease may have been granted at any later time, and
+// ends by itself. Any order of the others that is right with it is right without it.
 func CheckLeases(ops []Op, opts Options) Verdict {
 	keys, of, all := byKey(ops, Acquire, Release, Lost, Killed, Stopped, Forgot)
 	events := make(map[string][]Op) // by process; a Forgot has none
@@ -87,7 +87,7 @@ func leasesOf(ops []Op, events map[string][]Op) ([]*lease, error) {
 		}
 		l := of[name{o.Process, o.Fence}]
 		if l == nil {
-			// The process was killed between the grant and its record, or never learnt of it; the lease is left out as unknown.
+			// The process was killed between the grant and its record, or had no answer: the lease is unknown.
 			continue
 		}
 		l.told(o)
@@ -156,8 +156,8 @@ func (l *lease) mayEnd(o Op) {
 	l.ends = append(l.ends, may)
 }
 
-// endsBefore bounds what may have ended a lease at any later time by the next grant, and leaves out what comes after that: it has nothing to
-// do with the lease any more. Each that stays open is one more that could come next, at every step.
+// endsBefore bounds the possible ends of a lease by the next grant, and leaves out later ones. Each end that
+// stays open is one more candidate at every step.
 func (l *lease) endsBefore(next Op) {
 	l.ends = slices.DeleteFunc(l.ends, func(e end) bool { return e.to == forever && e.from > next.Return })
 	for i := range l.ends {
@@ -201,7 +201,7 @@ func (s *leaseState) step(in leaseStep, without promise) bool {
 		if without&exclusion == 0 && s.live != 0 {
 			return false
 		}
-		// That the one before has been granted follows from rising tokens. To ask for it leaves a single order to try.
+		// Rising tokens imply that the lease before was granted. The comparison leaves a single order to try.
 		if without&risingFences == 0 && (in.fence <= s.highest || s.highest != in.before) {
 			return false
 		}

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 )
 
-// Op is one operation as its caller saw it, or one event that whoever runs the test has caused. The package's documentation says what
-// the fields mean for each Kind.
+// Op is one operation with the outcome that its caller knows, or one fault that the test has caused. The
+// package documentation explains the fields for each Kind.
 type Op struct {
 	Kind    Kind    `json:"kind"`
-	Process string  `json:"-"`             // who has made it, or, of Killed and Stopped, to whom it was done
+	Process string  `json:"-"`             // its client, or the victim of Killed and Stopped
 	Key     string  `json:"key,omitempty"` // Hash of the key; empty for what concerns all keys
 	Call    int64   `json:"call"`          // just before it was sent; see Now
 	Return  int64   `json:"return,omitempty"`
@@ -53,7 +53,7 @@ const (
 	Delete  Kind = "delete"
 )
 
-// Outcome is how an Op has ended. The zero value means that nobody knows: it may have happened, may happen later, or never.
+// Outcome is the end of an Op. The zero value is Unknown: the effect may be there, may come later, or never.
 type Outcome string
 
 const (

@@ -1,7 +1,7 @@
 package history
 
-// promise is one clause of a model. A model is built with a set of them left out: that is how a violation finds its name, and how the
-// tests show that each clause is needed.
+// promise is one clause of a model. A model can leave out a set of clauses. So a violation finds its name,
+// and the tests show that each clause is needed.
 type promise uint32
 
 const (
@@ -27,7 +27,8 @@ const (
 	deletions
 )
 
-// promises are all, in the order in which they are tried as the one that was broken: those before others of which they are part.
+// promises are all clauses, in the order in which explain tries them. A clause stands before clauses of
+// which it is a part.
 var promises = []struct {
 	promise
 	letter, text string
@@ -38,15 +39,15 @@ var promises = []struct {
 	{exclusion, "S1", "at most one lease of a key is live: the one before was released, told lost, or its process was killed or stopped"},
 
 	{refusedWrites, "S2", "a write that was refused is not stored"},
-	{entriesOnce, "O", "what was saved once stands there once"},
+	{entriesOnce, "O", "an entry that was saved once stands there once"},
 	{turnsOnce, "O", "a Save that is repeated with its turn ID is stored once"},
 	{order, "O", "Saves stand in the order in which their leases were granted, and of one lease in the order in which they were made"},
 	{between, "O", "a Replace, Clear or Delete is one step: a reader sees the history before it or after it, never between"},
 	{replaces, "O", "an acknowledged Replace has put its entries in the place of its range, for good; a refused one has done nothing"},
-	{forgets, "O", "a Delete forgets the turn IDs"},
+	{forgets, "O", "after a Delete, no turn ID is known"},
 	{nothingLost, "O", "a Save that was acknowledged stays, and every Load that begins later shows it"},
 	{clears, "O", "nothing from before a Clear or Delete, and nothing of an older lease, stands there after it"},
-	{wholeEntries, "O", "what is stored was saved, and is whole: all messages of one Save, next to each other"},
+	{wholeEntries, "O", "each stored entry was saved, and is whole: all messages of one Save, next to each other"},
 	{staleWrites, "S2", "no write below the highest token that the store was shown is accepted"},
 	{staleLoads, "S2", "the first access under a lease below the highest token that the store was shown is refused, also if it only reads"},
 	{unfoundedRefusals, "S2", "a token is refused as stale only if a higher one was shown"},

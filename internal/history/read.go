@@ -29,7 +29,7 @@ func read(path string) ([]Op, error) {
 	for n := 1; ; n++ {
 		text, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			break // an unfinished line is none
+			break // leave out an unfinished line
 		} else if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func read(path string) ([]Op, error) {
 	return ops, nil
 }
 
-// ReadFiles merges the files of several processes of one machine, in the order in which the operations were called.
+// ReadFiles merges the files of several processes of one machine, in the order of the calls.
 func ReadFiles(paths ...string) ([]Op, error) {
 	var all []Op
 	for _, path := range paths {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Recorder notes what one process does, as lines of JSON: one when an operation is called and one when it returns, each by one write.
-// What a process wrote before it was killed is in its file; so an operation that was under way is known as one whose outcome is not. It
-// is safe for concurrent use.
+// Recorder records the operations of one process as lines of JSON: one line for the call, one for the
+// return, each by one write. The file of a killed process has all lines written before. So the outcome of an
+// operation that was under way is unknown. It is safe for concurrent use.
 type Recorder struct {
 	mu     sync.Mutex
 	out    *os.File
@@ -55,7 +55,7 @@ type Pending struct {
 	once   sync.Once
 }
 
-// Begin notes that an operation is about to be sent: call it before anything of it may happen. It hashes op.Key.
+// Begin records the call of an operation. Call it before the operation can have an effect. It hashes op.Key.
 func (r *Recorder) Begin(op Op) *Pending {
 	if op.Key != "" {
 		op.Key = Hash(op.Key)
@@ -72,8 +72,9 @@ func (r *Recorder) Begin(op Op) *Pending {
 	return p
 }
 
-// End notes that the operation has returned, with what fill says about it: call it after the answer is there. The time is taken
-// before fill is called. An operation whose outcome is [Unknown] has no return: its effect may come later. Only the first End counts.
+// End records the return of the operation, with the facts that fill sets. Call it after the answer. The time
+// is taken before fill is called. An operation whose outcome is [Unknown] has no return, because its effect
+// may come later. Only the first End counts.
 func (p *Pending) End(fill func(*Op)) {
 	now := Now()
 	p.once.Do(func() {

@@ -9,8 +9,8 @@ import (
 
 // sessionState is a session between two steps.
 type sessionState struct {
-	mark int64 // what is below was refused from here on, for sure
-	most int64 // what is not below cannot be refused
+	mark int64 // every lower token is refused
+	most int64 // no token from most on is refused
 	log  *node // the last entry
 	// turns are the turn IDs that are known, one bit for each Save that may have stored it.
 	turns string
@@ -135,7 +135,7 @@ func (s *session) next(st *sessionState, in *step, without promise) bool {
 		return in.Outcome == Unknown
 	}
 	if in.Fence != 0 && in.Fence < st.mark && without&staleWrites == 0 {
-		return in.Outcome == Unknown // it is refused, and nobody was told
+		return in.Outcome == Unknown // the store refuses it, and the answer is lost
 	}
 	st.raise(in)
 	switch in.Kind {
@@ -185,7 +185,7 @@ func (st *sessionState) raise(in *step) {
 	}
 }
 
-// load is a Load that was answered. What is not the first access under its lease shows the store nothing.
+// load is a Load with an answer. Only the first access of a lease shows the token to the store.
 func (s *session) load(st *sessionState, in *step, without promise) bool {
 	switch {
 	case in.part == reading && in.Fence > st.mark:
@@ -206,7 +206,7 @@ func (s *session) load(st *sessionState, in *step, without promise) bool {
 	return true
 }
 
-// shows reports whether a Load of this log returns what was seen: all entries, or the last ones.
+// shows reports whether a Load of this log returns the entries that a Load has seen: all, or the last ones.
 func (st *sessionState) shows(in *step) bool {
 	if h, n := st.log.sum(); in.Most == 0 || int(n) <= in.Most {
 		return h == in.hash && int(n) == len(in.seen)

@@ -10,8 +10,9 @@ import (
 
 // CheckSessions checks the log of every session: [Load], [Save], [Replace], [Clear] and [Delete].
 //
-// Of what has an unknown outcome, only that is searched which can be seen. A Save whose entry no Load has shown, and whose turn ID
-// nobody was told to be stored, changes nothing that was answered, except that its token may have been shown: refusals reckon with that.
+// The search leaves out unknown operations without a visible effect: a Save whose entry no Load has shown,
+// and whose turn ID no other Save has found known. Such a Save may have shown its token to the store, so it
+// explains a refusal.
 func CheckSessions(ops []Op, opts Options) Verdict {
 	keys, of, _ := byKey(ops, Load, Save, Replace, Clear, Delete)
 	var histories []prepared
@@ -37,7 +38,7 @@ type session struct {
 	steps   []porcupine.Operation
 }
 
-// saved is an entry, and what is known of it.
+// saved is an entry with the known facts about it.
 type saved struct {
 	number   int
 	turn     *turn
@@ -65,12 +66,13 @@ type step struct {
 	first   bool    // surely the first access under its lease
 	excused bool    // an operation that was under way, or was made outside of a turn, explains a refusal
 	founded bool    // a Save with other messages explains a conflict, or a Delete a refusal
-	floor   int64   // of what was made outside of a turn: the highest token that was granted before
+	floor   int64   // of a write outside a turn: the highest token that was granted before
 	part    part
 	again   int // bit of the turn ID; -1 if only one Save has it
 }
 
-// part is what a step is of a Load. The first one under a lease shows its token and then reads, and others may come between the two.
+// part is the part of a Load that a step is. The first Load under a lease shows its token, then reads. Other
+// operations may come between the two.
 type part int
 
 const (
@@ -189,10 +191,11 @@ func (s *session) entry(name string) *saved {
 	return e
 }
 
-// until is by when an operation has taken effect, if it has. It is false for what has none that could be seen.
+// until returns the latest time of an operation's effect. It is false for an operation without a visible
+// effect.
 //
-// What has an unknown outcome has until for ever, and "never" is the end of the history. But every such operation is one more that could
-// come next, at every step; so it ends as soon as it cannot matter any more.
+// An unknown operation may take effect at any later time, and "never" is the end of the history. Each such
+// operation is one more candidate at every step. So its time ends as soon as it cannot matter any more.
 func (s *session) until(o Op) (int64, bool) {
 	switch o.Outcome {
 	case Nothing:
@@ -215,7 +218,8 @@ func (s *session) until(o Op) (int64, bool) {
 		}
 		return to, true
 	case Save:
-		// After it is stored under its turn ID, another copy does nothing until a Delete. Without one, there is no other.
+		// After the entry is stored under its turn ID, another copy stores nothing until a Delete. Without a
+		// turn ID, there is no other copy.
 		e := s.entries[o.Entry]
 		to := e.stored
 		if s.forgets && e.last > 0 {

@@ -164,7 +164,7 @@ var rightSessions = map[string][]Op{
 	"stored again after a Delete, by a call whose outcome is unknown": {
 		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 0, "A", Unknown).as("t"), load(0, 6, 7, "A"),
 		deleted(5, 8, 9, OK), load(0, 10, 11)},
-	"another turn under a forgotten ID": {
+	"another turn under the ID, after a Delete": {
 		save(4, 0, 1, "A", OK).as("t"), deleted(4, 2, 3, OK), save(5, 4, 5, "B", OK).as("t"), load(0, 6, 7, "B")},
 	"the last entries":             three(load(0, 6, 7, "B", "C").last(2), load(0, 8, 9, "A", "B", "C").last(3), load(0, 10, 11, "A", "B", "C").last(9)),
 	"the last of a turn":           three(load(0, 6, 7, "A", "B", "C").last(2), load(0, 8, 9, "C").last(2)),

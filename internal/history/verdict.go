@@ -24,7 +24,7 @@ type Options struct {
 type Verdict struct {
 	Keys, Ops  int // that were checked
 	Violations []Violation
-	// Undecided are keys whose check took too long. Whether they are right is not known, and so the verdict is no success.
+	// Undecided are keys whose check took too long. They may be right or wrong, so the verdict is no success.
 	Undecided []string
 	// Malformed says why records cannot be those of a real run. Then nothing was checked.
 	Malformed error
@@ -116,7 +116,8 @@ func (h prepared) explain(opts Options) Violation {
 	return v
 }
 
-// stuck is the operation that returned first of those that the longest legal beginning leaves out, and what stands around it.
+// stuck returns the operation that returned first among those that the longest legal beginning leaves out,
+// and the operations around it.
 func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) (culprit Op, around []Op) {
 	var longest []int // operations are numbered as they were given
 	for _, partition := range info.PartialLinearizations() {

@@ -177,7 +177,7 @@ func (d *draft) append(ctx context.Context, memory *locked) error {
 	return d.written(p, ctx, memory.Append(ctx, saves.messages...))
 }
 
-// replace replaces a part of what was read by up to two new exchanges.
+// replace puts up to two new exchanges in the place of one or two that were read.
 func (d *draft) replace(ctx context.Context, all []lockedmemory.Exchange[message]) error {
 	if len(all) == 0 {
 		return nil
