@@ -14,8 +14,8 @@
 //	    around Save alone keeps writes apart, but two instances may still load the same history.
 //	  - Writes outside a turn take the lock for that one write: Save and Clear, and with a [SessionStore]
 //	    Append, Replace and Delete.
-//	  - Reads take no lock: Load and Search, and with a SessionStore Answered, Last, Backward and Forward.
-//	    Outside a turn they may see a history that is about to grow.
+//	  - Reads take no lock: Load and Search, and with a SessionStore Answered, Last, Backward, Forward and
+//	    Sessions. Outside a turn they may see a history that is about to grow.
 //	  - Answer is the turn of a chat service: a message that is repeated is answered once.
 //	  - [WithTurnID] numbers the Saves of a turn, so that a store that knows of IDs stores each once.
 //

@@ -24,6 +24,8 @@ type SessionStore[M any] interface {
 	Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error]
 	// Forward yields the exchanges after a place, in order. The zero Place is the beginning.
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
+	// Sessions yields the names of the sessions that have an exchange, as the KeyFunc returns them.
+	Sessions(ctx context.Context) iter.Seq2[string, error]
 }
 
 // sessionStore returns the inner memory as a [SessionStore].
@@ -106,6 +108,16 @@ func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2
 		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
 			return store.Forward(ctx, after)
 		})
+}
+
+// Sessions yields the names of the sessions that have an exchange stored, in no order, for jobs. A name is
+// what the KeyFunc has returned for the session. It needs no session in ctx. An error ends the sequence.
+func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
+	store, err := m.sessionStore("lockedmemory.sessions")
+	if err != nil {
+		return func(yield func(string, error) bool) { yield("", err) }
+	}
+	return store.Sessions(ctx)
 }
 
 func (m *LockedMemory[M, D]) iterate(ctx context.Context, operation string,

@@ -77,6 +77,38 @@ func TestSessionStore_otherMemory_unsupported(t *testing.T) {
 	})
 }
 
+// Sessions yields names, so it needs no session and no lease.
+func TestSessionStore_sessions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		unsupported := false
+		for _, err := range s.a.Sessions(t.Context()) {
+			if unsupported = errors.Is(err, errors.ErrUnsupported); !unsupported {
+				t.Errorf("another memory: %v", err)
+			}
+		}
+		if !unsupported {
+			t.Error("another memory has sessions")
+		}
+		store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
+		must(t, err)
+		memory, err := lockedmemory.New(store, s.locker, lockedmemory.SessionKey, nil)
+		must(t, err)
+		for _, name := range []string{"a", "b"} {
+			must(t, memory.Save(lockedmemory.WithSession(t.Context(), name), "q", "a"))
+		}
+		var names []string
+		for name, err := range memory.Sessions(t.Context()) {
+			must(t, err)
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, []string{"a", "b"}) {
+			t.Errorf("the sessions are %q", names)
+		}
+	})
+}
+
 // A memory passes the calls on to its session store, in a turn and outside.
 func TestSessionStore_callsPassedOn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

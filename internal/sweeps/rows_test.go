@@ -335,7 +335,8 @@ var storeRows = func() (rows []row) {
 		rows = append(rows,
 			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search " +
 				"LockedMemory.Forward Store.Forward LockedMemory.Answered Store.Answered " +
-				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last Store.Sessions Store.Ping", run: func(s *scene) {
+				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last " +
+				"LockedMemory.Sessions Store.Sessions Store.Ping", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -503,7 +504,7 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	},
 	"sessions": func(ctx context.Context, s *scene, _ int) error {
 		n := 0
-		for name, err := range s.faulty.store.Sessions(ctx) {
+		for name, err := range s.faulty.memory.Sessions(ctx) {
 			if err != nil {
 				return s.all(0, 1, err)
 			}

@@ -96,7 +96,7 @@ func (m *Memory) Last(ctx context.Context, n int) (exchanges []lockedmemory.Exch
 // Backward yields the exchanges before a place, the newest first. The zero Place is the end.
 func (m *Memory) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
-	return m.pages("belugamemory.backward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+	return coding(m, "belugamemory.backward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
 		return m.locked.Backward(ctx, before)
 	})
 }
@@ -104,21 +104,26 @@ func (m *Memory) Backward(ctx context.Context, before lockedmemory.Place,
 // Forward yields the exchanges after a place, in order. The zero Place is the beginning.
 func (m *Memory) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
-	return m.pages("belugamemory.forward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
+	return coding(m, "belugamemory.forward", func() iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
 		return m.locked.Forward(ctx, after)
 	})
 }
 
-// pages gives the error of a sequence a code.
-func (m *Memory) pages(op string, read func() iter.Seq2[lockedmemory.Exchange[schema.Message], error],
-) iter.Seq2[lockedmemory.Exchange[schema.Message], error] {
-	return func(yield func(lockedmemory.Exchange[schema.Message], error) bool) {
+// Sessions yields the names of the sessions that have an exchange, for jobs. A name is that of [SessionKey]:
+// the tenant, a colon and the session ID, in which %3A is a colon and %25 a percent sign.
+func (m *Memory) Sessions(ctx context.Context) iter.Seq2[string, error] {
+	return coding(m, "belugamemory.sessions", func() iter.Seq2[string, error] { return m.locked.Sessions(ctx) })
+}
+
+// coding gives the error of a sequence a code.
+func coding[T any](m *Memory, op string, read func() iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		if err := m.usable(); err != nil {
-			yield(lockedmemory.Exchange[schema.Message]{}, coded(op, err))
+			yield(*new(T), coded(op, err))
 			return
 		}
-		for exchange, err := range read() {
-			if !yield(exchange, coded(op, err)) {
+		for each, err := range read() {
+			if !yield(each, coded(op, err)) {
 				return
 			}
 		}

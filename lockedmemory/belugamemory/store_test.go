@@ -72,6 +72,16 @@ func TestStore_callsPassedOn(t *testing.T) {
 			}))
 			is("q 1|a 1|q 2|t 2|a 2|q 3|another")
 			mustHaveCode(t, m.Replace(ctx, last, last), core.ErrInvalidInput, sessionstore.ErrRange)
+			names := 0
+			for name, err := range m.Sessions(t.Context()) {
+				must(t, err)
+				if name == "passed on" {
+					names++
+				}
+			}
+			if names == 0 {
+				t.Error("Sessions does not yield the session")
+			}
 			must(t, m.Clear(ctx))
 			_, err = m.Answer(ctx, "id", schema.NewHumanMessage("q 3"), replies("a 3"))
 			mustHaveCode(t, err, core.ErrInvalidInput, lockedmemory.ErrAnswerGone)
