@@ -26,6 +26,8 @@ type SessionStore[M any] interface {
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
 	// Sessions yields the names of the sessions that have an exchange, as the KeyFunc returns them.
 	Sessions(ctx context.Context) iter.Seq2[string, error]
+	// Ping returns nil if the service of the store answers, and advice on its settings, for operators.
+	Ping(ctx context.Context) (advice []string, err error)
 }
 
 // sessionStore returns the inner memory as a [SessionStore].
@@ -118,6 +120,16 @@ func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, err
 		return func(yield func(string, error) bool) { yield("", err) }
 	}
 	return store.Sessions(ctx)
+}
+
+// Ping returns nil if the service of the session store answers, and advice on its settings, for operators:
+// log it when the application starts. The Ping of the Locker asks the lock service.
+func (m *LockedMemory[M, D]) Ping(ctx context.Context) (advice []string, err error) {
+	store, err := m.sessionStore("lockedmemory.ping")
+	if err != nil {
+		return nil, err
+	}
+	return store.Ping(ctx)
 }
 
 func (m *LockedMemory[M, D]) iterate(ctx context.Context, operation string,

@@ -77,8 +77,8 @@ func TestSessionStore_otherMemory_unsupported(t *testing.T) {
 	})
 }
 
-// Sessions yields names, so it needs no session and no lease.
-func TestSessionStore_sessions(t *testing.T) {
+// Sessions and Ping are about the whole store, so they need no session and no lease.
+func TestSessionStore_wholeStore_noSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		unsupported := false
@@ -90,12 +90,18 @@ func TestSessionStore_sessions(t *testing.T) {
 		if !unsupported {
 			t.Error("another memory has sessions")
 		}
+		if _, err := s.a.Ping(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("another memory: %v", err)
+		}
 		store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
 		must(t, err)
 		memory, err := lockedmemory.New(store, s.locker, lockedmemory.SessionKey, nil)
 		must(t, err)
 		for _, name := range []string{"a", "b"} {
 			must(t, memory.Save(lockedmemory.WithSession(t.Context(), name), "q", "a"))
+		}
+		if advice, err := memory.Ping(t.Context()); len(advice) > 0 || err != nil {
+			t.Errorf("Ping: %q, %v", advice, err)
 		}
 		var names []string
 		for name, err := range memory.Sessions(t.Context()) {

@@ -336,7 +336,7 @@ var storeRows = func() (rows []row) {
 			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search " +
 				"LockedMemory.Forward Store.Forward LockedMemory.Answered Store.Answered " +
 				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last " +
-				"LockedMemory.Sessions Store.Sessions Store.Ping", run: func(s *scene) {
+				"LockedMemory.Sessions Store.Sessions LockedMemory.Ping Store.Ping", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -515,7 +515,7 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		return s.all(n, 1, nil)
 	},
 	"ping": func(ctx context.Context, s *scene, _ int) error {
-		_, err := s.faulty.store.Ping(ctx)
+		_, err := s.faulty.memory.Ping(ctx)
 		return err
 	},
 	"turns": func(ctx context.Context, s *scene, exchanges int) error {

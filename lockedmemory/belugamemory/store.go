@@ -115,6 +115,15 @@ func (m *Memory) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	return coding(m, "belugamemory.sessions", func() iter.Seq2[string, error] { return m.locked.Sessions(ctx) })
 }
 
+// Ping returns nil if the service of the sessions answers, and advice on its settings, for operators: log
+// it when the application starts.
+func (m *Memory) Ping(ctx context.Context) (advice []string, err error) {
+	if err = m.usable(); err == nil {
+		advice, err = m.locked.Ping(ctx)
+	}
+	return advice, coded("belugamemory.ping", err)
+}
+
 // coding gives the error of a sequence a code.
 func coding[T any](m *Memory, op string, read func() iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -82,6 +82,9 @@ func TestStore_callsPassedOn(t *testing.T) {
 			if names == 0 {
 				t.Error("Sessions does not yield the session")
 			}
+			if _, err := m.Ping(t.Context()); err != nil {
+				t.Errorf("Ping: %v", err)
+			}
 			must(t, m.Clear(ctx))
 			_, err = m.Answer(ctx, "id", schema.NewHumanMessage("q 3"), replies("a 3"))
 			mustHaveCode(t, err, core.ErrInvalidInput, lockedmemory.ErrAnswerGone)
