@@ -77,6 +77,7 @@ const (
 	stepsOfReplace = "Replace"
 	stepsOfClear   = "Clear"
 	stepsOfDelete  = "Delete"
+	firstAccess    = "first access" // which trims as many turns as one may
 	lazyExpiry     = "lazy expiry"
 	eagerExpiry    = "eager expiry" // without lazyfree-lazy-expire; for information
 )
@@ -99,7 +100,7 @@ func (f historyFigures) outcome(names []string, n int) *Outcome {
 		},
 	}
 	var longest stats.Spread
-	for _, what := range []string{stepsOfReplace, stepsOfClear, stepsOfDelete, lazyExpiry, eagerExpiry} {
+	for _, what := range []string{stepsOfReplace, stepsOfClear, stepsOfDelete, firstAccess, lazyExpiry, eagerExpiry} {
 		s := longestStep(f.steps[what])
 		key := strings.ReplaceAll(strings.ToLower(what), " ", "_") + "_step_ms"
 		o.Rows[0].Cells = append(o.Rows[0].Cells, Cell{key, what + ": step ms", s})
@@ -278,6 +279,14 @@ func (h *histories) timeSteps(ctx context.Context, f historyFigures) error {
 		_, err := h.replaces(h.long, lastTurns, 1)(ctx, nil)
 		return err
 	}
+	bounded, err := h.removed.Bounded(h.turns / 2)
+	if err != nil {
+		return err
+	}
+	trims := func(ctx context.Context) error {
+		question, answer := exchange(0)
+		return bounded.Save(ctx, question, answer)
+	}
 	for _, of := range []struct {
 		what string
 		key  string // that all its steps name
@@ -286,6 +295,7 @@ func (h *histories) timeSteps(ctx context.Context, f historyFigures) error {
 		{stepsOfReplace, h.long.Prefix + "stage", replace},
 		{stepsOfClear, h.removed.Prefix + "stage", h.removed.Clear},
 		{stepsOfDelete, h.removed.Prefix + "stage", h.removed.Delete},
+		{firstAccess, h.removed.Prefix + "mark", trims},
 		{lazyExpiry, h.removed.Prefix + "log", h.expires("yes")},
 		{eagerExpiry, h.removed.Prefix + "log", h.expires("no")},
 	} {

@@ -33,7 +33,7 @@ func (s store) Session(name string) (Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &History{memory, inner, "session:" + redislock.HashTag(name)}, nil
+	return &History{memory, inner, "session:" + redislock.HashTag(name), s, key}, nil
 }
 
 // History is a session of this library, with the operations that no other subject has.
@@ -41,6 +41,19 @@ type History struct {
 	*lockedmemory.LockedMemory[Message, Message]
 	Store  *sessionstore.Store[Message, Message]
 	Prefix string // of its keys in Redis
+
+	of  store
+	key lockedmemory.KeyFunc
+}
+
+// Bounded returns the session as a store with Retention.MaxExchanges has it.
+func (h *History) Bounded(most int) (Session, error) {
+	keep := &sessionstore.Retention{MaxExchanges: most}
+	inner, err := redisstore.New(h.of.client, h.key, sessionstore.JSON[Message]{}, keep, nil)
+	if err != nil {
+		return nil, err
+	}
+	return lockedmemory.New(inner, h.of.locker, h.key, nil)
 }
 
 // Plain returns a pipeline that adds exchanges to a new stream, with as many bytes as this library stores.
