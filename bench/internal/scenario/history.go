@@ -288,23 +288,23 @@ func (h *histories) timeSteps(ctx context.Context, f historyFigures) error {
 		return bounded.Save(ctx, question, answer)
 	}
 	for _, of := range []struct {
-		what string
-		key  string // that all its steps name
-		call func(ctx context.Context) error
+		what, command string
+		key           string // that all its steps name
+		call          func(ctx context.Context) error
 	}{
-		{stepsOfReplace, h.long.Prefix + "stage", replace},
-		{stepsOfClear, h.removed.Prefix + "stage", h.removed.Clear},
-		{stepsOfDelete, h.removed.Prefix + "stage", h.removed.Delete},
-		{firstAccess, h.removed.Prefix + "mark", trims},
-		{lazyExpiry, h.removed.Prefix + "log", h.expires("yes")},
-		{eagerExpiry, h.removed.Prefix + "log", h.expires("no")},
+		{stepsOfReplace, "evalsha", h.long.Prefix + "stage", replace},
+		{stepsOfClear, "evalsha", h.removed.Prefix + "stage", h.removed.Clear},
+		{stepsOfDelete, "evalsha", h.removed.Prefix + "stage", h.removed.Delete},
+		{firstAccess, "evalsha", h.removed.Prefix + "mark", trims},
+		{lazyExpiry, "exists", h.removed.Prefix + "log", h.expires("yes")},
+		{eagerExpiry, "exists", h.removed.Prefix + "log", h.expires("no")},
 	} {
 		for _, key := range []string{"log", "ids"} {
 			if err := h.client.Copy(ctx, h.long.Prefix+key, h.removed.Prefix+key, 0, true).Err(); err != nil {
 				return err
 			}
 		}
-		times, err := h.timed(ctx, of.key, of.call)
+		times, err := h.timed(ctx, of.command, of.key, of.call)
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.what, err)
 		}
@@ -334,8 +334,9 @@ func (h *histories) expires(lazily string) func(ctx context.Context) error {
 	}
 }
 
-// timed returns how long Redis has run each command of a call with a key.
-func (h *histories) timed(ctx context.Context, key string, call func(ctx context.Context) error) (times []float64, err error) {
+// timed returns how long Redis has run each command with a key during a call. The SLOWLOG has the
+// commands of scripts, too.
+func (h *histories) timed(ctx context.Context, command, key string, call func(ctx context.Context) error) (times []float64, err error) {
 	err = errors.Join(h.client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err(), h.client.Do(ctx, "slowlog", "reset").Err())
 	if err != nil {
 		return nil, err
@@ -346,12 +347,12 @@ func (h *histories) timed(ctx context.Context, key string, call func(ctx context
 		return nil, err
 	}
 	for _, e := range slices.Backward(entries) { // the newest is the first
-		if slices.Contains(e.Args, key) {
+		if e.Args[0] == command && slices.Contains(e.Args, key) {
 			times = append(times, millis(e.Duration))
 		}
 	}
 	if len(times) == 0 {
-		return nil, errors.New("no command with the key is in the SLOWLOG")
+		return nil, fmt.Errorf("no %s with the key is in the SLOWLOG", command)
 	}
 	return times, nil
 }
