@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestStore_longHistory_atMost14RoundTrips(t *testing.T) {
 	}
 }
 
-// A read back ends with the turns that MaxAge keeps.
+// No read goes beyond the turns that MaxAge keeps.
 func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxAge: time.Hour})
 	if found, err := store.Last(t.Context(), 20); err != nil || len(found) != 0 || d.reads != 1 {
@@ -111,6 +112,18 @@ func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	d.reads = 0
 	if found, err := store.Search(t.Context(), "x", 20); err != nil || len(found) != 0 || d.reads != 1 {
 		t.Errorf("Search: %d results, %v, in %d round trips", len(found), err, d.reads)
+	}
+	for name, read := range map[string]iter.Seq2[lockedmemory.Exchange[string], error]{
+		"Forward":  store.Forward(t.Context(), lockedmemory.Place{}),
+		"Backward": store.Backward(t.Context(), lockedmemory.Place{}),
+	} {
+		d.reads = 0
+		for e, err := range read {
+			t.Errorf("%s: %s, %v", name, e.Place, err)
+		}
+		if d.reads != 1 {
+			t.Errorf("%s: %d round trips", name, d.reads)
+		}
 	}
 }
 

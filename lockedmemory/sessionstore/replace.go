@@ -44,9 +44,11 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		if e.Place == (lockedmemory.Place{}) {
 			e.Place, e.ID, e.Number = next, "", 0
 		}
-		if next, err = within(e.Place, from, next, i); err != nil {
-			return err
+		if before(e.Place, from) || before(next, e.Place) {
+			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %s, is outside the range or out of order",
+				ErrRange, i+1, e.Place)
 		}
+		next = e.Place
 		named := e.ID != "" && len(e.ID) <= lockedmemory.MaxTurnID && e.Number > 0
 		if !named && (e.ID != "" || e.Number != 0) { // no read could return it
 			return fmt.Errorf("%w: nothing was written: exchange %d has an ID of %d bytes and the Number %d: "+
@@ -71,15 +73,7 @@ func isPlace(p lockedmemory.Place) bool {
 	return p.Fence >= 0 && p.N >= 0 && p.N < math.MaxInt64/one && p.Sub >= 0 && p.Sub < one
 }
 
-// within returns the place of exchange i without its sub-place, if it lies between two others.
-func within(at, from, next lockedmemory.Place, i int) (lockedmemory.Place, error) {
-	before := func(a, b lockedmemory.Place) bool {
-		return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.N, b.N)) < 0
-	}
-	if before(at, from) || before(next, at) {
-		return at, fmt.Errorf("%w: nothing was written: the Place of exchange %d, %s, is outside the range or out of order",
-			ErrRange, i+1, at)
-	}
-	at.Sub = 0
-	return at, nil
+// before compares places without their sub-places.
+func before(a, b lockedmemory.Place) bool {
+	return cmp.Or(cmp.Compare(a.Fence, b.Fence), cmp.Compare(a.N, b.N)) < 0
 }
