@@ -267,7 +267,6 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	if v := each.barred(r.Access); v.Outcome != driver.Done {
 		return v, nil
 	}
-	mark, op := each.mark, each.op
 	v, had := s.take(each, r.Write)
 	if v.Outcome != driver.Done || had {
 		return v, nil
@@ -287,15 +286,10 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	case !each.replace(first, last, r.New):
 		v.Outcome = driver.Full
 	}
-	if v.Outcome >= driver.Range {
-		if mark.Fence == r.Fence { // otherwise the token has been shown
-			each.mark, each.op = mark, op
-		} else {
-			each.mark, each.op = lockedmemory.Place{Fence: r.Fence}, ""
-		}
-		return v, nil
-	}
-	if len(each.entries) == 0 {
+	switch {
+	case v.Outcome >= driver.Range:
+		each.op = "" // the place stays taken
+	case len(each.entries) == 0:
 		each.entries, each.state = nil, cleared
 	}
 	return v, nil

@@ -41,6 +41,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	each.revision = lockedmemory.MaxSub - 2
 	replace(3, driver.Full)
 	replace(1, driver.Full) // two more are moved
+	replace(1, driver.Full)
 	each.revision--
 	replace(1, driver.Done)
 }

@@ -250,6 +250,9 @@ func (r *rightless) round(when string) {
 					if r.admin.PTTL(ctx, strings.TrimSuffix(r.log(), "log")+"stage").Val() == -1 {
 						r.Error("the copy of a Replace has no TTL")
 					}
+					if r.admin.PTTL(ctx, r.log()).Val() >= 0 {
+						r.Error("the history has a TTL")
+					}
 				}
 				break
 			}

@@ -65,8 +65,6 @@ local function swap()
   end
   if not failed and after('UNLINK', log) then
     after('RENAME', stage, log)
-  else
-    after('PEXPIRE', stage, STAGED)
   end
   return done()
 end

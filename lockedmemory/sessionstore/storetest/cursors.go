@@ -95,12 +95,13 @@ func cursors(h *harness) {
 // Between two pages from a place, in both directions, the history is replaced.
 func cursorsReplacedBetween(h *harness) {
 	a := h.instance(nil, nil)
-	for _, forward := range []bool{true, false} {
+	for i, forward := range []bool{true, false, true, false} {
+		with := []Exchange{exchange("new")}[:i/2] // or by nothing
 		a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6)
 		b := h.instance(nil, func(d driver.Driver) driver.Driver {
 			return &small{Driver: d, limit: 2, before: func(page int) {
 				if page == 1 {
-					a.mustReplace(0, 0, exchange("new"))
+					a.mustReplace(0, 0, with...)
 				}
 			}}
 		})

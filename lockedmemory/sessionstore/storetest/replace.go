@@ -113,7 +113,9 @@ func replacedKeepsIDs(h *harness) {
 	a.turn(func(ctx context.Context) {
 		all := a.all(ctx)
 		all[0].Messages, all[2].Messages = exchange("1a").Messages, exchange("3a").Messages
-		if err := a.store.Replace(ctx, all[0].Place, all[2].Place, all[0], exchange("new"), all[2]); err != nil {
+		added := exchange("new")
+		added.ID, added.Number = "one", 2 // it has no Place, so it has no ID
+		if err := a.store.Replace(ctx, all[0].Place, all[2].Place, all[0], added, all[2]); err != nil {
 			h.Fatal(err)
 		}
 	})
