@@ -50,7 +50,7 @@ func newGround(t *testing.T) *ground {
 	g.client = client
 	locks := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = locks.Close() })
-	locker, err := redislock.New(locks, &distlock.Options{TTL: 2 * time.Second, Namespace: t.Name()})
+	locker, err := redislock.New(locks, &distlock.Options{TTL: 4 * time.Second, Namespace: t.Name()})
 	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, &sessionstore.Retention{IdleTTL: time.Hour}, nil)

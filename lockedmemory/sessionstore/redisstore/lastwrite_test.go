@@ -422,6 +422,8 @@ func TestSave_localWaiters_handoffs(t *testing.T) {
 	t.Parallel()
 	seen := new(outcomes)
 	r, _ := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
+	hold, err := r.locker.Acquire(t.Context(), r.key)
+	must(t, err)
 	var all sync.WaitGroup
 	const n = 50
 	for range n {
@@ -431,6 +433,12 @@ func TestSave_localWaiters_handoffs(t *testing.T) {
 			}
 		})
 	}
+	testservers.Await(t, 10*time.Second, "all waiters", func() bool {
+		var busy *distlock.BusyError
+		_, err := r.locker.TryAcquire(t.Context(), r.key)
+		return errors.As(err, &busy) && busy.Waiters == n
+	})
+	must(t, hold.Release(t.Context()))
 	all.Wait()
 	local := 0
 	for _, op := range seen.all {
