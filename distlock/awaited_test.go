@@ -101,3 +101,21 @@ func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 		}
 	})
 }
+
+// A raise counts for the contender, too, although its own request comes after the raise.
+func TestAwaited_S2_raiseCountsForContender(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		theirs, q := s.twin(), newQueue(t)
+		l := theirs.locker(t, distlock.Options{})
+		holder := mustAcquire(t, l)
+		first := holder.Fence()
+		time.Sleep(100 * time.Millisecond) // no handoff is possible, so a waiter asks
+		theirs.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldBefore: in(100 * time.Millisecond)}))
+		q.join(l, "contender", 50*time.Millisecond)
+		mustRaise(t, holder)
+		time.Sleep(100 * time.Millisecond)
+		mustRelease(t, holder)
+		q.wg.Wait()
+		q.wantAwaited(map[string]int64{"contender": first})
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -29,9 +30,9 @@ type acquisition struct {
 	start  time.Time
 	waiter *waiter // its place in the process; nil if it asks a number of times and no more
 	last   lastAnswer
-	// awaited is the first token of a holder that the backend has shown since start; 0: none. The mutex of
-	// the queues guards it while the acquisition waits in the process.
-	awaited int64
+	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
+	// other requests of the process count, too.
+	awaited atomic.Int64
 
 	req            driver.AcquireRequest
 	outcomeUnknown bool // a copy of a request may take effect later
@@ -250,11 +251,16 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	return lease, none, err
 }
 
-// shown notes the token of the holder in the answer to a request.
+// shown notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is the first.
 // ⚑ The holder may have changed between an earlier request and the start of the acquisition.
 func (a *acquisition) shown(fence int64, asked time.Time) {
-	if a.awaited == 0 && !asked.Before(a.start) {
-		a.awaited = fence
+	if fence == 0 || asked.Before(a.start) {
+		return
+	}
+	for first := a.awaited.Load(); first == 0 || fence < first; first = a.awaited.Load() {
+		if a.awaited.CompareAndSwap(first, fence) {
+			return
+		}
 	}
 }
 

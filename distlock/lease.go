@@ -57,7 +57,7 @@ func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 		grant:    g,
 		metadata: a.op.Metadata,
 		acquired: at,
-		awaited:  a.awaited,
+		awaited:  a.awaited.Load(),
 		guard:    make(chan struct{}, 1),
 	}
 	le.fence.Store(fence)

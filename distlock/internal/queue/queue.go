@@ -201,11 +201,14 @@ func (all *Queues[C, O]) Unseen(key string) int {
 	return n
 }
 
-// Each calls f with the caller of each waiter of a key, except the contender.
+// Each calls f with the caller of each waiter of a key.
 func (all *Queues[C, O]) Each(key string, f func(C)) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if q := all.byKey[key]; q != nil {
+		if q.contender != nil {
+			f(q.contender.Caller)
+		}
 		for at := q.waiting.Front(); at != nil; at = at.Next() {
 			f(at.Value.(*Waiter[C, O]).Caller)
 		}
