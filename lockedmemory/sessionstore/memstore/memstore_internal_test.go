@@ -33,7 +33,8 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 		}
 		before := len(each.entries)
 		v, err := d.Replace(t.Context(), r)
-		if err != nil || v.Outcome != want || want == driver.Full && (len(each.entries) != before || each.entries[0].Place != at) {
+		changed := len(each.entries) != before || each.entries[0].Place != at
+		if err != nil || v.Outcome != want || changed != (want == driver.Done) {
 			t.Errorf("%d exchanges: %v, %v; want outcome %d; %d entries", exchanges, v, err, want, len(each.entries))
 		}
 	}
