@@ -149,7 +149,8 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 // An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or
 // trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a new read.
 // Forward takes no lock. A lease in ctx has the effect that [Store.Load] states.
-func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
+func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
+) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, after, func(r *request) iter.Seq[[]driver.Entry] {
 		from := r.beginning()
 		if after.Compare(from) > 0 {
@@ -162,7 +163,8 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) ite
 // Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one before
 // the place, or with the zero Place the newest of all. To fill the context of a model, break at its
 // budget of tokens.
-func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
+func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
+) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, before, func(r *request) iter.Seq[[]driver.Entry] {
 		if before == (lockedmemory.Place{}) && r.most < all {
 			return r.turns(all, nil)

@@ -89,10 +89,12 @@ func (r *Retention) WithDefaults() (Retention, error) {
 		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges,
 			maxExchanges)
 	case keep.MaxAge != 0 && !lasts(keep.MaxAge):
-		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, or 0 to keep exchanges for ever",
+		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, "+
+			"or 0 to keep exchanges for ever",
 			keep.MaxAge, maxTime)
 	case keep.MaxBytes != 0 && (keep.MaxBytes < minBytes || keep.MaxBytes > maxBytes):
-		problem = fmt.Sprintf("MaxBytes is %d, but must be from %d to %d, or 0 to keep all", keep.MaxBytes, minBytes, maxBytes)
+		problem = fmt.Sprintf("MaxBytes is %d, but must be from %d to %d, or 0 to keep all",
+			keep.MaxBytes, minBytes, maxBytes)
 	case !lasts(keep.RememberTurns):
 		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds",
 			keep.RememberTurns, maxTime)

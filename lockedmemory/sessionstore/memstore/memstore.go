@@ -147,7 +147,8 @@ func (each *session) barred(a driver.Access) driver.Verdict {
 		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
 	case a.Awaited > 0 && a.Awaited < each.deleted && each.deleted < a.Fence:
 		return driver.Verdict{Outcome: driver.Deleted}
-	case each.entries == nil && each.mark == lockedmemory.Place{} && a.Fence < time.Now().Add(-driver.OldToken).UnixMicro():
+	case each.entries == nil && each.mark == lockedmemory.Place{} &&
+		a.Fence < time.Now().Add(-driver.OldToken).UnixMicro():
 		return driver.Verdict{Outcome: driver.Unowned}
 	}
 	return driver.Verdict{}

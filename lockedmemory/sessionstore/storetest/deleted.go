@@ -234,6 +234,28 @@ func deleteOvertaken(h *harness) {
 	a.has(0, "other")
 }
 
+// A Delete whose answer is lost is repeated in its turn, and the turn goes on.
+func deleteRepeated(h *harness) {
+	d := &lost{}
+	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+		d.Driver = inner
+		return d
+	})
+	a.mustSave(h.Context(), "old")
+	a.turn(func(ctx context.Context) {
+		a.mustLoad(ctx)
+		d.next = true
+		if err := a.memory.Delete(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+			h.Errorf("a Delete whose answer is lost: %v", err)
+		}
+		if err := a.memory.Delete(ctx); err != nil {
+			h.Errorf("Delete again: %v", err)
+		}
+		a.mustSave(ctx, "new")
+	})
+	a.has("new")
+}
+
 // A session of which nothing is known does not admit a token older than 23 hours: the mark of a later lease
 // may have expired. The lock gives its present owner a new token.
 func oldToken(h *harness) {

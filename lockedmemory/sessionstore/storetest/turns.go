@@ -139,14 +139,21 @@ func (d slow) Append(ctx context.Context, a driver.Append) (driver.Verdict, erro
 	return d.Driver.Append(ctx, a)
 }
 
-// lost is a driver that loses the answer of the next Append, if next is set.
+// lost is a driver that loses the answer of the next write, if next is set.
 type lost struct {
 	driver.Driver
 	next bool
 }
 
 func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	v, err := d.Driver.Append(ctx, a)
+	return d.answer(d.Driver.Append(ctx, a))
+}
+
+func (d *lost) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	return d.answer(d.Driver.Replace(ctx, r))
+}
+
+func (d *lost) answer(v driver.Verdict, err error) (driver.Verdict, error) {
 	if d.next {
 		d.next = false
 		return driver.Verdict{}, errors.New("no answer")
