@@ -154,7 +154,8 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	switch {
 	case code == replyAgain:
 		if p.begun == stagings {
-			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again", lockdriver.ErrTemporary)
+			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again",
+				lockdriver.ErrTemporary)
 		}
 		p.restart()
 		return v, false, nil

@@ -65,7 +65,8 @@ func maxAgeByTokens(h *harness) {
 		save := func(after time.Duration, n int64) {
 			w := a.write(lease, n)
 			w.Fence, w.First = lease.Fence()+after.Microseconds(), true
-			if v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: content(fmt.Sprint(n))}); err != nil || v.Outcome != driver.Done {
+			v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: content(fmt.Sprint(n))})
+			if err != nil || v.Outcome != driver.Done {
 				h.Fatalf("%+v, %v", v, err)
 			}
 		}

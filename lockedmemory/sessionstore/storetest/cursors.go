@@ -78,8 +78,12 @@ func cursors(h *harness) {
 	if _, err := a.store.Last(h.Context(), -1); !errors.Is(err, distlock.ErrInvalidOption) {
 		h.Errorf("the last -1: %v", err)
 	}
-	for _, at := range []lockedmemory.Place{{Fence: -1, N: 1}, {Fence: 1, N: -1}, {Fence: 1, N: math.MaxInt64}, {N: 1, Sub: 1_000_000}} {
-		for _, read := range []iter.Seq2[Exchange, error]{a.store.Forward(h.Context(), at), a.store.Backward(h.Context(), at)} {
+	for _, at := range []lockedmemory.Place{
+		{Fence: -1, N: 1}, {Fence: 1, N: -1}, {Fence: 1, N: math.MaxInt64}, {N: 1, Sub: 1_000_000},
+	} {
+		for _, read := range []iter.Seq2[Exchange, error]{
+			a.store.Forward(h.Context(), at), a.store.Backward(h.Context(), at),
+		} {
 			for e, err := range read {
 				if !errors.Is(err, distlock.ErrInvalidOption) {
 					h.Errorf("from %s: %s, %v; want ErrInvalidOption", at, e.Place, err)

@@ -122,7 +122,8 @@ func namedReadsAfterTrimAndClear(h *harness) {
 		lease, _ := lockedmemory.Lease(ctx)
 		c := named(content("third"), "skipped", 3)
 		for range 2 { // a copy of it is known
-			if v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 1), Content: c}); err != nil || v.Outcome > driver.Known {
+			v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 1), Content: c})
+			if err != nil || v.Outcome > driver.Known {
 				h.Errorf("%+v, %v", v, err)
 			}
 		}
@@ -178,7 +179,8 @@ func namedReadsShowToken(h *harness) {
 		lease, _ := lockedmemory.Lease(ctx)
 		access := a.write(lease, 1).Access
 		read := driver.Read{Session: h.session, Access: &access, ID: "id", Named: true, Limit: 10}
-		if page, err := a.driver.Read(ctx, read); err != nil || page.Outcome != driver.Done || page.Stored != 1 || len(page.Entries) != 1 {
+		page, err := a.driver.Read(ctx, read)
+		if err != nil || page.Outcome != driver.Done || page.Stored != 1 || len(page.Entries) != 1 {
 			h.Errorf("%+v, %v", page, err)
 		}
 		a.refused("Save", a.store.Save(old, question("stale"), answer("stale")), fence, lease.Fence())

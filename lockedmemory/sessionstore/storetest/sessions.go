@@ -98,7 +98,7 @@ func sessionsOfEndedContext(h *harness) {
 		for _, err := range a.store.Sessions(ctx) {
 			last = err
 		}
-		if count.pages != pages || pages == 0 && !errors.Is(last, context.Canceled) || last != nil && !errors.Is(last, context.Canceled) {
+		if count.pages != pages || (pages == 0 || last != nil) && !errors.Is(last, context.Canceled) {
 			h.Errorf("%d pages, %v", count.pages, last)
 		}
 		if _, err := a.store.Ping(ctx); !errors.Is(err, context.Canceled) {
