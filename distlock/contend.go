@@ -251,7 +251,8 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	return lease, none, err
 }
 
-// shown notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is the first.
+// shown notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is
+// the first.
 // ⚑ The holder may have changed between an earlier request and the start of the acquisition.
 func (a *acquisition) shown(fence int64, asked time.Time) {
 	if fence == 0 || asked.Before(a.start) {

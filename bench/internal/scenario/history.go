@@ -29,8 +29,9 @@ const (
 // editedExchange is an exchange of 1 KB.
 func editedExchange(n int) (question, answer subject.Message) { return exchangeOf(n, 400, 624) }
 
-// history measures what products do with a history, beside Save and Load: its last turns, whether a message was answered, a
-// Replace, and for how long Redis serves no other client while a long history is replaced or removed.
+// history measures what products do with a history, beside Save and Load: its last turns, whether a
+// message was answered, a Replace, and for how long Redis serves no other client while a long
+// history is replaced or removed.
 func (b *Bench) history(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.History, []string{subject.Ours, subject.Stream}
 	var wire wire.Counter
@@ -117,9 +118,9 @@ func atLeast(a, b stats.Spread) stats.Spread {
 	return stats.Spread{Median: max(a.Median, b.Median), Min: max(a.Min, b.Min), Max: max(a.Max, b.Max)}
 }
 
-// longestStep returns the longest of all steps: by their medians of the rounds, by their shortest times, and by their longest.
-// Each round has the same steps. A busy machine stretches another step in each round, so the longest time of a round says
-// more about the machine than about Redis.
+// longestStep returns the longest of all steps: by their medians of the rounds, by their shortest
+// times, and by their longest. Each round has the same steps. A busy machine stretches another step
+// in each round, so the longest time of a round says more about the machine than about Redis.
 func longestStep(rounds [][]float64) (longest stats.Spread) {
 	for i := range rounds[0] {
 		var times []float64
@@ -208,7 +209,8 @@ func (h *histories) lasts(of *subject.History) sample {
 	}
 }
 
-// replaces replaces the first count of the last turns of a history, by themselves. It times the Replace alone, without the lock.
+// replaces replaces the first count of the last turns of a history, by themselves. It times the
+// Replace alone, without the lock.
 func (h *histories) replaces(in *subject.History, last, count int) sample {
 	return func(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
 		err := in.Turn(ctx, func(ctx context.Context) error {
@@ -273,7 +275,8 @@ func (h *histories) timeCalls(ctx context.Context, n int, window time.Duration, 
 	return nil
 }
 
-// timeSteps takes from Redis how long it runs each step of a Replace of the long history, and of what removes a copy of it.
+// timeSteps takes from Redis how long it runs each step of a Replace of the long history, and of
+// what removes a copy of it.
 func (h *histories) timeSteps(ctx context.Context, f historyFigures) error {
 	replace := func(ctx context.Context) error {
 		_, err := h.replaces(h.long, lastTurns, 1)(ctx, nil)
@@ -313,8 +316,8 @@ func (h *histories) timeSteps(ctx context.Context, f historyFigures) error {
 	return nil
 }
 
-// expires lets the log of the removed session expire. Redis removes an expired key when a command looks for it, and does so
-// here: between the commands of a pipeline no timer of Redis runs.
+// expires lets the log of the removed session expire. Redis removes an expired key when a command
+// looks for it, and does so here: between the commands of a pipeline no timer of Redis runs.
 func (h *histories) expires(lazily string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if err := h.client.ConfigSet(ctx, "lazyfree-lazy-expire", lazily).Err(); err != nil {
