@@ -111,7 +111,7 @@ func (m *LockedMemory[M, D]) named(ctx context.Context, op *distlock.Operation) 
 			"use the ID of the message that is answered, or leave WithTurnID out", op.Name, ErrTurnID)
 	case len(id) > MaxTurnID:
 		return nil, fmt.Errorf("%s: %w: it has %d bytes, at most %d are allowed; nothing was written: "+
-			"use a shorter one, such as a hash", op.Name, ErrTurnID, len(id), MaxTurnID)
+			"use a shorter one, such as a hash of this one", op.Name, ErrTurnID, len(id), MaxTurnID)
 	case around == nil:
 		return &NamedTurn{ID: id, known: !isTurn(op)}, nil
 	case around.ID != id:

@@ -21,7 +21,8 @@ import (
 func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 	exchanges []lockedmemory.Exchange[M], stored int, err error) {
 	if id == "" || len(id) > lockedmemory.MaxTurnID {
-		return nil, 0, fmt.Errorf("sessionstore: %s: %w: it has %d bytes, 1 to %d are allowed",
+		return nil, 0, fmt.Errorf("sessionstore: %s: %w: it has %d bytes, 1 to %d are allowed: "+
+			"use the ID of the message, or a hash of that ID",
 			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
 	}
 	exchanges, err = again(func() ([]lockedmemory.Exchange[M], error) {

@@ -103,7 +103,8 @@ func (r *request) failed(err error) error {
 	}
 	switch {
 	case unknown:
-		return fmt.Errorf("%w: %s: %w", outcomeUnknown, r.op, err)
+		return fmt.Errorf("%w: %s: %w: load the history in a new turn, or repeat a Save with the same turn ID",
+			outcomeUnknown, r.op, err)
 	case over:
 		return fmt.Errorf("sessionstore: %s: %w", r.op, err)
 	}

@@ -34,8 +34,13 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	if err != nil {
 		return err
 	}
-	if from.N < 1 || !isPlace(from) || !isPlace(to) || from.Compare(to) > 0 {
-		return fmt.Errorf("%w: nothing was written: the range from %s to %s is empty", ErrRange, from, to)
+	switch {
+	case from.N < 1 || to.N < 1 || !isPlace(from) || !isPlace(to):
+		return fmt.Errorf("%w: nothing was written: from %+v to %+v: no exchange has such a Place: "+
+			"give the Places of the first and the last exchange of the range", ErrRange, from, to)
+	case from.Compare(to) > 0:
+		return fmt.Errorf("%w: nothing was written: it begins at %s, above its end at %s: exchange the two Places",
+			ErrRange, from, to)
 	}
 	entries := make([]driver.Entry, len(exchanges))
 	next := to

@@ -155,7 +155,8 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	case driver.Known:
 		return false, nil
 	case driver.Conflict:
-		return false, ErrTurnConflict
+		return false, fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID and number: "+
+			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
 	case driver.Gone:
 		err := ErrGone
 		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
