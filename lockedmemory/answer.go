@@ -12,15 +12,20 @@ import (
 // trimmed, cleared or replaced since. Nothing was written, and the function of the Answer was not run.
 var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
 
-// Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a question,
-// stores both as one exchange, and returns the answer. The ID is that of the question, see [WithTurnID]. If
-// the ID is known, Answer returns the stored answer and does not run fn. So after an error, repeat it with
-// the same ID, in any process. The question is not compared.
+// Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a
+// question, stores both as one exchange, and returns the answer. The ID is that of the question,
+// see [WithTurnID]. If the ID is known, Answer returns the stored answer and does not run fn. So
+// after an error, repeat it with the same ID, in any process. The question is not compared. A
+// stored answer needs the lock, too: to return it without a wait, ask [LockedMemory.Answered]
+// first.
 //
-// fn loads as much of the history as it needs. It returns the messages of the answer: tool calls, their
-// results, the text. It stores nothing of the session: a Save, Append or Answer with its context fails with
-// [ErrTurnID]. So a crash leaves the whole answer or nothing. For several Saves, use Turn with other IDs:
-// Answer takes one Save that a Turn has stored under the ID for the answer.
+// fn loads as much of the history as it needs. It returns the messages of the answer: tool calls,
+// their results, the text. fn must not change the session. A Save, Append or Answer with its
+// context fails with [ErrTurnID]. So a crash leaves the whole answer or nothing. A Replace, Clear
+// or Delete is not refused: it takes effect at once, also if fn fails after that.
+//
+// For several Saves, use Turn with other IDs. If a Turn has stored one exchange under the ID,
+// Answer returns that exchange as the answer, although the turn may be incomplete.
 //
 // Errors, beside those of fn, Turn and [LockedMemory.Save]:
 //

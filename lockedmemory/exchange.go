@@ -29,8 +29,10 @@ func (e Exchange[M]) Output() (m M) {
 	return m
 }
 
-// Place is where an exchange stands in its session. Places of a session only rise. All exchanges with one
-// Fence are a turn. In Redis, a place prints as the ID of the Stream's entry.
+// Place is where an exchange stands in its session. Places of a session only rise. All exchanges
+// with one Fence are a turn. In Redis, a place prints as the ID of the Stream's entry. Replaced
+// content gets another Sub, so a place that was kept from before a Replace names no exchange any
+// more. json.Marshal writes a Place, and json.Unmarshal reads it.
 type Place struct {
 	Fence int64 // the fencing token of the lease it was written under; positive
 	N     int64 // the number of the write under that token, from 1; 0 is the place of a lease that has only read

@@ -93,9 +93,11 @@ func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], er
 	return store.Last(ctx, n)
 }
 
-// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place is the
-// end of the history. Break at your budget of tokens. The Place of the last exchange is where to go on,
-// also in another process. An error ends the sequence. It takes no lock, as [LockedMemory.Load].
+// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place
+// is the end of the history. Break at your budget of tokens. The Place of the last exchange is
+// where to go on, also in another process. After an empty page, keep the Place: the zero Place is
+// the end again. A Replace or Clear between two reads is not reported: new exchanges may be
+// skipped. An error ends the sequence. It takes no lock, as [LockedMemory.Load].
 func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
 	return m.iterate(ctx, "lockedmemory.backward",
 		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
@@ -103,8 +105,9 @@ func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Se
 		})
 }
 
-// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place, in
-// order. The zero Place is the beginning of the history.
+// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place,
+// in order. The zero Place is the beginning of the history. After a Replace, a Forward from a place
+// that was kept may yield replaced content that the caller has seen in its old form.
 func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
 	return m.iterate(ctx, "lockedmemory.forward",
 		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {

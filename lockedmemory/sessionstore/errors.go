@@ -23,14 +23,14 @@ var (
 	// ErrDeleted: the session was deleted while the turn waited for it. Nothing was written. A turn that
 	// begins now starts the session anew.
 	ErrDeleted = errors.New("sessionstore: session deleted")
-	// ErrRange: the history has no exchange at a given place, or a range is turned round. Nothing was
-	// written. Read the history again.
+	// ErrRange: the history has no exchange at a given place, or a range ends before it begins, or the
+	// Places of a Replace are out of order. Nothing was written. Read the history again.
 	ErrRange = errors.New("sessionstore: no such range")
 	// ErrChanged: the history was cleared, replaced or trimmed between two pages of a read. Begin the read
 	// again.
 	ErrChanged = errors.New("sessionstore: history changed")
-	// ErrTooLarge: a message or an exchange is larger than Options.MaxMessage allows, or an exchange has
-	// more than 256 messages. Nothing was written.
+	// ErrTooLarge: a message is larger than Options.MaxMessage, or the messages of an exchange are larger
+	// than twice that together, or more than 256. Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.
 	ErrCodec = errors.New("sessionstore: codec failed")

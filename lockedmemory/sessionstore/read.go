@@ -88,9 +88,9 @@ func (s *Store[M, D]) history(r *request, window int, words []string) ([]lockedm
 	return present(r, found), nil
 }
 
-// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
-// whole, also if it is longer. Otherwise Last is a [Store.Load]. A negative n is refused with
-// distlock.ErrInvalidOption.
+// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn
+// is whole, also if it is longer. Entries that cannot be read, a changed history, and errors are
+// those of [Store.Load]. A negative n is refused with distlock.ErrInvalidOption.
 func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
@@ -140,15 +140,17 @@ func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, err
 	return found, nil
 }
 
-// Forward yields the history in order, a page at a time, so the history may be too long to be held at
-// once. It begins after a place, or with the zero Place at the first turn that Retention.MaxExchanges
-// keeps. The place need not exist any more. Break where you have enough; the Place of the last exchange
-// is where to go on, also in another process. A Place that no exchange can have is refused with
-// distlock.ErrInvalidOption.
+// Forward yields the history in order, a page at a time, so the history may be too long to be held
+// at once. It begins after a place, or with the zero Place at the first turn that
+// Retention.MaxExchanges keeps. The place need not exist any more: Forward begins at the next
+// higher place. Break where you have enough; the Place of the last exchange is where to go on, also
+// in another process. A Place that no exchange can have is refused with distlock.ErrInvalidOption.
 //
-// An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced or
-// trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a new read.
-// Forward takes no lock. A lease in ctx has the effect that [Store.Load] states.
+// An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced
+// or trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a
+// new read. A change between two such reads is not reported: replaced content after the place is
+// yielded, perhaps again. Forward takes no lock. A lease in ctx has the effect that [Store.Load]
+// states.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, after, func(r *request) iter.Seq[[]driver.Entry] {
@@ -160,9 +162,10 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 	})
 }
 
-// Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one before
-// the place, or with the zero Place the newest of all. To fill the context of a model, break at its
-// budget of tokens.
+// Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one
+// before the place, or with the zero Place the newest of all. To fill the context of a model, break
+// at its budget of tokens. If a Replace between two reads has put new exchanges at or above the
+// place, Backward does not yield them.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, before, func(r *request) iter.Seq[[]driver.Entry] {

@@ -14,11 +14,16 @@ import (
 // exchange, to answer anew, to compact or to erase a part of the history. Without exchanges, it removes
 // the range. It is one step: readers see the history before or after, and an error means before.
 //
-// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or Forward in
-// the same turn. The exchanges get new places, which no exchange of the session has had. An exchange
-// with the Place of an exchange in the range stays in the turn of that exchange, with its ID and Number,
-// and is found under the ID. Such Places must not fall. An exchange without a Place has no ID, and stands
-// with the exchange after it, or at the end of the range.
+// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or
+// Forward in the same turn. The exchanges get new places, with a Sub that no exchange there has had.
+// So a place that was kept from before gives [ErrRange].
+//
+// Give an exchange the Place, ID and Number of an exchange in the range to keep it in the turn of
+// that exchange: [Store.Answered] finds it under the ID. The Places that are given must be in the
+// order of the history. Two may be equal. Replace does not compare ID and Number with those of the
+// exchange at the Place: give those that were read, or Answered does not find the exchange. Of an
+// exchange without a Place, ID and Number are dropped. It stands with the exchange after it, or at
+// the end of the range.
 //
 // The service copies the history, a part at a time, beside the old one. That takes as long as writing the
 // history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.

@@ -24,14 +24,16 @@ type Retention struct {
 	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
 	// newest turn is kept whole, also if it is longer. Default: all.
 	MaxExchanges int
-	// MaxAge is how long an exchange is read, since the grant of its lease. Older turns are removed by
-	// the next first access of a lease, but the newest turn stays in the service until another one
-	// follows: set IdleTTL, too. At least one second. Default: for ever.
+	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
+	// grant of its lease, so choose a time longer than the longest turn: otherwise a turn does not see its
+	// own Saves. The next first access of a lease removes older turns, but the newest turn stays in the
+	// service until another one follows: set IdleTTL, too. At least one second. Default: for ever.
 	MaxAge time.Duration
 	// MaxBytes is how much memory the exchanges of a session take at most, as the service counts it: the
 	// messages, and some 100 bytes for each exchange. The first access of a lease removes the oldest turns,
-	// whole, until the others fit. The newest turn stays, also if it is larger. The Saves of the lease come
-	// on top, and a large excess takes several leases: reads return all exchanges that are not removed yet.
+	// whole, until the others fit. The newest turn stays, also if it is larger: one message beyond the limit
+	// makes the next turn remove all turns before it. The Saves of the lease come on top, and a large excess
+	// takes several leases: reads return all exchanges that are not removed yet.
 	// From 64 KiB to 64 MiB. Default: no limit.
 	MaxBytes int
 	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
