@@ -13,19 +13,16 @@
 //	…
 //	memory, err := lockedmemory.New(store, locker, session, nil) // with the same KeyFunc
 //	…
-//	err = memory.Turn(ctx, func(ctx context.Context) error {
-//		history, err := memory.Load(ctx, "") // from here on, every older lease is refused
+//	answer, err := memory.Answer(ctx, question.ID, question, func(ctx context.Context) ([]Message, error) {
+//		history, err := memory.Load(ctx, "")
 //		if err != nil {
-//			return err
+//			return nil, err
 //		}
-//		answer, err := model(ctx, history, question)
-//		if err != nil {
-//			return err
-//		}
-//		return memory.Save(lockedmemory.WithTurnID(ctx, question.ID), question, answer)
+//		return model(ctx, history, question)
 //	})
 //
-// docs/turns.md explains that loop, and its failures.
+// Answer is a turn with the ID of the question. For a turn with several Saves, give the ID to the
+// Turn, see lockedmemory.WithTurnID. docs/turns.md explains both, and their failures.
 //
 // # What holds
 //

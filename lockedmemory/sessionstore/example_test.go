@@ -33,38 +33,35 @@ func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedM
 	return store, memory, func() { _ = locker.Close(context.Background()) }
 }
 
-// A turn of an agent, from loading the history to saving the answer. The turn can be repeated with the
-// same question.
+// Answer is a turn of an agent, from loading the history to storing the answer. A message that is repeated
+// under its ID gets the stored answer.
 func Example() {
 	_, memory, closeAll := open()
 	defer closeAll()
 
-	answer := func(ctx context.Context, question Text) error {
-		return memory.Turn(ctx, func(ctx context.Context) error {
-			history, err := memory.Load(ctx, "") // from here on, the store refuses every older lease
-			if err != nil {
-				return err
-			}
-			for _, m := range history {
-				if m.ID == question.ID {
-					fmt.Println("answered before")
-					return nil
-				}
-			}
-			answer := Text{question.ID, "assistant", strings.ToUpper(question.Text)} // the model
-			return memory.Save(lockedmemory.WithTurnID(ctx, question.ID), question, answer)
-		})
-	}
-
+	ctx := context.Background()
 	for _, id := range []string{"message-1", "message-2", "message-2"} {
-		if err := answer(context.Background(), Text{id, "user", "Hello?"}); err != nil {
+		question := Text{id, "user", "Hello?"}
+		answer, err := memory.Answer(ctx, id, question, func(ctx context.Context) ([]Text, error) {
+			history, err := memory.Load(ctx, "")
+			if err != nil {
+				return nil, err
+			}
+			// The model:
+			return []Text{{id, "assistant", fmt.Sprintf("I have seen %d messages before.", len(history))}}, nil
+		})
+		if err != nil {
 			fmt.Println(err)
+			continue
 		}
+		fmt.Println(id, answer[0].Text)
 	}
-	history, err := memory.Load(context.Background(), "")
+	history, err := memory.Load(ctx, "")
 	fmt.Println(len(history), "messages", err)
 	// Output:
-	// answered before
+	// message-1 I have seen 0 messages before.
+	// message-2 I have seen 2 messages before.
+	// message-2 I have seen 2 messages before.
 	// 4 messages <nil>
 }
 

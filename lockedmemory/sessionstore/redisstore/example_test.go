@@ -71,17 +71,18 @@ func ExampleNew() {
 	}
 
 	ctx := context.WithValue(context.Background(), sessionKey{}, "session-123") // of the request
-	err = memory.Turn(ctx, func(ctx context.Context) error {
+	question := message{"user", "Hello?"}
+	answer, err := memory.Answer(ctx, "message-7", question, func(ctx context.Context) ([]message, error) {
 		history, err := memory.Load(ctx, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answer := fmt.Sprintf("I have seen %d messages before.", len(history)) // the model
-		return memory.Save(lockedmemory.WithTurnID(ctx, "message-7"), message{"user", "Hello?"}, message{"assistant", answer})
+		return []message{{"assistant", answer}}, nil
 	})
-	fmt.Println(err)
+	fmt.Println(answer, err)
 	fmt.Println(memory.Load(ctx, ""))
 	// Output:
-	// <nil>
+	// [{assistant I have seen 0 messages before.}] <nil>
 	// [{user Hello?} {assistant I have seen 0 messages before.}] <nil>
 }
