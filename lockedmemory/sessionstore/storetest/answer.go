@@ -14,7 +14,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// model is a model of a language: each of its answers is another one.
+// model counts the questions. Its answers differ.
 type model struct{ asked atomic.Int64 }
 
 func (m *model) reply(context.Context) ([]Message, error) {
