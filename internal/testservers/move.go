@@ -131,7 +131,7 @@ func (m *move) finish() error {
 
 // announce makes the new master the owner of the slot, with the highest epoch.
 func (m *move) announce() error {
-	// The new master first: between the two, nobody else would own the slot.
+	// The new master comes first. Otherwise the slot has no owner for a moment.
 	for _, node := range []*Redis{m.to, m.from} {
 		if _, err := node.Do("CLUSTER", "SETSLOT", m.slot, "NODE", m.cluster.id(m.to)); err != nil {
 			return err

@@ -1,6 +1,6 @@
-// Package scenario measures the subjects in eight situations. In each of them the subjects take turns in rounds, in another
-// order every time, so that they all meet the same machine; a ratio compares figures of the same round, and its median over the
-// rounds is the result.
+// Package scenario measures the subjects in eight situations. In each of them the subjects take turns
+// in rounds, in another order every time, so that they all meet the same machine. A ratio compares
+// figures of the same round. The result is its median over the rounds.
 package scenario
 
 import (
