@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"distlock/lockurl":                     {"distlock/..."},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
+	"internal/postgres":                    {"distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
 	"lockedmemory/sessionstore/driver":     {"distlock", "lockedmemory"},
@@ -54,7 +55,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/redisconn", module + "internal/integrity"}
+var product = []string{module + "internal/redisconn", module + "internal/postgres", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

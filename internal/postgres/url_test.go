@@ -1,0 +1,80 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+func TestParseURL_schemaIsItsOwnParameter(t *testing.T) {
+	for rawURL, want := range map[string]string{
+		"postgres://u:p@h:5433/db":                                    "",
+		"postgresql://u:p@h:5433/db?schema=locks":                     "locks",
+		"postgres://u:p@h:5433/db?application_name=a&schema=my%20own": "my own",
+	} {
+		config, schema, err := postgres.ParseURL(rawURL)
+		if err != nil {
+			t.Errorf("%s: %v", rawURL, err)
+			continue
+		}
+		if _, sent := config.ConnConfig.RuntimeParams["schema"]; sent || schema != want {
+			t.Errorf("%s: schema %q, want %q; sent to the server: %t", rawURL, schema, want, sent)
+		}
+		c := config.ConnConfig
+		if c.Host != "h" || c.Port != 5433 || c.Database != "db" || c.User != "u" || c.Password != "p" {
+			t.Errorf("%s: %s:%d/%s of %s", rawURL, c.Host, c.Port, c.Database, c.User)
+		}
+	}
+}
+
+// The rules are those of libpq, whose users bring their URLs along.
+func TestParseURL_rulesOfLibpq(t *testing.T) {
+	const rawURL = "postgres://u:a+b%40c@h1,h2:5433/db?options=-c%20geqo%3Doff&sslmode=disable&application_name=x+y"
+	config, _, err := postgres.ParseURL(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.ConnConfig
+	if c.Password != "a+b@c" || len(c.Fallbacks) != 1 || c.Fallbacks[0].Host != "h2" || c.Fallbacks[0].Port != 5433 {
+		t.Errorf("password %q, fallbacks %+v", c.Password, c.Fallbacks)
+	}
+	if p := c.RuntimeParams; p["options"] != "-c geqo=off" || p["application_name"] != "x+y" {
+		t.Errorf("parameters %q", p)
+	}
+}
+
+func TestParseURL_refusalShowsNoPassword(t *testing.T) {
+	for name, bad := range map[string]struct{ url, text string }{
+		"slash":                   {"postgres://u:s3/cret@h/db", "percent-encode"},
+		"question mark":           {"postgres://u:s3?cret@h/db", "percent-encode"},
+		"query in a password":     {"postgres://u:12?x=s3&y=cret@h", "percent-encode"},
+		"hash":                    {"postgres://u:s3#cret@h/db", "percent-encode"},
+		"at":                      {"postgres://u:s3@cret@h/db", "percent-encode"},
+		"at in a parameter":       {"postgres://h/db?password=s3@cret", "percent-encode"},
+		"fragment":                {"postgres://h/db#s3cret", "percent-encode"},
+		"percent in a password":   {"postgres://u:s3%cret@h/db", "invalid percent-encoded token in password"},
+		"percent in a parameter":  {"postgres://h/db?password=s3%cret", "invalid percent-encoded token in password"},
+		"space in a password":     {"postgres://u:s3 cret@h/db", "use percent-encoded spaces"},
+		"backquote in a password": {"postgres://u:s3`: cret@h/db?sslmode=on", "use percent-encoded spaces"},
+		"port":                    {"postgres://u:s3cret@h:port/db", "it cannot be parsed: invalid port"},
+		"password as a port":      {"postgres://u:s3cret/db", "it cannot be parsed: invalid port"},
+		"sslmode":                 {"postgres://u:s3cret@h/db?sslmode=on", "it cannot be parsed: failed to configure TLS (sslmode is invalid)"},
+		"authority":               {"postgres://h/db?sslpassword=s3cret&sslrootcert=/no/such/file", "open /no/such/file"},
+		"pool size":               {"postgres://h/db?pool_max_conns=0&password=s3cret", "pool_max_conns too small"},
+		"parameter without =":     {"postgres://u:s3cret@h/db?ssl", "missing key/value separator"},
+		"empty schema":            {"postgres://u:s3cret@h/db?schema=", "schema is empty"},
+		"namespace":               {"postgres://u:s3cret@h/db?namespace=a", "namespace is a parameter of lockurl.Open alone"},
+		"ttl":                     {"postgres://u:s3cret@h/db?ttl=1s", "ttl is a parameter of lockurl.Open alone"},
+		"wait":                    {"postgres://u:s3cret@h/db?wait=1s", "wait is a parameter of lockurl.Open alone"},
+	} {
+		config, _, err := postgres.ParseURL(bad.url)
+		if err == nil {
+			t.Errorf("%s: accepted, with host %s", name, config.ConnConfig.Host)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, bad.text) || strings.Contains(text, "s3") || strings.Contains(text, "cret") {
+			t.Errorf("%s: %v; want %q, and no part of the password", name, err, bad.text)
+		}
+	}
+}
