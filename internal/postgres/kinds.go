@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// kindError adds the kind of a failure without an effect to the error of pgx. kind may be nil.
+type kindError struct{ kind, err error }
+
+func (e *kindError) Error() string {
+	if e.kind == nil {
+		return e.err.Error()
+	}
+	return e.kind.Error() + ": " + e.err.Error()
+}
+
+func (e *kindError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{driver.ErrNotDone, e.err}
+	}
+	return []error{driver.ErrNotDone, e.kind, e.err}
+}
+
+// notDone is the error of a call without an effect.
+func notDone(err error) error {
+	var kind error
+	if server := serverError(err); server != nil {
+		kind = kindOfCode(server.Code)
+	}
+	return &kindError{kind, err}
+}
+
+// kindOf gives the error of a statement its kind.
+//
+// ⚑ Only an error with the severity ERROR says that the transaction was undone. After FATAL, a broken
+// connection, or the end of ctx the outcome is unknown. So is an error of class 08: a pooler sends it
+// for a server connection that broke.
+func kindOf(err error) error {
+	server := serverError(err)
+	undone := server != nil && server.SeverityUnlocalized == "ERROR" && server.Code[:2] != "08"
+	if undone || pgconn.SafeToRetry(err) {
+		return notDone(err)
+	}
+	return err
+}
+
+// kindOfCode is the kind of a transaction that failed with this SQLSTATE.
+func kindOfCode(code string) error {
+	switch {
+	case len(code) != 5:
+		return nil
+	case code == "BL001": // of the functions: the floor is too far ahead
+		return driver.ErrFloor
+	case code == "42501", code[:2] == "28":
+		return driver.ErrRights
+	case code[:2] == "53", slices.Contains(temporary, code):
+		return driver.ErrTemporary
+	case slices.Contains(refusedClasses, code[:2]):
+		return driver.ErrRefused
+	}
+	return nil
+}
+
+var (
+	// temporary are the codes of a read-only server, of conflicts and timeouts, and of a server that
+	// starts or stops.
+	temporary = []string{"25006", "40001", "40P01", "55P03", "57014", "57P01", "57P02", "57P03"}
+	// refusedClasses need an operator: unsupported feature, bad data, broken constraint, no such
+	// database, no such schema, syntax or missing object.
+	refusedClasses = []string{"0A", "22", "23", "3D", "3F", "42"}
+)
+
+func serverError(err error) *pgconn.PgError {
+	var server *pgconn.PgError
+	if errors.As(err, &server) && len(server.Code) == 5 {
+		return server
+	}
+	return nil
+}
+
+func hasCode(err error, codes ...string) bool {
+	server := serverError(err)
+	return server != nil && slices.Contains(codes, server.Code)
+}
+
+// isUndone reports a conflict with concurrent transactions. A repetition may succeed.
+func isUndone(err error) bool {
+	return hasCode(err, "40001", "40P01") && errors.Is(err, driver.ErrTemporary)
+}
+
+// isReadOnly reports that the server is a standby, or was made read-only.
+func isReadOnly(err error) bool { return hasCode(err, "25006") }
+
+// isMissing reports that the schema, a table or a function does not exist.
+func isMissing(err error) bool { return hasCode(err, "3F000", "42P01", "42883") }
+
+// warned is the key of a connection's last warning.
+const warned = "belugalock.warning"
+
+// noteWarning stores a warning. ⚑ The server answers a commit with success and a warning if its wait
+// for a synchronous standby was cancelled.
+func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		c.CustomData()[warned] = n.Code
+	}
+}
+
+func forgetWarning(c *pgconn.PgConn) { delete(c.CustomData(), warned) }
+
+// warningOf is an error without a kind if the server warned during a call.
+func warningOf(c *pgconn.PgConn) error {
+	if code, ok := c.CustomData()[warned]; ok {
+		return fmt.Errorf("the server answered with a warning (SQLSTATE %v), so a standby may lack the change", code)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// migratePause is the time between two attempts of a Migrate.
+const migratePause = 100 * time.Millisecond
+
+// Migrate installs the schema, or its newer versions, in one transaction. Programs may call it at the
+// same time. The role needs CREATE on the database, or owns the schema. While another transaction
+// locks a table that Migrate changes, Migrate tries again until ctx ends.
+func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Schema) error {
+	for {
+		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, schema.Script(), pgx.QueryExecModeSimpleProtocol)
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		if !hasCode(err, "40001", "40P01", "55P03") {
+			return fmt.Errorf("%s: %w", caller, kindOf(err))
+		}
+		select {
+		case <-time.After(migratePause):
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %w", caller, ctx.Err(), kindOf(err))
+		}
+	}
+}
+
+// Script is the statement that installs the schema, for a transaction at READ COMMITTED. A repetition
+// changes nothing. psql can run it, too.
+//
+// ⚑ CREATE IF NOT EXISTS fails if two transactions create the same thing at once, so an advisory lock
+// comes first. A transaction that holds a table delays every later one, so no change waits for longer
+// than 2 s.
+func (s Schema) Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, head, literal(s.name()))
+	for _, part := range s.Parts {
+		fmt.Fprintf(&b, "  installed := coalesce((SELECT version FROM {schema}.version WHERE part = %s), 0);\n",
+			literal(part.Name))
+		for i, sql := range part.Versions {
+			fmt.Fprintf(&b, "  IF installed < %d THEN EXECUTE %s; END IF;\n", i+1, literal(sql))
+		}
+		fmt.Fprintf(&b, "  INSERT INTO {schema}.version VALUES (%s, %d)\n    ON CONFLICT (part) DO UPDATE "+
+			"SET version = greatest(version.version, excluded.version);\n", literal(part.Name), len(part.Versions))
+	}
+	b.WriteString("  PERFORM set_config('lock_timeout', lock_timeout_before, true);\nEND $migrate$;\n")
+	return s.In(b.String())
+}
+
+const head = `DO $migrate$
+DECLARE
+  installed integer;
+  lock_timeout_before text := current_setting('lock_timeout');
+BEGIN
+  IF current_setting('server_encoding') <> 'UTF8' OR current_setting('server_version_num')::integer < 140000 THEN
+    RAISE feature_not_supported USING MESSAGE = 'belugalock needs PostgreSQL 14 or newer and a database with UTF8';
+  END IF;
+  PERFORM pg_advisory_xact_lock(7809911865962128235);
+  PERFORM set_config('lock_timeout', '2s', true);
+  IF to_regnamespace(%[1]s) IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %%I', %[1]s);
+  END IF;
+  IF to_regclass('{schema}.version') IS NULL THEN
+    CREATE TABLE {schema}.version (part text PRIMARY KEY, version integer NOT NULL);
+    CREATE FUNCTION {schema}.version_v1(part text) RETURNS integer
+      LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+      RETURN coalesce((SELECT v.version FROM {schema}.version v WHERE v.part = version_v1.part), 0);
+    REVOKE ALL ON FUNCTION {schema}.version_v1 FROM PUBLIC;
+  END IF;
+`
+
+// literal quotes a text.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

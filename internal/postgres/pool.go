@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connectLimit bounds the wait for a new connection.
+	connectLimit = 5 * time.Second
+	// repeats is how often a call is repeated after a serialization failure or a deadlock.
+	repeats = 5
+)
+
+// Pool is connections to one database. It checks the schema before its first call. Pool is safe for
+// concurrent use.
+type Pool struct {
+	caller string // "pglock"
+	schema Schema
+	conns  *pgxpool.Pool
+	owned  bool
+	mode   pgx.QueryExecMode
+	// checked is set after the first check. Each new connection of an owned pool is checked.
+	checked, pooled atomic.Bool
+}
+
+// Open makes a pool of at most size connections of its own, from the configuration of an
+// application's pool, hooks included. It does no I/O. caller begins the errors of its calls. Open
+// changes config: pass a copy, as pgxpool.Pool.Config returns one.
+//
+// A call fails with driver.ErrRefused if the schema lacks a part, or has an older version, or if the
+// encoding of the database is not UTF8.
+func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool, error) {
+	p := &Pool{caller: caller, schema: schema, owned: true, mode: pgx.QueryExecModeCacheDescribe}
+	config.MaxConns, config.MinConns, config.MinIdleConns = int32(size), 0, 0
+	conn := config.ConnConfig
+	conn.DescriptionCacheCapacity = max(conn.DescriptionCacheCapacity, 64)
+	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > connectLimit {
+		conn.ConnectTimeout = connectLimit
+	}
+	notice := conn.OnNotice
+	conn.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
+		noteWarning(c, n)
+		if notice != nil {
+			notice(c, n)
+		}
+	}
+	connected := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		if connected != nil {
+			if err := connected(ctx, c); err != nil {
+				return err
+			}
+		}
+		return p.check(ctx, c)
+	}
+	conns, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", caller, err)
+	}
+	p.conns = conns
+	return p, nil
+}
+
+// Over makes calls over the connections of an application's pool. It does not find an unknown outcome
+// that the server shows by a warning, see noteWarning.
+func Over(caller string, conns *pgxpool.Pool, schema Schema) *Pool {
+	p := &Pool{caller: caller, schema: schema, conns: conns, mode: pgx.QueryExecModeCacheDescribe}
+	if conns.Config().ConnConfig.DescriptionCacheCapacity == 0 {
+		p.mode = pgx.QueryExecModeDescribeExec
+	}
+	return p
+}
+
+// Schema is the schema of the pool.
+func (p *Pool) Schema() Schema { return p.schema }
+
+// Close closes connections of its own, and waits for the end of their goroutines. No call is under
+// way.
+func (p *Pool) Close() {
+	if p.owned {
+		p.conns.Close()
+	}
+}
+
+// Ping connects, which checks the schema, and waits for one answer.
+func (p *Pool) Ping(ctx context.Context) error {
+	_, err := Query(ctx, p, pgx.RowTo[int], "SELECT 1")
+	return err
+}
+
+// Pooled reports whether a connection went through a pooler such as PgBouncer. Such a connection gets
+// no notifications.
+func (p *Pool) Pooled() bool { return p.pooled.Load() }
+
+// Acquire takes a connection out of the pool, for example to listen. The caller releases it.
+func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	c, err := p.conns.Acquire(ctx)
+	if err != nil {
+		return nil, p.failed(notDone(err))
+	}
+	return c, nil
+}
+
+// Query runs one statement in a transaction of its own, and reads all of its rows. Parameters and
+// columns are binary. It returns soon after ctx ends, and closes the connection then. The error has the kind that is certain, see driver.MayHaveEffect.
+//
+// ⚑ Query repeats a statement that the server has undone because of concurrent ones, so a
+// stricter default isolation of the database causes no failures.
+func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, err error) {
+	for range 1 + repeats {
+		rows, err = query(ctx, p, scan, sql, args)
+		if !isUndone(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, p.failed(err)
+	}
+	return rows, nil
+}
+
+// One is Query of a statement that returns one row.
+func One[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (row T, err error) {
+	rows, err := Query(ctx, p, scan, sql, args...)
+	if err == nil && len(rows) != 1 {
+		err = fmt.Errorf("%s: the server answered %d rows, want 1", p.caller, len(rows))
+	}
+	if err != nil {
+		return row, err
+	}
+	return rows[0], nil
+}
+
+func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
+	c, err := p.conns.Acquire(ctx)
+	if err != nil {
+		return nil, notDone(err)
+	}
+	defer c.Release()
+	if !p.checked.Load() {
+		if err := p.check(ctx, c.Conn()); err != nil {
+			return nil, notDone(err)
+		}
+	}
+	conn := c.Conn().PgConn()
+	forgetWarning(conn)
+	// ⚑ A pooler sends the next statement to another server connection, so no statement has a name.
+	answer, err := c.Query(ctx, sql, append([]any{p.mode}, args...)...)
+	var rows []T
+	if err == nil {
+		rows, err = pgx.CollectRows(answer, scan)
+	}
+	if err == nil {
+		return rows, warningOf(conn)
+	}
+	if isReadOnly(err) { // the next connection may find the new primary
+		_ = c.Conn().Close(ctx)
+	}
+	return nil, kindOf(err)
+}
+
+func (p *Pool) failed(err error) error {
+	if isMissing(err) {
+		err = errors.Join(err, p.schema.missing())
+	}
+	return fmt.Errorf("%s: %w", p.caller, err)
+}

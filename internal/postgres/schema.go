@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// DefaultSchema is the schema of the tables and functions unless the caller names another.
+const DefaultSchema = "belugalock"
+
+// Schema is a schema of the database, and the parts that it must have. The zero Schema is the
+// default one without parts.
+type Schema struct {
+	Name  string // empty: DefaultSchema
+	Parts []Part
+}
+
+// Part is one part of a schema, with versions of its own.
+type Part struct {
+	Name string // "lock", "fence", "store"
+	// Versions is the SQL of version 1, of version 2 from version 1, and so on, see [Schema.In]. Functions of an earlier version stay as they are.
+	Versions []string
+	// Command is the call that installs the part, for errors: "pglock.Migrate".
+	Command string
+}
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+// Validate refuses a name that would need quotes to be read as it is.
+func (s Schema) Validate() error {
+	if !schemaName.MatchString(s.name()) || strings.HasPrefix(s.name(), "pg_") {
+		return errors.New("a schema has 1 to 63 lower-case letters, digits or _, and does not begin with a digit or pg_")
+	}
+	return nil
+}
+
+func (s Schema) name() string { return cmp.Or(s.Name, DefaultSchema) }
+
+// In puts the quoted name of the schema in the place of each {schema}.
+func (s Schema) In(sql string) string {
+	return strings.ReplaceAll(sql, "{schema}", pgx.Identifier{s.name()}.Sanitize())
+}
+
+// check refuses a database without the schema, with an older one, or with another encoding than
+// UTF8. It also finds a pooler: ⚑ the server that answers is another one than that of the handshake.
+func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
+	if encoding := c.PgConn().ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
+		return fmt.Errorf("%w: the encoding of the database is %s: use one with UTF8", driver.ErrRefused, encoding)
+	}
+	versions := make([]string, len(p.schema.Parts))
+	for i, part := range p.schema.Parts {
+		versions[i] = "{schema}.version_v1(" + literal(part.Name) + ")"
+	}
+	sql := p.schema.In("SELECT pg_backend_pid(), ARRAY[" + strings.Join(versions, ",") + "]::integer[]")
+	var pid uint32
+	var found []int
+	if err := c.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(&pid, &found); err != nil {
+		return err
+	}
+	for i, part := range p.schema.Parts {
+		if found[i] < len(part.Versions) {
+			return p.schema.missing()
+		}
+	}
+	if pid != c.PgConn().PID() {
+		p.pooled.Store(true)
+	}
+	p.checked.Store(true)
+	return nil
+}
+
+// missing says how to install the parts.
+func (s Schema) missing() error {
+	commands := make([]string, len(s.Parts))
+	for i, part := range s.Parts {
+		commands[i] = part.Command
+	}
+	return fmt.Errorf("%w: the schema %q is missing in the database, or it is older than this program: run %s "+
+		"as a role that may create it", driver.ErrRefused, s.name(), strings.Join(commands, " and "))
+}
