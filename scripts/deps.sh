@@ -12,8 +12,10 @@ servers)
 	needed='
 redis-server    redis-server
 redis-sentinel  redis-sentinel
+postgres        postgresql
+pgbouncer       pgbouncer
 '
-	brew='redis'
+	brew='redis postgresql pgbouncer'
 	;;
 browser)
 	needed='
@@ -27,12 +29,18 @@ chromium|chromium-browser|google-chrome|google-chrome-stable  chromium,fonts-lib
 	;;
 esac
 
-# installed PROGRAMS tells whether one of them is on PATH.
+# installed PROGRAMS tells whether one of them is on PATH, or where Debian puts servers: outside of an
+# ordinary user's PATH, and PostgreSQL in a directory for each version. The tests look there, too.
 installed() {
 	for name in $(echo "$1" | tr '|' ' '); do
 		if command -v "$name" >/dev/null 2>&1; then
 			return 0
 		fi
+		for path in /usr/lib/postgresql/*/bin/"$name" /usr/sbin/"$name"; do
+			if [ -x "$path" ]; then
+				return 0
+			fi
+		done
 	done
 	return 1
 }

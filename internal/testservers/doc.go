@@ -1,8 +1,8 @@
 // Package testservers starts real servers for tests: one Redis, a Sentinel with
-// its master and replicas, or a Cluster.
+// its master and replicas, a Cluster, or a PostgreSQL.
 //
-// Each server runs on a free loopback port, keeps its files in the test's
-// temporary directory and belongs to the test that started it:
+// Each server runs on a free loopback port, keeps its files in a temporary
+// directory and belongs to the test that started it:
 //
 //	func TestLock_survivesARestart(t *testing.T) {
 //		srv := testservers.StartRedis(t)
@@ -21,6 +21,11 @@
 //	// ... acquire a lock, which then ...
 //	old.Kill()
 //	master := s.AwaitMaster(old) // ... does not know
+//
+// The tests of a package share one PostgreSQL, with a database for each test:
+//
+//	db := testservers.SharedPostgres(t).NewDatabase(t)
+//	pool, err := pgxpool.New(ctx, db.URL())
 //
 // A server is stopped in the test's cleanup. On Linux it also dies with the
 // test process, however that ends; elsewhere a test process that is killed

@@ -4,4 +4,13 @@ package testservers
 
 import "syscall"
 
+const (
+	sigStop = syscall.SIGKILL // there is no such signal
+	sigCont = syscall.SIGKILL
+)
+
 func ownGroup() *syscall.SysProcAttr { return nil }
+
+func unprivileged() (*syscall.SysProcAttr, error) { return nil, nil }
+
+func giveAway(string) error { return nil }

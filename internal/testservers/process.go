@@ -21,9 +21,8 @@ type process struct {
 	exited  chan struct{} // closed once the server is gone and reaped
 }
 
-// startProcess runs a program in dir and appends its output to the log. A Ctrl-C in the terminal does
-// not reach a process that is apart.
-func startProcess(path string, args []string, dir, logPath string, apart bool) (*process, error) {
+// startProcess runs a program in dir, with attr or nil, and appends its output to the log.
+func startProcess(path string, args []string, dir, logPath string, attr *syscall.SysProcAttr) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -39,9 +38,7 @@ func startProcess(path string, args []string, dir, logPath string, apart bool) (
 	cmd.Dir = dir
 	cmd.Stdout = log
 	cmd.Stderr = log
-	if apart {
-		cmd.SysProcAttr = ownGroup()
-	}
+	cmd.SysProcAttr = attr
 	p := &process{cmd: cmd, logPath: logPath, logFrom: size, exited: make(chan struct{})}
 	err = childproc.Start(cmd, func() {
 		defer close(p.exited)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -291,7 +292,11 @@ func (r *Redis) start(more ...string) error {
 	if r.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(r.busPort))
 	}
-	proc, err := startProcess(r.path, slices.Concat(args, r.args, more), r.dir, filepath.Join(r.dir, r.program+".log"), r.apart)
+	var attr *syscall.SysProcAttr
+	if r.apart {
+		attr = ownGroup()
+	}
+	proc, err := startProcess(r.path, slices.Concat(args, r.args, more), r.dir, filepath.Join(r.dir, r.program+".log"), attr)
 	if err != nil {
 		return err
 	}

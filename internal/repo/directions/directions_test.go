@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"internal/history":                     {"distlock", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
 	"internal/integrity":                   {},
 	"internal/leakcheck":                   {"go.uber.org/goleak"},
-	"internal/testservers":                 {"internal/childproc"},
+	"internal/testservers":                 {"internal/childproc", "github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"},
 }
 
 // forTests are the packages that only tests and these packages may reach. Those of this module
