@@ -34,7 +34,7 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names: they look for the unexpected,
 # need several servers, or break their server. make test-all runs just those.
 EXPLORING := internal/privacy internal/randomfaults internal/soak internal/sweeps
-SEVERAL := [Ss]entinel|[Cc]luster|^TestFaults$$/^(sentinel|cluster)$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
+SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|^TestFaults$$/^(sentinel|cluster)$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
 
 GOTEST := go test -race -count=1 -timeout 10m
 # Tests wait for servers more than they work: one package more at a time than there are processors.
@@ -43,11 +43,11 @@ AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))$$')
 
 .PHONY: test
-test: deps ## Run the tests of each package with the race detector, on one Redis: three minutes
+test: deps ## Run the tests of each package with the race detector, on one Redis and one PostgreSQL: three minutes
 	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
 
 .PHONY: test-all
-test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, random faults, Beluga's contract
+test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, PgBouncer, a standby, random faults, Beluga's contract
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.

@@ -101,7 +101,8 @@ var defaultSettings = []string{
 // postgresPrograms returns the directory of the server's programs. Debian does not have it on PATH.
 func postgresPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
+		path, err = filepath.EvalSymlinks(path) // the other programs are where it is, and need no links of their own
+		return filepath.Dir(path), err
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) == 0 {
@@ -156,8 +157,10 @@ func (p *Postgres) removeSharedMemory() {
 }
 
 // URL returns a database as a postgres:// URL of the superuser.
-func (p *Postgres) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.Addr(), database)
+func (p *Postgres) URL(database string) string { return postgresURL(p.Addr(), database) }
+
+func postgresURL(addr, database string) string {
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", addr, database)
 }
 
 // Do sends SQL to the database "postgres", as that of PostgresDatabase does.

@@ -1,18 +1,16 @@
 package testservers
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 func TestStartPostgres_settingsKeptAfterRestart(t *testing.T) {
+	t.Parallel()
 	p := StartPostgres(t, "max_connections=20", "fsync=on")
 	for range 2 {
 		mustQuery(t, p, "20", "SHOW max_connections")
@@ -23,6 +21,7 @@ func TestStartPostgres_settingsKeptAfterRestart(t *testing.T) {
 }
 
 func TestStartPostgres_otherServerOnPort_refused(t *testing.T) {
+	t.Parallel()
 	other := StartPostgres(t)
 	p := newPostgres(t, nil)
 	p.run("initdb", "--pgdata="+p.data(), "--username=postgres", "--no-sync")
@@ -34,6 +33,7 @@ func TestStartPostgres_otherServerOnPort_refused(t *testing.T) {
 }
 
 func TestStartPostgres_wrongSetting_failsWithTheLog(t *testing.T) {
+	t.Parallel()
 	var tb failing
 	msg := tb.message(func() { StartPostgres(&tb, "no_such_setting=1") })
 	if !strings.Contains(msg, "ended before it was ready") || !strings.Contains(msg, "no_such_setting") {
@@ -49,6 +49,7 @@ func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 		"paused":  func(p *Postgres) { p.Pause() },
 	} {
 		t.Run(state, func(t *testing.T) {
+			t.Parallel()
 			var tb forTests
 			p := StartPostgres(&tb)
 			children := childrenOf(p.proc.cmd.Process.Pid)
@@ -67,14 +68,11 @@ func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 
 // A crash keeps what was committed, also while a client is connected.
 func TestPostgres_restart_keepsTheData(t *testing.T) {
+	t.Parallel()
 	p := StartPostgres(t)
 	addr := p.Addr()
 	mustQuery(t, p, "", "CREATE TABLE t (x int)")
-	conn, err := pgconn.Connect(t.Context(), p.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	connect(t, p.URL("postgres"))
 	restarts := []func(){
 		p.Restart,
 		func() { p.Kill(); p.Restart() },
@@ -93,12 +91,9 @@ func TestPostgres_restart_keepsTheData(t *testing.T) {
 
 // Neither a new connection nor one that has its process already gets an answer.
 func TestPostgres_paused_answersNothing(t *testing.T) {
+	t.Parallel()
 	p := StartPostgres(t)
-	conn, err := pgconn.Connect(t.Context(), p.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	conn := connect(t, p.URL("postgres"))
 	p.Pause()
 	answered := make(chan error, 2)
 	go func() { answered <- conn.Exec(t.Context(), "SELECT 1").Close() }()
@@ -125,11 +120,7 @@ func TestNewDatabase_empty_droppedWithTheTest(t *testing.T) {
 			if got, err := db.Do("CREATE TABLE t (x int, y text); INSERT INTO t VALUES (1, 'a'), (2, NULL); SELECT x, y FROM t ORDER BY x"); err != nil || got != "1|a\n2|" {
 				t.Errorf("rows %q, %v", got, err)
 			}
-			conn, err := pgconn.Connect(t.Context(), db.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { conn.Close(context.WithoutCancel(t.Context())) })
+			connect(t, db.URL())
 		})
 	}
 	if names[0] == names[1] {
@@ -139,6 +130,7 @@ func TestNewDatabase_empty_droppedWithTheTest(t *testing.T) {
 }
 
 func TestPostgres_otherUsers_needTheirPassword(t *testing.T) {
+	t.Parallel()
 	p := StartPostgres(t)
 	mustQuery(t, p, "", "CREATE ROLE app LOGIN PASSWORD 'secret'")
 	for password, want := range map[string]string{"secret": "app", "wrong": ""} {
@@ -156,13 +148,15 @@ func TestPostgresPrograms_newestVersionNotOnPath(t *testing.T) {
 	if err != nil || !strings.HasPrefix(dir, "/usr/lib/postgresql/") {
 		t.Errorf("the programs are in %q, %v", dir, err)
 	}
-	onPath := t.TempDir()
-	if err := os.WriteFile(filepath.Join(onPath, "postgres"), nil, 0o700); err != nil {
+	installed, onPath := t.TempDir(), t.TempDir()
+	program := filepath.Join(installed, "postgres")
+	err = errors.Join(os.WriteFile(program, nil, 0o700), os.Symlink(program, filepath.Join(onPath, "postgres")))
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", onPath)
-	if dir, err := postgresPrograms(); err != nil || dir != onPath {
-		t.Errorf("the programs are in %q, %v; want those on PATH", dir, err)
+	if dir, err := postgresPrograms(); err != nil || dir != installed {
+		t.Errorf("the programs are in %q, %v; want the ones that PATH leads to", dir, err)
 	}
 }
 
