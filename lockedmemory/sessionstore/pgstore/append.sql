@@ -1,0 +1,81 @@
+-- Appends an exchange.
+-- Reply: the outcome, and the mark's token and n.
+CREATE FUNCTION {schema}.append_v1(
+  p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
+  p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
+  p_n bigint, p_op uuid, p_need_fence bigint, p_need_n bigint, p_need_sub bigint,
+  p_messages bytea[], p_size bigint,
+  p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
+  OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+DECLARE
+  s      {schema}.session := session_lock_v1(p_namespace, p_name);
+  t      {schema}.turn;
+  known  integer := 0;
+  is_new boolean;
+BEGIN
+  mark_fence := s.fence;
+  mark_n := s.n;
+  outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);
+  IF outcome > 0 THEN
+    RETURN;
+  END IF;
+  IF p_id IS NOT NULL THEN
+    SELECT * INTO t FROM turn WHERE session = s.id AND id = p_hash;
+    is_new := NOT FOUND;
+    IF t.until > clock_timestamp() THEN
+      known := cardinality(t.digests);
+    END IF;
+    IF p_number <= known THEN
+      IF t.digests[p_number] IS DISTINCT FROM p_digest THEN
+        outcome := 2;
+        RETURN;
+      END IF;
+      IF p_fence >= s.fence THEN -- refused or not: the exchange has been stored
+        PERFORM session_keep_v1(session_show_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
+      END IF;
+      outcome := 1;
+      RETURN;
+    END IF;
+  END IF;
+  -- ⚑ The exchanges that the lease has read or stored have disappeared, and no Clear says why. Another store may
+  -- share the lease: it has seen what this one has not.
+  IF s.exchanges = 0 AND p_fence >= s.fence
+    AND (p_need_fence > 0 OR s.state = 'begun' AND p_fence = s.fence)
+    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_need_fence, p_need_n, p_need_sub)) THEN
+    outcome := 6;
+    RETURN;
+  END IF;
+  outcome := session_judged_v1(s, p_fence, p_n, p_op);
+  IF outcome > 0 THEN
+    RETURN;
+  ELSIF outcome = 0 THEN
+    s := session_show_v1(s, p_fence, p_first, p_limits);
+    s.n := p_n;
+    s.op := p_op;
+    s.state := 'begun';
+    s.exchanges := s.exchanges + 1;
+    s.bytes := s.bytes + p_size;
+    INSERT INTO exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_number, p_size, p_messages);
+    PERFORM session_keep_v1(s, p_idle, p_first);
+  END IF;
+  outcome := 0;
+  IF p_id IS NULL THEN
+    RETURN;
+  END IF;
+  IF known = 0 THEN
+    t.digests := '{}';
+    t.fences := '{}';
+    t.ns := '{}';
+  END IF;
+  INSERT INTO turn VALUES (s.id, p_hash, clock_timestamp() + p_remember,
+      t.digests || array_fill(NULL::uuid, ARRAY[p_number - 1 - known]) || p_digest,
+      t.fences || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_fence,
+      t.ns || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_n)
+    ON CONFLICT (session, id) DO UPDATE
+      SET until = excluded.until, digests = excluded.digests, fences = excluded.fences, ns = excluded.ns;
+  IF is_new THEN -- a new turn ID looks at the 4 after it: so at most a quarter of them has expired
+    DELETE FROM turn WHERE session = s.id AND until <= clock_timestamp() AND id IN
+      (SELECT id FROM turn WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
+  END IF;
+END $$;

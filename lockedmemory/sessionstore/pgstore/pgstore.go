@@ -1,0 +1,223 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Options configure a store. The zero value of a field, and nil Options, mean the defaults.
+type Options struct {
+	Lock      distlock.Options // of Open alone
+	Retention sessionstore.Retention
+	Store     sessionstore.Options
+	// Schema is the schema of the tables and functions, see [Migrate]: 1 to 63 lower-case letters, digits or _.
+	// Default: "belugalock".
+	Schema string
+}
+
+// New makes a store for the database of pool. Give it the KeyFunc that the lock has. The caller closes
+// pool. New does no I/O. It returns distlock.ErrInvalidOption for a nil pool, key or codec, and for options
+// out of range.
+//
+// Calls of the store take connections of pool. A pool that the application has used up delays them.
+func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
+	opts *Options) (*sessionstore.Store[M, D], error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	d, err := NewDriver(pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	return sessionstore.New(d, key, codec, &opts.Store)
+}
+
+// NewDriver makes a driver over pool, which the caller closes. It uses Schema and Retention of opts, and
+// refuses what [New] refuses.
+func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	schema, err := opts.schema()
+	if err != nil {
+		return nil, err
+	}
+	if pool == nil {
+		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+	}
+	return newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
+}
+
+func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
+	kept, err := keep.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &service{pool: pool, keep: kept, limits: []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds(), int64(kept.MaxBytes)}}
+	if kept.IdleTTL > 0 {
+		s.idle = &kept.IdleTTL
+	}
+	return s, nil
+}
+
+// service is a driver.Driver.
+type service struct {
+	pool   *postgres.Pool
+	keep   driver.Retention
+	idle   *time.Duration // nil: for ever
+	limits []int64        // see session_trim_v1
+}
+
+// call makes a statement of a function and its number of arguments.
+func (s *service) call(function string, arguments int) string {
+	var b strings.Builder
+	b.WriteString("SELECT * FROM {schema}." + function + "(")
+	for i := range arguments {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "$%d", i+1)
+	}
+	b.WriteString(")")
+	return s.pool.Schema().In(b.String())
+}
+
+// verdict makes a call that answers one.
+func (s *service) verdict(ctx context.Context, function string, args []any) (driver.Verdict, error) {
+	return postgres.One(ctx, s.pool, scanVerdict, s.call(function, len(args)), args...)
+}
+
+func scanVerdict(row pgx.CollectableRow) (v driver.Verdict, err error) {
+	err = row.Scan(&v.Outcome, &v.Mark.Fence, &v.Mark.N)
+	return v, err
+}
+
+// session refuses a name that the server refuses. The lock refuses it, too, so no session has it.
+func session(name string) error {
+	if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("pgstore: %w: the session's name is not UTF-8, or has a NUL: encode it first, "+
+			"for example as hexadecimal", lockdriver.ErrRefused)
+	}
+	return nil
+}
+
+// access returns the first arguments of each function that writes.
+func (s *service) access(a driver.Access) []any {
+	return []any{s.keep.Namespace, a.Session, a.Fence, a.Shown, a.Awaited, a.First, s.idle, s.limits}
+}
+
+func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	if err := session(a.Session); err != nil {
+		return driver.Verdict{}, err
+	}
+	args, err := s.appendArgs(a)
+	if err != nil {
+		return driver.Verdict{}, err
+	}
+	return s.verdict(ctx, "append_v1", args)
+}
+
+func (s *service) appendArgs(a driver.Append) ([]any, error) {
+	op, err := identity(a.Op)
+	if err != nil {
+		return nil, err
+	}
+	args := append(s.access(a.Access), a.N, op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages), size(a.ID, a.Messages))
+	if a.ID == "" {
+		return append(args, nil, nil, nil, nil, nil), nil
+	}
+	return append(args, []byte(a.ID), hash(a.ID), a.Number, a.Digest, s.keep.RememberTurns), nil
+}
+
+// identity is the Op of a write.
+func identity(op string) (id [16]byte, err error) {
+	if n, err := hex.Decode(id[:], []byte(op)); err != nil || n != len(id) {
+		return id, fmt.Errorf("pgstore: %w: the Op of a write has 32 hexadecimal digits", lockdriver.ErrNotDone)
+	}
+	return id, nil
+}
+
+// hash is the key of a turn ID among all of a session. An ID may be any text.
+func hash(id string) [16]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16])
+}
+
+// size is what an exchange counts for Retention.MaxBytes.
+func size(id string, messages [][]byte) int64 {
+	size := 100 + len(id)
+	for _, m := range messages {
+		size += len(m)
+	}
+	return int64(size)
+}
+
+// some makes an array of messages that is not null.
+func some(messages [][]byte) [][]byte {
+	all := make([][]byte, len(messages))
+	for i, m := range messages {
+		all[i] = append([]byte{}, m...)
+	}
+	return all
+}
+
+func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	if err := session(r.Session); err != nil {
+		return driver.Verdict{}, err
+	}
+	op, err := identity(r.Op)
+	if err != nil {
+		return driver.Verdict{}, err
+	}
+	var from, to []int64
+	if r.From != (lockedmemory.Place{}) {
+		from, to = numbers(r.From), numbers(r.To)
+	}
+	fences, ns, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}
+	nums, ids, messages := []*int64{}, [][]byte{}, [][]byte{}
+	for i, e := range r.New {
+		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, size(e.ID, e.Messages))
+		var id []byte
+		var number *int64
+		if e.ID != "" {
+			n := int64(e.Number)
+			id, number = []byte(e.ID), &n
+		}
+		ids, nums = append(ids, id), append(nums, number)
+		for _, m := range e.Messages {
+			of, messages = append(of, int64(i+1)), append(messages, m)
+		}
+	}
+	args := append(s.access(r.Access), r.N, op, r.Forget, from, to, fences, ns, ids, nums, sizes, of, some(messages),
+		int64(lockedmemory.MaxSub))
+	return s.verdict(ctx, "replace_v1", args)
+}
+
+// numbers are those of a place.
+func numbers(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub} }
+
+func (s *service) Retention() driver.Retention { return s.keep }
+
+func (s *service) AcceptsLocker(locker *distlock.Locker) error {
+	if fencing.Driver(locker).Capabilities().Shared {
+		return nil
+	}
+	return fmt.Errorf("pgstore: other processes see the sessions in PostgreSQL, but not the locks of the backend %q: "+
+		"make the Locker with pglock.New over the same database", fencing.Backend(locker))
+}

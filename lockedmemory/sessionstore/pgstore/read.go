@@ -1,0 +1,72 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, err error) {
+	if err := session(r.Session); err != nil {
+		return page, err
+	}
+	var a driver.Access
+	if r.Access != nil {
+		a = *r.Access
+	}
+	from, limit := r.From, min(r.Limit, math.MaxInt32)
+	if r.Backward && from == (lockedmemory.Place{}) {
+		from.Fence = math.MaxInt64
+	}
+	args := []any{s.keep.Namespace, r.Session, a.First, a.Fence, a.Shown, a.Awaited, s.idle, s.limits,
+		r.Backward, numbers(from), limit + 1, nil, nil, r.Named} // one more shows if there is more
+	if r.ID != "" {
+		args[11], args[12] = []byte(r.ID), hash(r.ID)
+	}
+	rows, err := postgres.Query(ctx, s.pool, scanRow, s.call("read_v1", len(args)), args...)
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("pgstore: the server answered no row")
+	}
+	if err != nil {
+		return page, err
+	}
+	page = rows[0].page
+	for _, row := range rows {
+		if row.entry.Place != (lockedmemory.Place{}) {
+			page.Entries = append(page.Entries, row.entry)
+		}
+	}
+	slices.SortFunc(page.Entries, func(a, b driver.Entry) int {
+		if r.Backward {
+			a, b = b, a
+		}
+		return a.Place.Compare(b.Place)
+	})
+	if len(page.Entries) > limit {
+		page.Entries = page.Entries[:limit]
+		page.Last = page.Entries[limit-1].Place
+	}
+	return page, nil
+}
+
+// row is one of the reply of read_v1.
+type row struct {
+	page  driver.Page // without entries
+	entry driver.Entry
+}
+
+func scanRow(found pgx.CollectableRow) (r row, err error) {
+	var id []byte
+	mark, oldest, at := &r.page.Mark, &r.page.Oldest, &r.entry.Place
+	err = found.Scan(&r.page.Outcome, &mark.Fence, &mark.N, &r.page.Revision, &oldest.Fence, &oldest.N, &oldest.Sub,
+		&r.page.Stored, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Number, &r.entry.Messages)
+	r.entry.ID = string(id)
+	return r, err
+}

@@ -1,0 +1,92 @@
+-- Puts exchanges in the place of a range, in one transaction. Without a range it removes all exchanges: that
+-- is a Clear, and with p_forget a Delete.
+-- Reply: the outcome, and the mark's token and n.
+CREATE FUNCTION {schema}.replace_v1(
+  p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
+  p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
+  p_n bigint, p_op uuid, p_forget boolean,
+  p_from bigint[], p_to bigint[],                        -- token, n and sub; null: all
+  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_numbers integer[], p_sizes bigint[], -- of the new ones
+  p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
+  p_max_sub bigint,
+  OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+DECLARE
+  s     {schema}.session := session_lock_v1(p_namespace, p_name);
+  added bigint := cardinality(p_fences);
+  moved bigint;
+BEGIN
+  mark_fence := s.fence;
+  mark_n := s.n;
+  outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);
+  IF outcome = 0 THEN
+    outcome := session_judged_v1(s, p_fence, p_n, p_op);
+  END IF;
+  IF outcome <> 0 THEN
+    outcome := greatest(outcome, 0);
+    RETURN;
+  END IF;
+  s := session_show_v1(s, p_fence, p_first, p_limits);
+  s.n := p_n;
+  s.op := p_op;
+  IF p_from IS NULL THEN
+    DELETE FROM exchange WHERE session = s.id;
+    s.exchanges := 0;
+    s.bytes := 0;
+    s.revision := 0; -- readers see a Clear by the places
+    s.state := 'cleared';
+    IF p_forget THEN
+      DELETE FROM turn WHERE session = s.id;
+      s.deleted := p_fence;
+    END IF;
+  ELSE
+    SELECT count(*) INTO moved FROM exchange WHERE session = s.id AND (fence, n) = (p_fences[added], p_ns[added])
+      AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]);
+    outcome := CASE
+      WHEN 1 + (p_from <> p_to)::integer > (SELECT count(*) FROM exchange
+        WHERE session = s.id AND (fence, n, sub) IN ((p_from[1], p_from[2], p_from[3]), (p_to[1], p_to[2], p_to[3]))) THEN 7
+      WHEN s.revision + added + moved > p_max_sub THEN 8
+      ELSE 0 END;
+    IF outcome > 0 THEN
+      s.op := NULL; -- the place stays taken
+    ELSE
+      s := session_put_v1(s, p_from, p_to, p_fences, p_ns, p_ids, p_numbers, p_sizes, p_of, p_messages);
+    END IF;
+  END IF;
+  PERFORM session_keep_v1(s, p_idle, p_first);
+END $$;
+
+-- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange behind the range
+-- that the new ones have overtaken.
+CREATE FUNCTION {schema}.session_put_v1(s {schema}.session, p_from bigint[], p_to bigint[],
+  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_numbers integer[], p_sizes bigint[], p_of bigint[],
+  p_messages bytea[]) RETURNS {schema}.session
+LANGUAGE plpgsql AS $$
+DECLARE
+  added bigint := cardinality(p_fences);
+  moved bigint;
+BEGIN
+  WITH gone AS (DELETE FROM exchange WHERE session = s.id
+      AND (fence, n, sub) >= (p_from[1], p_from[2], p_from[3]) AND (fence, n, sub) <= (p_to[1], p_to[2], p_to[3])
+      RETURNING size)
+    SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
+  WITH behind AS (SELECT sub AS old, row_number() OVER (ORDER BY sub) AS nth FROM exchange
+      WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added]
+        AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]))
+    UPDATE exchange SET sub = s.revision + added + nth FROM behind
+      WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added] AND sub = old;
+  GET DIAGNOSTICS moved = ROW_COUNT;
+  INSERT INTO exchange
+    SELECT s.id, e.fence, e.n, s.revision + e.nth, NULL, e.id, e.number, e.size, coalesce(m.messages, '{}')
+    FROM unnest(p_fences, p_ns, p_ids, p_numbers, p_sizes) WITH ORDINALITY AS e (fence, n, id, number, size, nth)
+    LEFT JOIN (SELECT nth, array_agg(message ORDER BY at) AS messages
+      FROM unnest(p_of, p_messages) WITH ORDINALITY AS each (nth, message, at) GROUP BY nth) AS m USING (nth);
+  s.exchanges := s.exchanges + added;
+  s.bytes := s.bytes + coalesce((SELECT sum(size) FROM unnest(p_sizes) AS size), 0);
+  s.revision := s.revision + greatest(added + moved, 1);
+  IF s.exchanges = 0 THEN
+    s.bytes := 0;
+    s.state := 'cleared';
+  END IF;
+  RETURN s;
+END $$;

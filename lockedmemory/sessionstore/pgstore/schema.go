@@ -1,0 +1,63 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// part is that of the store in a schema.
+var part = postgres.Part{Name: "store", Command: "pgstore.Migrate",
+	Versions: []string{source("tables", "session", "append", "replace", "read", "sessions", "rights")}}
+
+// source joins files of SQL.
+func source(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := files.ReadFile(name + ".sql")
+		if err != nil {
+			panic(err) // the file is not embedded
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// schema is the schema of a store.
+func (opts *Options) schema() (postgres.Schema, error) {
+	schema := postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{part}}
+	if err := schema.Validate(); err != nil {
+		return schema, fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
+	}
+	return schema, nil
+}
+
+// Migrate installs the tables and functions of the store in Schema of opts, or changes them to this version.
+// It makes a missing schema. Several programs may call it at once, and a second call changes nothing.
+//
+// The role of pool has the right CREATE on the database, or owns the schema. For another role:
+//
+//	GRANT USAGE ON SCHEMA belugalock TO application;
+//	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application;
+//
+// It fails with distlock.ErrInvalidOption for a schema with another name than Options.Schema allows, and with
+// the error of PostgreSQL. Then nothing was changed.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
+	if opts == nil {
+		opts = &Options{}
+	}
+	schema, err := opts.schema()
+	if err != nil {
+		return err
+	}
+	return postgres.Migrate(ctx, "pgstore", pool, schema)
+}

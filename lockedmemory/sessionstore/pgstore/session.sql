@@ -1,0 +1,160 @@
+-- The common part of the functions of a session. The table of states is in docs/design/sessions.md.
+-- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6 gone,
+-- 7 range, 8 full, 9 deleted.
+
+-- Locks the row of a session, and removes what has expired.
+-- ⚑ The row is locked before the clock is read: the call may have waited for the row.
+CREATE FUNCTION {schema}.session_lock_v1(p_namespace text, p_name text) RETURNS {schema}.session
+LANGUAGE plpgsql AS $$
+DECLARE
+  s {schema}.session;
+  now timestamptz;
+BEGIN
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  LOOP
+    SELECT * INTO s FROM session WHERE namespace = p_namespace AND name = p_name FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO session (namespace, name) VALUES (p_namespace, p_name) ON CONFLICT DO NOTHING RETURNING * INTO s;
+    EXIT WHEN FOUND;
+  END LOOP;
+  now := clock_timestamp();
+  IF s.exchanges > 0 AND s.kept_until <= now THEN
+    DELETE FROM exchange WHERE session = s.id;
+    UPDATE session SET exchanges = 0, bytes = 0 WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
+  END IF;
+  IF s.exchanges = 0 AND s.fence > 0 AND s.kept_until <= now - interval '24 hours' THEN
+    UPDATE session SET fence = 0, n = 0, op = NULL, state = 'empty', deleted = 0
+      WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
+  END IF;
+  RETURN s;
+END $$;
+
+-- Refuses a lease by its past. See driver.OldToken for the last case.
+CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_shown bigint,
+  p_awaited bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN CASE
+    WHEN p_shown > 0 AND p_shown < s.fence AND s.fence < p_fence THEN 4
+    WHEN p_awaited > 0 AND p_awaited < s.deleted AND s.deleted < p_fence THEN 9
+    WHEN s.exchanges = 0 AND s.fence = 0
+      AND to_timestamp(p_fence / 1e6) < clock_timestamp() - interval '23 hours' THEN 5
+    ELSE 0
+  END;
+END $$;
+
+-- Judges a write at a place: -1 is a copy of a write that took effect before.
+CREATE FUNCTION {schema}.session_judged_v1(s {schema}.session, p_fence bigint, p_n bigint, p_op uuid)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF (p_fence, p_n) > (s.fence, s.n) THEN
+    RETURN 0;
+  ELSIF (p_fence, p_n, p_op) = (s.fence, s.n, s.op) OR EXISTS (SELECT FROM exchange
+      WHERE session = s.id AND fence = p_fence AND n = p_n AND sub = 0 AND op = p_op) THEN
+    RETURN -1;
+  END IF;
+  RETURN CASE WHEN p_fence < s.fence THEN 4 ELSE 3 END;
+END $$;
+
+-- Raises a session to a token. The first access of a lease trims. session_keep_v1 follows.
+CREATE FUNCTION {schema}.session_show_v1(s {schema}.session, p_fence bigint, p_first boolean,
+  p_limits bigint[]) RETURNS {schema}.session
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_fence > s.fence THEN
+    s.fence := p_fence;
+    s.n := 0;
+    s.op := NULL;
+    s.state := CASE WHEN s.exchanges > 0 THEN 'begun' ELSE 'empty' END;
+  END IF;
+  IF p_first AND s.exchanges > 0 AND p_limits <> '{0,0,0}' THEN
+    s := session_trim_v1(s, p_limits);
+  END IF;
+  RETURN s;
+END $$;
+
+-- Removes the oldest turns beyond the limits: MaxExchanges, MaxAge in microseconds, MaxBytes. 0 is no limit.
+-- It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays.
+-- ⚑ The age counts from the token of the access. No clock of a process has a part.
+CREATE FUNCTION {schema}.session_trim_v1(s {schema}.session, p_limits bigint[]) RETURNS {schema}.session
+LANGUAGE plpgsql AS $$
+DECLARE
+  too_many  bigint := CASE WHEN p_limits[1] > 0 THEN s.exchanges - p_limits[1] ELSE 0 END;
+  since     bigint := CASE WHEN p_limits[2] > 0 THEN s.fence - p_limits[2] ELSE 0 END;
+  too_large bigint := CASE WHEN p_limits[3] > 0 THEN s.bytes - p_limits[3] ELSE 0 END;
+  newest    bigint := (SELECT fence FROM exchange WHERE session = s.id ORDER BY fence DESC, n DESC, sub DESC LIMIT 1);
+  removed   bigint := 0;
+  freed     bigint := 0;
+  last      bigint; -- the token of the last exchange that goes
+  each      record;
+BEGIN
+  FOR each IN SELECT fence, size FROM exchange
+    WHERE session = s.id AND fence < newest ORDER BY fence, n, sub LIMIT 100
+  LOOP
+    EXIT WHEN freed >= 1048576 OR NOT (removed < too_many OR each.fence < since OR freed < too_large);
+    removed := removed + 1;
+    freed := freed + each.size;
+    last := each.fence;
+  END LOOP;
+  IF last IS NOT NULL THEN
+    WITH gone AS (DELETE FROM exchange WHERE session = s.id AND fence <= last RETURNING size)
+      SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
+  END IF;
+  RETURN s;
+END $$;
+
+-- Writes the row of a session. That counts as a use. The first access of a lease also sweeps.
+CREATE FUNCTION {schema}.session_keep_v1(s {schema}.session, p_idle interval, p_first boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  now timestamptz := clock_timestamp();
+BEGIN
+  s.kept_until := CASE WHEN s.exchanges = 0 THEN now WHEN p_idle IS NULL THEN 'infinity' ELSE now + p_idle END;
+  UPDATE session SET fence = s.fence, n = s.n, op = s.op, state = s.state, deleted = s.deleted,
+      revision = s.revision, exchanges = s.exchanges, bytes = s.bytes, kept_until = s.kept_until,
+      sweep_at = least(s.sweep_at,
+        s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
+    WHERE namespace = s.namespace AND name = s.name;
+  IF p_first THEN
+    PERFORM session_sweep_v1(s.id);
+  END IF;
+END $$;
+
+-- Looks at one other session whose time has come, and removes what has expired: at most 100 exchanges and 100
+-- turn IDs. A session without both is removed 24 hours after its last use.
+-- ⚑ It waits for no row: the caller has locked its own.
+CREATE FUNCTION {schema}.session_sweep_v1(p_own bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  s       {schema}.session;
+  now     timestamptz := clock_timestamp();
+  removed bigint;
+BEGIN
+  SELECT * INTO s FROM session WHERE sweep_at <= now AND id <> p_own ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  ELSIF s.exchanges > 0 AND s.kept_until > now THEN
+    UPDATE session SET sweep_at = s.kept_until WHERE namespace = s.namespace AND name = s.name;
+    RETURN;
+  END IF;
+  DELETE FROM exchange WHERE session = s.id AND (fence, n, sub) IN (SELECT fence, n, sub FROM exchange
+    WHERE session = s.id ORDER BY fence, n, sub LIMIT 100);
+  GET DIAGNOSTICS removed = ROW_COUNT;
+  s.exchanges := s.exchanges - removed;
+  DELETE FROM turn WHERE session = s.id AND id IN (SELECT id FROM turn WHERE session = s.id AND until <= now LIMIT 100);
+  GET DIAGNOSTICS removed = ROW_COUNT;
+  IF s.exchanges > 0 OR removed > 0 THEN
+    s.sweep_at := now; -- there may be more
+  ELSIF s.kept_until > now - interval '24 hours' THEN
+    s.sweep_at := s.kept_until + interval '24 hours';
+  ELSIF EXISTS (SELECT FROM turn WHERE session = s.id) THEN
+    s.sweep_at := now + interval '1 hour';
+  ELSE
+    DELETE FROM session WHERE namespace = s.namespace AND name = s.name;
+  END IF;
+  UPDATE session SET exchanges = s.exchanges, bytes = CASE WHEN s.exchanges = 0 THEN 0 ELSE bytes END,
+    sweep_at = s.sweep_at WHERE namespace = s.namespace AND name = s.name;
+END $$;

@@ -1,0 +1,24 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+// page is one of Sessions.
+type page struct {
+	Names []string
+	Next  string
+}
+
+// Sessions implements driver.Driver. Pages are in the order of the names.
+func (s *service) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
+	if err := session(after); err != nil {
+		return nil, "", err
+	}
+	p, err := postgres.One(ctx, s.pool, pgx.RowToStructByPos[page], s.call("sessions_v1", 2), s.keep.Namespace, after)
+	return p.Names, p.Next, err
+}

@@ -1,0 +1,48 @@
+-- The tables of the sessions. docs/design/pgstore.md states the protocol.
+
+-- A session. Its row is locked and changed by each call under a lease.
+CREATE TABLE {schema}.session (
+  namespace   text COLLATE "C" NOT NULL,
+  name        text COLLATE "C" NOT NULL,
+  id          bigint GENERATED ALWAYS AS IDENTITY,
+  fence       bigint NOT NULL DEFAULT 0,       -- the mark: the highest place that the session has seen
+  n           bigint NOT NULL DEFAULT 0,
+  op          uuid,                            -- the write that has taken the mark
+  state       text NOT NULL DEFAULT 'empty',   -- under the token of the mark: empty, cleared or begun
+  deleted     bigint NOT NULL DEFAULT 0,       -- the token of the last Delete
+  revision    bigint NOT NULL DEFAULT 0,       -- the highest sub-place given out since the last Clear
+  exchanges   bigint NOT NULL DEFAULT 0,       -- how many rows of exchange
+  bytes       bigint NOT NULL DEFAULT 0,       -- the sum of their sizes
+  kept_until  timestamptz NOT NULL DEFAULT clock_timestamp(), -- of the exchanges; without one, the last use
+  sweep_at    timestamptz NOT NULL DEFAULT clock_timestamp() + interval '24 hours', -- when to look at the row
+  PRIMARY KEY (namespace, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0);
+
+-- sweep_at changes seldom, so most updates of a row touch no index.
+CREATE INDEX session_sweep_at ON {schema}.session (sweep_at);
+
+-- An exchange, at its place. No row of another session has its session's id, also later.
+CREATE TABLE {schema}.exchange (
+  session  bigint NOT NULL,
+  fence    bigint NOT NULL,
+  n        bigint NOT NULL,
+  sub      bigint NOT NULL,
+  op       uuid,              -- identity of the Save; null for replaced content
+  turn_id  bytea,
+  number   integer,           -- under turn_id
+  size     bigint NOT NULL,
+  messages bytea[] NOT NULL,
+  PRIMARY KEY (session, fence, n, sub)
+);
+
+-- A turn ID. The arrays have an item for each number from 1. It is null for a skipped number.
+CREATE TABLE {schema}.turn (
+  session bigint NOT NULL,
+  id      uuid NOT NULL,      -- the first 16 bytes of its SHA-256
+  until   timestamptz NOT NULL,
+  digests uuid[] NOT NULL,
+  fences  bigint[] NOT NULL,
+  ns      bigint[] NOT NULL,
+  PRIMARY KEY (session, id)
+);
