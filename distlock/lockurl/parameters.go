@@ -3,6 +3,7 @@ package lockurl
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,15 @@ func takeParameters(rawURL string, options *distlock.Options) (rest string, quer
 		take(query, "namespace", &options.Namespace, func(text string) (string, error) { return text, nil }),
 		take(query, "ttl", &options.TTL, time.ParseDuration),
 		take(query, "wait", &options.Wait, time.ParseDuration))
-	if len(query) > 0 {
-		rest += "?" + query.Encode()
+	// ⚑ What is left stays as it is written: PostgreSQL reads a plus sign in a parameter as a plus sign, Redis
+	// as a space.
+	others := slices.DeleteFunc(strings.Split(text, "&"), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		name, _ = url.QueryUnescape(name)
+		return slices.Contains([]string{"", "namespace", "ttl", "wait"}, name)
+	})
+	if len(others) > 0 {
+		rest += "?" + strings.Join(others, "&")
 	}
 	return rest, query, err
 }
@@ -46,6 +54,5 @@ func take[T comparable](query url.Values, name string, option *T, parse func(str
 		return invalid(name + " is set twice, in the URL or by distlock.Options: leave all but one out")
 	}
 	*option = value
-	query.Del(name)
 	return nil
 }
