@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
@@ -24,14 +23,11 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// Memory is what Beluga's memory.Memory is with its own messages and documents.
-type Memory = lockedmemory.Memory[history.Message, history.Message]
-
 type agent struct {
 	config
 	name   string
-	list   func(session int) Memory                                     // without the lock
-	memory *lockedmemory.LockedMemory[history.Message, history.Message] // with it
+	server scratch.Server
+	memory *lockedmemory.LockedMemory[history.Message, history.Message] // with the lock
 	tracer trace.Tracer
 }
 
@@ -48,32 +44,26 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	if err != nil {
 		return err
 	}
-	client, err := scratch.Connect(ctx, cfg.Redis)
+	server, err := scratch.New(cfg.Lock, cfg.Run)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer server.Close()
 	if cfg.Chaos {
 		slog.SetDefault(slog.New(slog.DiscardHandler)) // that a lock was lost is what chaos is for
 	}
-	// The lock and the store share a client: the store then knows that the lock is on its own Redis.
-	locker, err := redislock.New(client, &distlock.Options{Namespace: cfg.Run, TTL: cfg.TTL, Holder: name, Observer: observer})
+	locker, store, err := server.Open(ctx, conversation, distlock.Options{TTL: cfg.TTL, Holder: name, Observer: observer})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close(end)) }()
-	store, err := cfg.openStore(client)
-	if err != nil {
-		return err
-	}
 	memory, err := lockedmemory.New(history.Far{Store: store}, locker, conversation, nil)
 	if err != nil {
 		return err
 	}
-	list := func(session int) Memory { return history.NewList(client, cfg.listKey(session)) }
-	a := agent{cfg, name, list, memory, provider.Tracer("examples/agent")}
+	a := agent{cfg, name, server, memory, provider.Tracer("examples/agent")}
 	for d := range deliveries {
-		// A turn that has lost its lock is none, nor is one that Redis did not answer in time: its message will be delivered again.
+		// A turn that has lost its lock is none, nor is one that the server did not answer in time: its message will be delivered again.
 		err := a.answer(ctx, d)
 		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			return err
@@ -88,7 +78,7 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 	defer func() { end(err) }()
 	question := history.Message{Role: "user", Turn: d.Message, Instance: a.name, Text: "question"}
 	if !a.Locked {
-		return a.turn(ctx, a.list(d.Session), question)
+		return a.turn(ctx, history.List{Log: a.server.Log(d.Session)}, question)
 	}
 	// The whole turn needs the lock. Around Save alone it would keep question and answer together, but two instances could
 	// still load the same history, and each would answer without knowing of the other.
@@ -103,7 +93,7 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 }
 
 // turn is the same with and without the lock.
-func (a *agent) turn(ctx context.Context, memory Memory, question history.Message) error {
+func (a *agent) turn(ctx context.Context, memory history.Memory, question history.Message) error {
 	loading, span := a.tracer.Start(ctx, "load")
 	seen, err := memory.Load(loading, "")
 	span.End()

@@ -19,11 +19,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
-	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
@@ -34,9 +31,9 @@ import (
 //go:embed usage.txt
 var usage string
 
-// config is what the instances are told. Run begins the name of every key in Redis.
+// config is what the instances are told. Run begins the name of all that they write to the server of Lock.
 type config struct {
-	Redis, Run                 string
+	Lock, Run                  string
 	Instances, Sessions, Turns int
 	Locked, Chaos              bool
 	TTL                        time.Duration // how long others wait for what a dead instance held; a living one renews it
@@ -67,7 +64,7 @@ func main() {
 func parse(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&cfg.Redis, "lock", "", "")
+	flags.StringVar(&cfg.Lock, "lock", "", "")
 	flags.IntVar(&cfg.Instances, "instances", 4, "")
 	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
 	flags.IntVar(&cfg.Turns, "turns", 120, "")
@@ -92,14 +89,14 @@ func parse(args []string) (cfg config, err error) {
 		return cfg, fmt.Errorf("-chaos cannot work here: it pauses processes by SIGSTOP, which %s does not have", runtime.GOOS)
 	case *otlp != "" && (err != nil || endpoint.Host == "" || !strings.HasPrefix(endpoint.Scheme, "http")):
 		return cfg, fmt.Errorf("-otlp is %q, but must be a URL such as http://localhost:4318", *otlp)
-	case strings.HasPrefix(cfg.Redis, "mem:"):
+	case strings.HasPrefix(cfg.Lock, "mem:"):
 		return cfg, errors.New("-lock mem:// cannot work: its locks live in one process, and this program starts several")
-	case cfg.Redis != "":
-		client, err := redislock.ParseURL(cfg.Redis) // checks the URL, but does not connect yet
+	case cfg.Lock != "":
+		server, err := scratch.New(cfg.Lock, "") // checks the URL
 		if err != nil {
 			return cfg, fmt.Errorf("-lock: %w", err)
 		}
-		defer client.Close()
+		server.Close()
 	}
 	if *otlp != "" { // for the instances, which inherit it
 		err = os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.JoinPath("v1/traces").String())
@@ -116,7 +113,7 @@ func compare(ctx context.Context, cfg config) (err error) {
 		chaos = balancer.Chaos{Strikes: 10, Pause: cfg.TTL * 3 / 2}
 	}
 	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL,
-		Embedded: cfg.Redis == "", Began: time.Now()}
+		Embedded: cfg.Lock == "", Began: time.Now()}
 	if both.Embedded {
 		server, err := miniredis.Run()
 		if err != nil {
@@ -124,20 +121,23 @@ func compare(ctx context.Context, cfg config) (err error) {
 		}
 		defer server.Close()
 		server.ClockTTL(true) // or no lock would ever expire
-		cfg.Redis = "redis://" + server.Addr()
+		cfg.Lock = "redis://" + server.Addr()
 	}
 	cfg.Run = "agent-" + rand.Text()
-	client, err := scratch.Connect(ctx, cfg.Redis)
+	server, err := scratch.New(cfg.Lock, cfg.Run)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	defer func() { err = errors.Join(err, scratch.Remove(context.WithoutCancel(ctx), client, cfg.Run)) }()
-	if both.Without, err = run(ctx, cfg, client, balancer.Chaos{}); err != nil {
+	defer server.Close()
+	if err := server.Prepare(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Remove(context.WithoutCancel(ctx))) }()
+	if both.Without, err = run(ctx, cfg, server, balancer.Chaos{}); err != nil {
 		return err
 	}
 	cfg.Locked = true
-	if both.With, err = run(ctx, cfg, client, chaos); err != nil {
+	if both.With, err = run(ctx, cfg, server, chaos); err != nil {
 		return err
 	}
 	err = both.Print(os.Stdout)
@@ -147,8 +147,8 @@ func compare(ctx context.Context, cfg config) (err error) {
 	return err
 }
 
-// run has all messages answered by instances, and judges what then stands in Redis.
-func run(ctx context.Context, cfg config, client redis.UniversalClient, chaos balancer.Chaos) (*report.Result, error) {
+// run has all messages answered by instances, and judges the histories.
+func run(ctx context.Context, cfg config, server scratch.Server, chaos balancer.Chaos) (*report.Result, error) {
 	plan := balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos}
 	progress := report.Progress(plan.Deliveries(), cfg.Locked, cfg.Chaos)
 	r, start := &report.Result{}, time.Now()
@@ -158,9 +158,11 @@ func run(ctx context.Context, cfg config, client redis.UniversalClient, chaos ba
 		progress(s.Name == spans.Turn && s.Error == "", so)
 	})
 	r.Took = time.Since(start)
-	for session := 0; session < cfg.Sessions && err == nil; session++ {
-		var messages []history.Message
-		messages, err = cfg.load(ctx, client, session)
+	if err != nil {
+		return r, err
+	}
+	histories, err := cfg.histories(ctx, server)
+	for session, messages := range histories {
 		r.Judge(session, messages, cfg.Turns)
 	}
 	return r, err

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 )
 
 type conversationKey struct{}
@@ -24,23 +22,25 @@ func conversation(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// openStore opens the histories of the run with the lock.
-func (c config) openStore(client redis.UniversalClient) (*sessionstore.Store[history.Message, history.Message], error) {
-	return redisstore.New(client, conversation, sessionstore.JSON[history.Message]{},
-		&sessionstore.Retention{Namespace: c.Run + ":session", IdleTTL: history.Keep, RememberTurns: history.Keep}, nil)
-}
-
-// listKey is where a history of the run without the lock is.
-func (c config) listKey(session int) string { return fmt.Sprint(c.Run, ":list:", session) }
-
-// load returns a history as it is in the end.
-func (c config) load(ctx context.Context, client redis.UniversalClient, session int) ([]history.Message, error) {
-	if !c.Locked {
-		return history.NewList(client, c.listKey(session)).Load(ctx, "")
+// histories returns the histories of all conversations as they are in the end.
+func (c config) histories(ctx context.Context, server scratch.Server) (all [][]history.Message, err error) {
+	load := func(session int) ([]history.Message, error) {
+		return history.List{Log: server.Log(session)}.Load(ctx, "")
 	}
-	store, err := c.openStore(client)
-	if err != nil {
-		return nil, err
+	if c.Locked {
+		locker, store, err := server.Open(ctx, conversation, distlock.Options{})
+		if err != nil {
+			return nil, err
+		}
+		defer locker.Close(ctx)
+		load = func(session int) ([]history.Message, error) { return store.Load(withConversation(ctx, session), "") }
 	}
-	return store.Load(withConversation(ctx, session), "")
+	for session := range c.Sessions {
+		messages, err := load(session)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, messages)
+	}
+	return all, nil
 }

@@ -1,4 +1,4 @@
-// Package history has the two memories of conversations that the example compares: a list in Redis, as many agents have it, and
+// Package history has the two memories of conversations that the example compares: a list of messages, as many agents have it, and
 // a session store as if it were far away.
 package history
 
@@ -8,19 +8,20 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-const (
-	// latency is added to every write, as if Redis were on another machine.
-	latency = 2 * time.Millisecond
-	// Keep is when a history expires that nobody could remove, because the program was killed.
-	Keep = time.Hour
-)
+// latency is added to every write, as if the server were on another machine.
+const latency = 2 * time.Millisecond
+
+// Memory is what Beluga's memory.Memory is with its own messages and documents.
+type Memory = lockedmemory.Memory[Message, Message]
+
+// Store keeps the conversations of the run with the lock.
+type Store = sessionstore.Store[Message, Message]
 
 // Message is a message of a user, or the answer to it.
 type Message struct {
@@ -31,54 +32,52 @@ type Message struct {
 	Text     string
 }
 
-// MarshalBinary is what the list keeps.
-func (m Message) MarshalBinary() ([]byte, error) { return json.Marshal(m) }
-
-// UnmarshalBinary reads what the list kept.
-func (m *Message) UnmarshalBinary(text []byte) error { return json.Unmarshal(text, m) }
-
-// List is the memory of one conversation: a list, without a lock.
-type List struct {
-	client redis.UniversalClient
-	key    string
+// Log keeps the messages of one conversation on a server.
+type Log interface {
+	Append(ctx context.Context, message []byte) error
+	All(ctx context.Context) (messages [][]byte, err error)
 }
 
-// NewList makes the memory of the conversation at key.
-func NewList(client redis.UniversalClient, key string) *List { return &List{client, key} }
+// List is the memory of one conversation: a log, without a lock.
+type List struct{ Log Log }
 
 // Save appends both messages, one after the other: what others save can come between.
-func (l *List) Save(ctx context.Context, input, output Message) error {
-	if err := l.append(ctx, input); err != nil {
-		return err
+func (l List) Save(ctx context.Context, input, output Message) error {
+	for _, m := range []Message{input, output} {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		time.Sleep(latency)
+		if err := l.Log.Append(ctx, text); err != nil {
+			return err
+		}
 	}
-	return l.append(ctx, output)
-}
-
-func (l *List) append(ctx context.Context, m Message) error {
-	time.Sleep(latency)
-	pipe := l.client.Pipeline()
-	pipe.RPush(ctx, l.key, m)
-	pipe.Expire(ctx, l.key, Keep)
-	_, err := pipe.Exec(ctx)
-	return err
+	return nil
 }
 
 // Load returns all messages.
-func (l *List) Load(ctx context.Context, _ string) (messages []Message, err error) {
-	err = l.client.LRange(ctx, l.key, 0, -1).ScanSlice(&messages)
+func (l List) Load(ctx context.Context, _ string) ([]Message, error) {
+	texts, err := l.Log.All(ctx)
+	messages := make([]Message, len(texts))
+	for i := range texts {
+		err = errors.Join(err, json.Unmarshal(texts[i], &messages[i]))
+	}
 	return messages, err
 }
 
-// Search finds nothing: the example does not search.
-func (l *List) Search(context.Context, string, int) ([]Message, error) { return nil, nil }
+// Search is not supported: the example does not search.
+func (l List) Search(context.Context, string, int) ([]Message, error) {
+	return nil, errors.ErrUnsupported
+}
 
-// Clear removes all messages.
-func (l *List) Clear(ctx context.Context) error { return l.client.Del(ctx, l.key).Err() }
+// Clear is not supported: the example clears no history.
+func (l List) Clear(context.Context) error { return errors.ErrUnsupported }
 
 // Far is a session store as if it were on another machine. A write to it is sent when the lease was checked for the last time: if its
 // instance is paused then, it reaches the store late, and only the store can refuse it.
 type Far struct {
-	*sessionstore.Store[Message, Message]
+	*Store
 }
 
 // Save is that of the store.
