@@ -45,6 +45,7 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > connectLimit {
 		conn.ConnectTimeout = connectLimit
 	}
+	conn.OnNotification = nil // else pgx keeps no notifications for WaitForNotification
 	notice := conn.OnNotice
 	conn.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
 		noteWarning(c, n)

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
+	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                     {"distlock/..."},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"internal/postgres":                    {"distlock/driver", "github.com/jackc/pgx/v5/..."},
@@ -103,6 +104,32 @@ func TestImportDirections_coreIsStandardLibraryOnly(t *testing.T) {
 	}
 	if seen != len(core) {
 		t.Errorf("%d of %d core packages were found", seen, len(core))
+	}
+}
+
+// Users of one backend do not compile the client of another one. lockurl and the examples choose a
+// backend at run time.
+func TestImportDirections_oneClientPerBackend(t *testing.T) {
+	const redis, postgres = "github.com/redis/go-redis/", "github.com/jackc/"
+	without := map[string][]string{
+		"distlock/redislock":                   {postgres},
+		"lockedmemory/sessionstore/redisstore": {postgres},
+		"distlock/pglock":                      {redis},
+		"lockedmemory/sessionstore":            {redis, postgres},
+		"tracing":                              {redis, postgres},
+	}
+	seen := 0
+	for _, p := range list(t) {
+		clients := without[strings.TrimPrefix(p.ImportPath, module)]
+		seen += min(1, len(clients))
+		for _, path := range p.Deps {
+			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(path, client) }) {
+				t.Errorf("%s reaches %s", p.ImportPath, path)
+			}
+		}
+	}
+	if seen != len(without) {
+		t.Errorf("%d of %d packages were found", seen, len(without))
 	}
 }
 

@@ -1,0 +1,60 @@
+package pglock
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+var (
+	//go:embed sql/tables.sql
+	tablesSQL string
+	//go:embed sql/handoff.sql
+	handoffSQL string
+	//go:embed sql/acquire.sql
+	acquireSQL string
+	//go:embed sql/release.sql
+	releaseSQL string
+	//go:embed sql/extend.sql
+	extendSQL string
+	//go:embed sql/operator.sql
+	operatorSQL string
+	//go:embed sql/rights.sql
+	rightsSQL string
+
+	lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: []string{
+		tablesSQL + handoffSQL + acquireSQL + releaseSQL + extendSQL + operatorSQL + rightsSQL,
+	}}
+)
+
+// Migrate installs the tables and functions of the locks in the schema of opts, or their newer
+// versions, in one transaction. It changes nothing if they are up to date. Any number of programs may
+// call it at the same time, also while older versions of this package use the schema.
+//
+// The role of pool becomes the owner. It needs CREATE on the database, or a schema of its own. Other
+// roles get no right: docs/design/postgres.md lists those that an application needs. Errors:
+// distlock.ErrInvalidOption, ErrRefused, ErrUnavailable, ErrOutcomeUnknown (call it again), and that
+// of ctx.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
+	return migrate(ctx, pool, opts, lockPart)
+}
+
+func migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options, parts ...postgres.Part) error {
+	if pool == nil {
+		return fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+	}
+	schema, err := opts.schema()
+	if err != nil {
+		return err
+	}
+	schema.Parts = parts
+	if err := postgres.Migrate(ctx, "pglock", pool, schema); err != nil {
+		return explain(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package pglock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+// statements are the calls of the functions, in the schema of a service.
+type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify string }
+
+func newStatements(schema postgres.Schema) statements {
+	return statements{
+		acquire: schema.In("SELECT * FROM {schema}.acquire_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		release: schema.In("SELECT * FROM {schema}.release_v1($1, $2, $3, $4, $5)"),
+		breaks:  schema.In("SELECT * FROM {schema}.break_v1($1, $2, $3)"),
+		extend:  schema.In("SELECT * FROM {schema}.extend_v1($1, $2, $3, $4, $5, $6)"),
+		raise:   schema.In("SELECT * FROM {schema}.raise_v1($1, $2, $3, $4)"),
+		inspect: schema.In("SELECT * FROM {schema}.inspect_v1($1, $2)"),
+		list:    schema.In("SELECT * FROM {schema}.list_v1($1, $2, $3, $4)"),
+		notify:  schema.In("SELECT {schema}.notify_v1($1, $2)"),
+	}
+}
+
+// errReply is the error of an answer in an unknown format.
+var errReply = errors.New("pglock: the database answered in an unknown format")
+
+// payload shows a holder or a waiter to others. The functions do not read it.
+type payload struct {
+	Holder   string            `json:"h,omitempty"`
+	Metadata map[string]string `json:"m,omitempty"`
+}
+
+func encodePayload(req driver.AcquireRequest) []byte {
+	text, _ := json.Marshal(payload{req.Holder, req.Metadata}) // strings alone: it cannot fail
+	return text
+}
+
+// shown is a grant as the functions show it. Durations are in µs.
+type shown struct {
+	fence          zeronull.Int8
+	waiters        zeronull.Int4
+	age, remaining zeronull.Int8
+	payload        []byte
+}
+
+func (g shown) state() (driver.State, error) {
+	var p payload
+	if err := json.Unmarshal(g.payload, &p); err != nil {
+		return driver.State{}, errReply
+	}
+	return driver.State{
+		Held: true, Holder: p.Holder, Metadata: p.Metadata, Fence: int64(g.fence), Waiters: int(g.waiters),
+		Age: max(0, micros(g.age)), TTL: micros(g.remaining),
+	}, nil
+}
+
+func micros[N ~int64](n N) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// acquired is the answer of acquire_v1.
+type acquired struct {
+	outcome    string
+	end, place zeronull.Int8
+	grant      shown
+	to         Handoff
+}
+
+func scanAcquired(row pgx.CollectableRow) (a acquired, err error) {
+	g := &a.grant
+	return a, row.Scan(append([]any{&a.outcome, &g.fence, &a.end, &g.waiters, &g.age, &g.remaining, &g.payload, &a.place},
+		a.to.Columns()...)...)
+}
+
+func (a acquired) reply() (reply driver.AcquireReply, err error) {
+	switch a.outcome {
+	case "granted":
+		return driver.AcquireReply{
+			Outcome: driver.Granted, Fence: int64(a.grant.fence), FenceEnd: int64(a.end), Waiters: int(a.grant.waiters),
+		}, nil
+	case "cancelled":
+		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
+	case "full":
+		reply.Outcome = driver.Full
+	case "busy":
+		reply.Ticket = int64(a.place)
+	default:
+		return reply, errReply
+	}
+	reply.State, err = a.grant.state()
+	return reply, err
+}
+
+// Acquire implements driver.Driver.
+func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	channel := ""
+	if req.Alive > 0 {
+		channel = s.wakes.channelOf(req.Owner)
+	}
+	answer, err := postgres.One(ctx, s.calls, scanAcquired, s.sql.acquire, req.Name.Namespace, req.Name.Key, req.Owner,
+		req.TTL.Microseconds(), encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)
+	if err != nil {
+		return driver.AcquireReply{}, err
+	}
+	s.wakes.handoff(answer.to)
+	return answer.reply()
+}
+
+// Raise implements driver.Driver.
+func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	return postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
+		err = row.Scan(&reply.Held, (*zeronull.Int8)(&reply.Fence), (*zeronull.Int8)(&reply.FenceEnd))
+		return reply, err
+	}, s.sql.raise, req.Name.Namespace, req.Name.Key, req.Owner, req.Floor)
+}
+
+// Extend implements driver.Driver. ⚑ A row that another transaction locks delays its own request alone.
+func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := make([]driver.ExtendReply, len(reqs))
+	skipped := s.extend(ctx, reqs, replies, len(reqs) == 1)
+	for _, i := range skipped {
+		s.extend(ctx, reqs[i:i+1], replies[i:i+1], true)
+	}
+	return replies
+}
+
+// extend sends one statement. It returns the indexes of the requests whose rows are locked.
+func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, waits bool) (skipped []int) {
+	var namespaces, keys, owners []string
+	var ttls []int64
+	var exact []bool
+	for _, req := range reqs {
+		namespaces, keys, owners = append(namespaces, req.Name.Namespace), append(keys, req.Name.Key), append(owners, req.Owner)
+		ttls, exact = append(ttls, req.TTL.Microseconds()), append(exact, req.Exact)
+	}
+	type answer struct {
+		i       int
+		outcome string
+	}
+	answers, err := postgres.Query(ctx, s.held, func(row pgx.CollectableRow) (a answer, err error) {
+		return a, row.Scan(&a.i, &a.outcome)
+	}, s.sql.extend, namespaces, keys, owners, ttls, exact, waits)
+	if err == nil && len(answers) != len(reqs) {
+		err = errReply
+	}
+	for i := range replies {
+		replies[i].Err = err
+	}
+	for _, a := range answers {
+		switch i := a.i - 1; a.outcome {
+		case "held":
+			replies[i].Held = true
+		case "skipped":
+			skipped = append(skipped, i)
+		}
+	}
+	return skipped
+}
+
+// Release implements driver.Driver.
+func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	released, err := s.release(ctx, s.sql.release, req.Name.Namespace, req.Name.Key, req.Owner,
+		req.Tombstone.Microseconds(), req.Leave)
+	return driver.ReleaseReply{Released: released}, err
+}
+
+func (s *service) release(ctx context.Context, sql string, args ...any) (bool, error) {
+	type answer struct {
+		released bool
+		to       Handoff
+	}
+	a, err := postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (a answer, err error) {
+		return a, row.Scan(append([]any{&a.released}, a.to.Columns()...)...)
+	}, sql, args...)
+	s.wakes.handoff(a.to)
+	return a.released, err
+}
+
+// Inspect implements driver.Driver.
+func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	return postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (state driver.State, err error) {
+		var held bool
+		var g shown
+		if err := row.Scan(&held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload); err != nil || !held {
+			return state, err
+		}
+		return g.state()
+	}, s.sql.inspect, name.Namespace, name.Key)
+}
+
+// List implements driver.Lister. Pages are in the order of the keys.
+func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
+	page.Names, err = postgres.Query(ctx, s.calls, func(row pgx.CollectableRow) (l driver.Listed, err error) {
+		var held bool
+		var g shown
+		var tickets, alive []int64
+		var holders [][]byte
+		l.Name.Namespace = req.Namespace
+		if err := row.Scan(&l.Name.Key, &held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload,
+			&tickets, &alive, &holders); err != nil {
+			return l, err
+		}
+		if held {
+			l.State, err = g.state()
+		}
+		l.State.Waiters = int(g.waiters)
+		for i, ticket := range tickets {
+			var p payload
+			if json.Unmarshal(holders[i], &p) != nil {
+				err = errReply
+			}
+			l.Queue = append(l.Queue, driver.Waiter{Holder: p.Holder, Ticket: ticket, Alive: micros(alive[i])})
+		}
+		return l, err
+	}, s.sql.list, req.Namespace, req.After, req.Limit, req.Waiters)
+	if err == nil && len(page.Names) == req.Limit {
+		page.Next = page.Names[req.Limit-1].Name.Key
+	}
+	return page, err
+}
+
+// Break implements driver.Breaker.
+func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
+	return s.release(ctx, s.sql.breaks, name.Namespace, name.Key, fence)
+}

@@ -1,0 +1,151 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+// Schemes are the URL schemes of [OpenDriver], with a space between them.
+const Schemes = postgres.Schemes
+
+// Options configure [New] and [Migrate]. Nil Options, and the zero value of a field, mean the
+// defaults.
+type Options struct {
+	Lock   distlock.Options // of the Locker
+	Schema string           // of the tables; default "belugalock"
+}
+
+func (o *Options) schema() (postgres.Schema, error) {
+	schema := postgres.Schema{Parts: []postgres.Part{lockPart}}
+	if o != nil {
+		schema.Name = o.Schema
+	}
+	if err := schema.Validate(); err != nil {
+		return schema, fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
+	}
+	return schema, nil
+}
+
+// New makes a Locker whose locks are rows in the database of pool. It connects once: a missing or
+// older schema, a missing right and a wrong password fail with distlock.ErrRefused, and a server
+// that does not answer fails with distlock.ErrUnavailable. Options out of range fail with
+// distlock.ErrInvalidOption.
+//
+// The Locker has at most four connections of its own, with the configuration and the hooks of pool,
+// so a pool without a free connection delays no call. The caller closes pool after the Locker.
+func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*distlock.Locker, error) {
+	d, err := NewDriver(ctx, pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	var lock distlock.Options
+	if opts != nil {
+		lock = opts.Lock
+	}
+	locker, err := distlock.New(d, &lock)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return locker, nil
+}
+
+// NewDriver makes the driver of [New]. It does not use opts.Lock.
+func NewDriver(ctx context.Context, pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
+	if pool == nil {
+		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+	}
+	schema, err := opts.schema()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newService(pool.Config(), schema)
+	if err != nil {
+		return nil, err
+	}
+	s.source = pool
+	if err := s.calls.Ping(ctx); err != nil {
+		return nil, errors.Join(explain(ctx, err), s.Close())
+	}
+	return s, nil
+}
+
+// OpenDriver makes a driver for the server of a URL, as pgxpool.ParseConfig reads it, with the
+// parameter schema for Options.Schema. It does no I/O: the first call reports a missing schema. A URL
+// that is not valid fails with distlock.ErrInvalidOption. The error shows no part of a password.
+func OpenDriver(rawURL string) (driver.Driver, error) {
+	config, name, err := postgres.ParseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err)
+	}
+	schema, err := (&Options{Schema: name}).schema()
+	if err != nil {
+		return nil, err
+	}
+	return newService(config, schema)
+}
+
+// explain is the error of a call that the Locker does not make.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, driver.ErrRefused):
+		return fmt.Errorf("%w: %w", distlock.ErrRefused, err)
+	}
+	return fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+}
+
+// service is a driver.Driver.
+type service struct {
+	source *pgxpool.Pool   // given to NewDriver, or nil
+	config *pgxpool.Config // to copy
+	schema postgres.Schema
+	calls  *postgres.Pool
+	// held are a connection that listens, and one for renewals, which no other call may delay.
+	held  *postgres.Pool
+	wakes *wakes
+	sql   statements
+
+	mu         sync.Mutex
+	companions map[string]*postgres.Pool // by part
+}
+
+func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error) {
+	s := &service{config: config, schema: schema, companions: make(map[string]*postgres.Pool)}
+	s.sql = newStatements(schema)
+	var err error
+	if s.calls, err = postgres.Open("pglock", config.Copy(), 2, schema); err != nil {
+		return nil, err
+	}
+	if s.held, err = postgres.Open("pglock", config.Copy(), 2, schema); err != nil {
+		s.calls.Close()
+		return nil, err
+	}
+	s.wakes = newWakes(s)
+	return s, nil
+}
+
+func (s *service) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Backend: "postgres", Shared: true, Queues: true, FenceBlock: driver.FenceBlock}
+}
+
+// Close closes the service's own connections. The caller's pool stays open.
+func (s *service) Close() error {
+	s.wakes.close()
+	s.calls.Close()
+	s.held.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, companion := range s.companions {
+		companion.Close()
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+-- Grants a name, keeps a grant, or puts an owner into the queue.
+--
+-- p_ttl, p_alive: µs. p_alive 0: the request does not wait. p_ticket 0: the end of the queue.
+--
+-- outcome     granted    fence, fence_end, waiters
+--             busy       the present grant: fence, waiters, age and remaining in µs, holder; and place
+--             full       the same, and the queue is full
+--             cancelled  the owner has ended, or has a tombstone
+-- to_…        a handoff; the caller notifies after the commit
+--
+-- May be repeated: a holder gets its stored grant, and a waiter keeps its place.
+CREATE FUNCTION {schema}.acquire_v1(
+  p_namespace text, p_key text, p_owner text, p_ttl bigint, p_payload bytea,
+  p_alive bigint, p_seq bigint, p_ticket bigint, p_channel text,
+  OUT outcome text, OUT fence bigint, OUT fence_end bigint, OUT waiters integer,
+  OUT age bigint, OUT remaining bigint, OUT holder bytea, OUT place bigint,
+  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
+  OUT to_token bigint, OUT to_end bigint
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+#variable_conflict use_column
+DECLARE
+  setting text := current_setting('synchronous_commit');
+  now     bigint := {schema}.clock_v1();
+  gone    integer := 0;
+  r       {schema}.lease;
+  h       record;
+BEGIN
+  -- ⚑ The fast path: every condition stands in the row, so it holds after a wait for the row, too.
+  -- The clock was read before: the grant ends early rather than late.
+  UPDATE {schema}.lease SET
+      previous = owner, previous_released = released, owner = p_owner, released = false,
+      token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000), -- driver.FenceBlock
+      granted_at = now, expires_at = now + p_ttl, ver = ver + 1, payload = p_payload
+    WHERE namespace = p_namespace AND key = p_key AND (released OR expires_at <= now)
+      AND waiting = 0 AND flagged_until <= now AND owner <> p_owner AND previous <> p_owner
+    RETURNING token, block_end INTO fence, fence_end;
+  IF FOUND THEN
+    outcome := 'granted';
+    PERFORM {schema}.durable_v1(true, setting);
+    RETURN;
+  END IF;
+
+  LOOP
+    SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
+    EXIT WHEN FOUND;
+    now := {schema}.clock_v1();
+    INSERT INTO {schema}.lease (namespace, key, owner, released, token, block_end, granted_at, expires_at, payload)
+      VALUES (p_namespace, p_key, p_owner, false, now, now + 20000, now, now + p_ttl, p_payload)
+      ON CONFLICT DO NOTHING
+      RETURNING token, block_end INTO fence, fence_end;
+    IF FOUND THEN
+      outcome := 'granted';
+      PERFORM {schema}.durable_v1(true, setting);
+      RETURN;
+    END IF;
+  END LOOP;
+  now := {schema}.clock_v1(); -- ⚑ after the wait for the row
+
+  IF NOT r.released AND r.expires_at > now AND r.owner = p_owner THEN
+    UPDATE {schema}.lease SET expires_at = greatest(expires_at, now + p_ttl), ver = ver + 1
+      WHERE namespace = p_namespace AND key = p_key;
+    outcome := 'granted';
+    fence := r.token;
+    fence_end := r.block_end;
+    waiters := r.waiting;
+    PERFORM {schema}.durable_v1(true, setting);
+    RETURN;
+  END IF;
+  PERFORM {schema}.durable_v1(false, setting);
+  IF r.owner = p_owner OR r.previous = p_owner OR r.flagged_until > now AND EXISTS (
+    SELECT FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key AND owner = p_owner AND until > now
+  ) THEN
+    outcome := 'cancelled';
+    RETURN;
+  END IF;
+
+  IF r.waiting > 0 THEN
+    SELECT ticket INTO place FROM {schema}.waiter
+      WHERE owner = p_owner AND namespace = p_namespace AND key = p_key;
+  END IF;
+  IF r.released OR r.expires_at <= now THEN
+    IF r.waiting > 0 THEN -- no request overtakes the queue
+      SELECT * INTO h FROM {schema}.hand_off_v1(p_namespace, p_key, now,
+        coalesce(place, nullif(p_ticket, 0), 9223372036854775807), false, 0, 0, setting);
+      to_owner := h.to_owner;
+      to_channel := h.to_channel;
+      to_seq := h.to_seq;
+      to_ttl := h.to_ttl;
+      to_waiters := h.to_waiters;
+      to_token := h.to_token;
+      to_end := h.to_end;
+      gone := h.dead;
+    END IF;
+    IF to_owner IS NULL THEN
+      IF place IS NOT NULL THEN
+        DELETE FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key AND ticket = place;
+        gone := gone + 1;
+        place := NULL;
+      END IF;
+      UPDATE {schema}.lease SET
+          previous = owner, previous_released = released, owner = p_owner, released = false,
+          token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000),
+          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, ver = ver + 1, payload = p_payload
+        WHERE namespace = p_namespace AND key = p_key
+        RETURNING token, block_end, waiting INTO fence, fence_end, waiters;
+      outcome := 'granted';
+      PERFORM {schema}.durable_v1(true, setting);
+      RETURN;
+    END IF;
+    SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key;
+  END IF;
+
+  outcome := 'busy';
+  IF p_alive > 0 AND place IS NOT NULL THEN
+    UPDATE {schema}.waiter
+      SET alive_until = greatest(alive_until, now + p_alive), seq = p_seq, channel = p_channel, payload = p_payload
+      WHERE namespace = p_namespace AND key = p_key AND ticket = place;
+    UPDATE {schema}.lease SET ver = ver + 1 WHERE namespace = p_namespace AND key = p_key; -- ⚑ as every change of waiter
+  ELSIF p_alive > 0 THEN
+    IF r.waiting >= 1000 THEN -- driver.MaxQueue
+      DELETE FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key AND alive_until <= now;
+      GET DIAGNOSTICS gone = ROW_COUNT;
+      r.waiting := r.waiting - gone;
+    END IF;
+    IF r.waiting >= 1000 THEN
+      outcome := 'full';
+    ELSE
+      place := nullif(p_ticket, 0);
+      r.waiting := r.waiting + 1;
+      r.tickets := greatest(r.tickets + 1, now);
+      LOOP
+        place := coalesce(place, r.tickets);
+        INSERT INTO {schema}.waiter (namespace, key, ticket, owner, alive_until, seq, channel, payload)
+          VALUES (p_namespace, p_key, place, p_owner, now + p_alive, p_seq, p_channel, p_payload)
+          ON CONFLICT (namespace, key, ticket) DO NOTHING;
+        EXIT WHEN FOUND;
+        place := NULL; -- another owner has this ticket
+      END LOOP;
+    END IF;
+    UPDATE {schema}.lease SET waiting = r.waiting, tickets = r.tickets, ver = ver + 1
+      WHERE namespace = p_namespace AND key = p_key;
+  END IF;
+  fence := r.token;
+  waiters := r.waiting;
+  age := now - r.granted_at;
+  remaining := r.expires_at - now;
+  holder := r.payload;
+END $$;

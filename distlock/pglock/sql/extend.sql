@@ -1,0 +1,86 @@
+-- Sets the TTL of grants. Request i is element i of each array. p_ttls: µs.
+--
+-- ⚑ It locks the rows in the order of the primary key, and skips rows that others lock: one locked row
+-- would delay all other requests. With p_waits it waits for them, for at most 100 ms.
+--
+-- outcome of request i   held      its owner holds the name, and the TTL is set
+--                        not held  final
+--                        skipped   another transaction locks the row
+--
+-- Is sent once: a late copy of an exact request could shorten a grant.
+CREATE FUNCTION {schema}.extend_v1(
+  p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_waits boolean
+) RETURNS TABLE (i bigint, outcome text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
+#variable_conflict use_column
+DECLARE
+  setting text := current_setting('synchronous_commit');
+  locked  bigint[];
+  now     bigint;
+BEGIN
+  IF p_waits THEN
+    locked := ARRAY(SELECT i
+      FROM unnest(p_namespaces, p_keys) WITH ORDINALITY AS q (n, k, i)
+      JOIN {schema}.lease l ON l.namespace = q.n AND l.key = q.k
+      ORDER BY l.namespace, l.key FOR UPDATE OF l);
+  ELSE
+    locked := ARRAY(SELECT i
+      FROM unnest(p_namespaces, p_keys) WITH ORDINALITY AS q (n, k, i)
+      JOIN {schema}.lease l ON l.namespace = q.n AND l.key = q.k
+      ORDER BY l.namespace, l.key FOR UPDATE OF l SKIP LOCKED);
+  END IF;
+  now := {schema}.clock_v1();
+  PERFORM {schema}.durable_v1(true, setting);
+  RETURN QUERY
+    WITH request AS (
+      SELECT q.*, q.i = ANY (locked) AS has_lock
+      FROM unnest(p_namespaces, p_keys, p_owners, p_ttls, p_exact) WITH ORDINALITY AS q (n, k, o, ttl, exact, i)
+    ), extended AS (
+      UPDATE {schema}.lease l SET
+          expires_at = CASE WHEN q.exact THEN now + q.ttl ELSE greatest(l.expires_at, now + q.ttl) END, ver = ver + 1
+        FROM request q
+        WHERE q.has_lock AND l.namespace = q.n AND l.key = q.k AND l.owner = q.o
+          AND NOT l.released AND l.expires_at > now
+        RETURNING l.namespace, l.key, l.owner
+    )
+    SELECT q.i, CASE
+        WHEN e.owner IS NOT NULL THEN 'held'
+        WHEN q.has_lock THEN 'not held'
+        WHEN EXISTS (SELECT FROM {schema}.lease l WHERE l.namespace = q.n AND l.key = q.k) THEN 'skipped'
+        ELSE 'not held'
+      END
+      FROM request q LEFT JOIN extended e ON e.namespace = q.n AND e.key = q.k AND e.owner = q.o;
+END $$;
+
+-- Raises the token of a holder to at least a floor. A floor more than a year ahead is the error BL001.
+--
+-- May be repeated: a token that reaches the floor stays. The remaining time never changes.
+CREATE FUNCTION {schema}.raise_v1(
+  p_namespace text, p_key text, p_owner text, p_floor bigint, OUT held boolean, OUT fence bigint, OUT fence_end bigint
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+#variable_conflict use_column
+DECLARE
+  setting text := current_setting('synchronous_commit');
+  now     bigint;
+  r       {schema}.lease;
+BEGIN
+  SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
+  now := {schema}.clock_v1(); -- ⚑ after the wait for the row
+  IF p_floor > now + 31536000000000 THEN -- driver.FloorAhead
+    RAISE EXCEPTION USING ERRCODE = 'BL001', MESSAGE = 'the floor is more than a year ahead of the clock of the server';
+  END IF;
+  held := r.owner = p_owner AND NOT r.released AND r.expires_at > now;
+  IF held IS NOT true THEN -- also without a row
+    held := false;
+    RETURN;
+  END IF;
+  fence := r.token;
+  fence_end := r.block_end;
+  IF r.token < p_floor THEN
+    fence := greatest(r.block_end + 1, now, p_floor);
+    fence_end := greatest(fence, now + 20000); -- driver.FenceBlock
+    UPDATE {schema}.lease SET token = fence, block_end = fence_end, ver = ver + 1
+      WHERE namespace = p_namespace AND key = p_key;
+  END IF;
+  PERFORM {schema}.durable_v1(true, setting);
+END $$;

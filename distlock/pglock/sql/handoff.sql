@@ -1,0 +1,40 @@
+-- Hands a free name to its first live waiter whose ticket is below p_below, and deletes the dead
+-- waiters before it. The caller has locked the row in lease.
+--
+-- p_ends: the holder releases the name. p_gone: so many rows of waiter were deleted before.
+-- p_flagged: a tombstone was written that stands until then; 0: none.
+--
+-- to_owner is NULL if no waiter is there. The row in lease is then as before, and dead counts the
+-- deleted waiters.
+CREATE FUNCTION {schema}.hand_off_v1(
+  p_namespace text, p_key text, p_now bigint, p_below bigint, p_ends boolean, p_gone integer, p_flagged bigint,
+  p_setting text, OUT dead integer,
+  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
+  OUT to_token bigint, OUT to_end bigint
+) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+  w {schema}.waiter;
+BEGIN
+  SELECT * INTO w FROM {schema}.waiter
+    WHERE namespace = p_namespace AND key = p_key AND ticket < p_below AND alive_until > p_now
+    ORDER BY ticket LIMIT 1;
+  DELETE FROM {schema}.waiter
+    WHERE namespace = p_namespace AND key = p_key AND ticket <= coalesce(w.ticket, p_below - 1);
+  GET DIAGNOSTICS dead = ROW_COUNT;
+  IF w.owner IS NULL THEN
+    RETURN;
+  END IF;
+  to_owner := w.owner;
+  to_channel := w.channel;
+  to_seq := w.seq;
+  to_ttl := greatest(w.alive_until - p_now, 1000000); -- driver.MinHandoff
+  UPDATE {schema}.lease SET
+      previous = owner, previous_released = released OR p_ends, owner = w.owner, released = false,
+      token = greatest(block_end + 1, p_now), block_end = greatest(block_end + 1, p_now + 20000), -- driver.FenceBlock
+      granted_at = p_now, expires_at = p_now + to_ttl, waiting = waiting - dead - p_gone,
+      flagged_until = greatest(flagged_until, p_flagged), ver = ver + 1, payload = w.payload
+    WHERE namespace = p_namespace AND key = p_key
+    RETURNING token, block_end, waiting INTO to_token, to_end, to_waiters;
+  PERFORM {schema}.durable_v1(true, p_setting); -- ⚑ other processes see the handoff
+END $$;

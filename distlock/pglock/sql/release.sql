@@ -1,0 +1,118 @@
+-- Ends the grant of an owner, and hands the name to the first live waiter.
+--
+-- p_tombstone: for how many µs to leave a tombstone, or 0. It takes the owner out of the queue, too.
+-- p_leave: the owner leaves the queue.
+--
+-- released    the owner held the name, or had released it before
+-- to_…        a handoff; the caller notifies after the commit
+--
+-- May be repeated: the answer is the same until two other owners were granted the name. A release
+-- without a handoff and without a tombstone is not durable: a function that calls this one and has to
+-- be durable calls durable_v1 after it.
+CREATE FUNCTION {schema}.release_v1(
+  p_namespace text, p_key text, p_owner text, p_tombstone bigint, p_leave boolean,
+  OUT released boolean,
+  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
+  OUT to_token bigint, OUT to_end bigint
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+#variable_conflict use_column
+DECLARE
+  setting text := current_setting('synchronous_commit');
+  now     bigint := {schema}.clock_v1();
+  gone    integer := 0;
+  flagged bigint := 0;
+  ends    boolean;
+  held    boolean;
+  r       {schema}.lease;
+  h       record;
+BEGIN
+  IF p_tombstone = 0 AND NOT p_leave THEN -- ⚑ the fast path: every condition stands in the row
+    UPDATE {schema}.lease l SET released = true, ver = ver + 1, payload = ''
+      WHERE namespace = p_namespace AND key = p_key AND owner = p_owner AND NOT l.released AND expires_at > now
+        AND waiting = 0;
+    IF FOUND THEN
+      released := true;
+      PERFORM {schema}.durable_v1(false, setting);
+      RETURN;
+    END IF;
+  END IF;
+
+  LOOP
+    SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
+    EXIT WHEN FOUND;
+    IF p_tombstone = 0 THEN
+      released := false;
+      RETURN;
+    END IF;
+    INSERT INTO {schema}.lease (namespace, key) VALUES (p_namespace, p_key) ON CONFLICT DO NOTHING;
+  END LOOP;
+  now := {schema}.clock_v1(); -- ⚑ after the wait for the row
+  held := NOT r.released AND r.expires_at > now;
+  ends := held AND r.owner = p_owner;
+  released := ends OR r.owner = p_owner AND r.released OR r.previous = p_owner AND r.previous_released;
+
+  IF (p_leave OR p_tombstone > 0) AND r.waiting > 0 THEN
+    DELETE FROM {schema}.waiter WHERE owner = p_owner AND namespace = p_namespace AND key = p_key;
+    GET DIAGNOSTICS gone = ROW_COUNT;
+  END IF;
+  IF p_tombstone > 0 THEN
+    flagged := now + p_tombstone;
+    DELETE FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key AND until <= now;
+    INSERT INTO {schema}.tomb AS t (namespace, key, owner, until) VALUES (p_namespace, p_key, p_owner, flagged)
+      ON CONFLICT (namespace, key, owner) DO UPDATE SET until = greatest(t.until, excluded.until);
+    DELETE FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key AND owner IN (
+      SELECT owner FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key AND owner <> p_owner
+      ORDER BY until DESC OFFSET 999);
+  END IF;
+  PERFORM {schema}.durable_v1(p_tombstone > 0, setting);
+  IF (ends OR NOT held) AND r.waiting > gone THEN
+    SELECT * INTO h FROM {schema}.hand_off_v1(p_namespace, p_key, now, 9223372036854775807, ends, gone, flagged, setting);
+    IF h.to_owner IS NOT NULL THEN
+      to_owner := h.to_owner;
+      to_channel := h.to_channel;
+      to_seq := h.to_seq;
+      to_ttl := h.to_ttl;
+      to_waiters := h.to_waiters;
+      to_token := h.to_token;
+      to_end := h.to_end;
+      RETURN;
+    END IF;
+    gone := gone + h.dead;
+  END IF;
+  IF ends OR gone > 0 OR flagged > 0 THEN
+    UPDATE {schema}.lease l SET
+        released = l.released OR ends, waiting = waiting - gone, flagged_until = greatest(flagged_until, flagged),
+        ver = ver + 1, payload = CASE WHEN ends THEN '' ELSE payload END
+      WHERE namespace = p_namespace AND key = p_key;
+  END IF;
+END $$;
+
+-- Ends the grant that holds a token, for an operator. The answer is that of release_v1.
+CREATE FUNCTION {schema}.break_v1(
+  p_namespace text, p_key text, p_token bigint,
+  OUT released boolean,
+  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
+  OUT to_token bigint, OUT to_end bigint
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+#variable_conflict use_column
+DECLARE
+  setting text := current_setting('synchronous_commit');
+  r       {schema}.lease;
+  h       record;
+BEGIN
+  SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
+  released := FOUND AND NOT r.released AND r.expires_at > {schema}.clock_v1()
+    AND p_token BETWEEN r.token AND r.block_end;
+  IF released THEN
+    SELECT * INTO h FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false);
+    released := h.released;
+    to_owner := h.to_owner;
+    to_channel := h.to_channel;
+    to_seq := h.to_seq;
+    to_ttl := h.to_ttl;
+    to_waiters := h.to_waiters;
+    to_token := h.to_token;
+    to_end := h.to_end;
+    PERFORM {schema}.durable_v1(true, setting);
+  END IF;
+END $$;

@@ -1,0 +1,234 @@
+package pglock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/postgres"
+)
+
+const (
+	// listenLimit bounds the wait of a Listen for its connection.
+	listenLimit = time.Second
+	// notifyLimit bounds one notification. Its waiters then ask by themselves.
+	notifyLimit = 5 * time.Second
+	// closeLimit bounds the wait of Close for the last notifications.
+	closeLimit = time.Second
+)
+
+// Handoff is the grant of a name to a waiter, as release_v1 returns it. The zero Handoff is none.
+type Handoff struct {
+	owner, channel  zeronull.Text
+	seq, ttl        zeronull.Int8
+	waiters         zeronull.Int4
+	fence, fenceEnd zeronull.Int8
+}
+
+// Columns are the places of the columns to_owner to to_end, for a Scan.
+func (h *Handoff) Columns() []any {
+	return []any{&h.owner, &h.channel, &h.seq, &h.ttl, &h.waiters, &h.fence, &h.fenceEnd}
+}
+
+func (h *Handoff) wake() driver.Wake {
+	return driver.Wake{
+		Seq: int64(h.seq), TTL: micros(h.ttl),
+		Grant: driver.AcquireReply{
+			Outcome: driver.Granted, Fence: int64(h.fence), FenceEnd: int64(h.fenceEnd), Waiters: int(h.waiters),
+		},
+	}
+}
+
+func (h *Handoff) message() string {
+	return fmt.Sprintf("%s:%d:%d:%d:%d:%d", h.owner, h.seq, h.ttl, h.waiters, h.fence, h.fenceEnd)
+}
+
+// parseMessage reads a message. Anyone who may connect to the database may have sent it.
+func parseMessage(message string) (owner string, wake driver.Wake, err error) {
+	words := strings.Split(message, ":")
+	if len(words) != 6 {
+		return "", wake, errReply
+	}
+	var numbers [5]int64
+	for i, word := range words[1:] {
+		if numbers[i], err = strconv.ParseInt(word, 10, 64); err != nil || numbers[i] < 0 {
+			return "", wake, errReply
+		}
+	}
+	h := Handoff{
+		seq: zeronull.Int8(numbers[0]), ttl: zeronull.Int8(numbers[1]), waiters: zeronull.Int4(numbers[2]),
+		fence: zeronull.Int8(numbers[3]), fenceEnd: zeronull.Int8(numbers[4]),
+	}
+	if h.fence < 1 || h.fence > h.fenceEnd || int64(h.fenceEnd) > driver.MaxFence || numbers[1] > (365*24*time.Hour).Microseconds() {
+		return "", wake, errReply
+	}
+	return words[0], h.wake(), nil
+}
+
+// wakes notifies waiters of handoffs. All waiters of a driver share one connection, which the first
+// waiter opens. Messages can be lost, so no waiter relies on them.
+type wakes struct {
+	s       *service
+	channel string
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the listener
+	sending sync.WaitGroup
+
+	mu        sync.Mutex
+	waiting   map[string]chan driver.Wake // by owner
+	attempt   *attempt                    // the present connection, or the one being made; nil before the first waiter
+	toSend    []Handoff
+	isSending bool
+	closed    bool
+}
+
+// attempt is one connection that listens.
+type attempt struct {
+	done chan struct{} // closed when the server has answered LISTEN, or err is set
+	err  error
+}
+
+func newWakes(s *service) *wakes {
+	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]chan driver.Wake)}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// Listen implements driver.Listener. ⚑ Behind a pooler, LISTEN succeeds and delivers nothing.
+func (s *service) Listen(ctx context.Context, _ driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return s.wakes.listen(ctx, owner)
+}
+
+func (w *wakes) listen(ctx context.Context, owner string) (<-chan driver.Wake, func(), error) {
+	w.mu.Lock()
+	if w.closed {
+		defer w.mu.Unlock()
+		return nil, nil, errClosed
+	}
+	if w.attempt == nil {
+		w.attempt = &attempt{done: make(chan struct{})}
+		w.running.Go(w.run)
+	}
+	present := w.attempt
+	wake := make(chan driver.Wake, 1)
+	w.waiting[owner] = wake
+	w.mu.Unlock()
+	stop := func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting, owner)
+	}
+
+	timer := time.NewTimer(listenLimit)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-present.done:
+		err = present.err
+	case <-timer.C:
+		err = fmt.Errorf("pglock: the database did not answer LISTEN within %s", listenLimit)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return wake, stop, nil
+}
+
+var (
+	errClosed = errors.New("pglock: the driver is closed")
+	errPooler = fmt.Errorf("pglock: a pooler stands before the database, so waiters poll: %w", errors.ErrUnsupported)
+)
+
+// channelOf is the channel for the wakes of an owner; empty: the owner does not listen.
+func (w *wakes) channelOf(owner string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[owner] == nil {
+		return ""
+	}
+	return w.channel
+}
+
+// handoff notifies the waiter of a handoff whose transaction has ended.
+func (w *wakes) handoff(to Handoff) {
+	switch string(to.channel) {
+	case "":
+	case w.channel:
+		w.deliver(string(to.owner), to.wake())
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.toSend = append(w.toSend, to)
+		if !w.isSending && !w.closed {
+			w.isSending = true
+			w.sending.Go(w.send)
+		}
+	}
+}
+
+// send sends all messages that are there, those of one time in one statement. ⚑ It ignores errors, such
+// as a full queue of the server: the waiters ask by themselves.
+func (w *wakes) send() {
+	for {
+		w.mu.Lock()
+		messages := w.toSend
+		w.toSend = nil
+		if len(messages) == 0 {
+			w.isSending = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		var channels, texts []string
+		for _, to := range messages {
+			channels, texts = append(channels, string(to.channel)), append(texts, to.message())
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, notifyLimit)
+		_, _ = postgres.Query(ctx, w.s.calls, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil },
+			w.s.sql.notify, channels, texts)
+		cancel()
+	}
+}
+
+// deliver sends a wake to its waiter, unless the waiter has left. It replaces a wake that the waiter has
+// not read yet.
+func (w *wakes) deliver(owner string, wake driver.Wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if to := w.waiting[owner]; to != nil {
+		replace(to, wake)
+	}
+}
+
+// replace sends a wake. wakes.mu is locked, so there is one sender at a time.
+func replace(to chan driver.Wake, wake driver.Wake) {
+	select {
+	case <-to:
+	default:
+	}
+	to <- wake
+}
+
+func (w *wakes) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	limit := time.AfterFunc(closeLimit, w.cancel)
+	w.sending.Wait()
+	limit.Stop()
+	w.cancel()
+	w.running.Wait()
+}
