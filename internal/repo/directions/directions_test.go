@@ -115,6 +115,7 @@ func TestImportDirections_oneClientPerBackend(t *testing.T) {
 		"distlock/redislock":                   {postgres},
 		"lockedmemory/sessionstore/redisstore": {postgres},
 		"distlock/pglock":                      {redis},
+		"lockedmemory/sessionstore/pgstore":    {redis},
 		"lockedmemory/sessionstore":            {redis, postgres},
 		"tracing":                              {redis, postgres},
 	}
