@@ -58,4 +58,10 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Service{New: drivers(migrated(t).URL())})
 }
 
+func TestConformance_overPgBouncer(t *testing.T) {
+	db := migrated(t)
+	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	drivertest.Run(t, drivertest.Service{New: drivers(pooler.URL(db.Name()))})
+}
+
 func BenchmarkAcquireRelease(b *testing.B) { drivertest.Benchmark(b, drivers(migrated(b).URL())) }

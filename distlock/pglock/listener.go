@@ -18,8 +18,6 @@ const (
 	answerLimit = time.Second
 	// reconnectPause is the time between two attempts to connect.
 	reconnectPause = 100 * time.Millisecond
-	// poolerPause is the time after which the driver looks again whether a pooler is there.
-	poolerPause = time.Minute
 )
 
 // run keeps a connection that listens until Close.
@@ -41,12 +39,12 @@ func (w *wakes) session(again bool) {
 		pause(w.ctx, reconnectPause)
 		return
 	}
-	defer discard(conn)
-	if w.s.held.Pooled() {
-		w.settle(errPooler, again)
-		pause(w.ctx, poolerPause)
+	if w.s.held.Pooled() { // ⚑ LISTEN would succeed, and no notification would come
+		conn.Release()
+		w.poll(again)
 		return
 	}
+	defer discard(conn)
 	err = within(w.ctx, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, `LISTEN "`+w.channel+`"`, pgx.QueryExecModeExec)
 		return err
@@ -89,10 +87,10 @@ func (w *wakes) settle(err error, again bool) {
 	for owner, to := range w.waiting {
 		switch {
 		case err != nil:
-			close(to)
+			close(to.wake)
 			delete(w.waiting, owner)
 		case again:
-			replace(to, driver.Wake{})
+			replace(to.wake, driver.Wake{})
 		}
 	}
 }

@@ -24,11 +24,13 @@ var (
 	extendSQL string
 	//go:embed sql/operator.sql
 	operatorSQL string
+	//go:embed sql/wakes.sql
+	wakesSQL string
 	//go:embed sql/rights.sql
 	rightsSQL string
 
 	lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: []string{
-		tablesSQL + handoffSQL + acquireSQL + releaseSQL + extendSQL + operatorSQL + rightsSQL,
+		tablesSQL + handoffSQL + acquireSQL + releaseSQL + extendSQL + operatorSQL + wakesSQL + rightsSQL,
 	}}
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // statements are the calls of the functions, in the schema of a service.
-type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify string }
+type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify, poll string }
 
 func newStatements(schema postgres.Schema) statements {
 	return statements{
@@ -26,6 +26,7 @@ func newStatements(schema postgres.Schema) statements {
 		inspect: schema.In("SELECT * FROM {schema}.inspect_v1($1, $2)"),
 		list:    schema.In("SELECT * FROM {schema}.list_v1($1, $2, $3, $4)"),
 		notify:  schema.In("SELECT {schema}.notify_v1($1, $2)"),
+		poll:    schema.In("SELECT * FROM {schema}.poll_v1($1, $2, $3)"),
 	}
 }
 
@@ -101,7 +102,7 @@ func (a acquired) reply() (reply driver.AcquireReply, err error) {
 func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	channel := ""
 	if req.Alive > 0 {
-		channel = s.wakes.channelOf(req.Owner)
+		channel = s.wakes.enter(req.Owner)
 	}
 	answer, err := postgres.One(ctx, s.calls, scanAcquired, s.sql.acquire, req.Name.Namespace, req.Name.Key, req.Owner,
 		req.TTL.Microseconds(), encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)

@@ -75,7 +75,8 @@ func parseMessage(message string) (owner string, wake driver.Wake, err error) {
 }
 
 // wakes notifies waiters of handoffs. All waiters of a driver share one connection, which the first
-// waiter opens. Messages can be lost, so no waiter relies on them.
+// waiter opens. The connection listens, or polls behind a pooler. Messages can be lost, so no waiter
+// relies on them.
 type wakes struct {
 	s       *service
 	channel string
@@ -83,33 +84,42 @@ type wakes struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the listener
 	sending sync.WaitGroup
+	entered chan struct{} // receives before a waiter enters the queue
 
 	mu        sync.Mutex
-	waiting   map[string]chan driver.Wake // by owner
-	attempt   *attempt                    // the present connection, or the one being made; nil before the first waiter
+	waiting   map[string]waiter // by owner
+	attempt   *attempt          // the present connection, or the one being made; nil before the first waiter
+	polls     bool
 	toSend    []Handoff
 	isSending bool
 	closed    bool
 }
 
-// attempt is one connection that listens.
+// waiter is an owner that listens.
+type waiter struct {
+	name    driver.Name
+	wake    chan driver.Wake
+	entered bool // this driver has sent its request to enter the queue
+}
+
+// attempt is one connection for wakes.
 type attempt struct {
-	done chan struct{} // closed when the server has answered LISTEN, or err is set
+	done chan struct{} // closed when wakes will come, or err is set
 	err  error
 }
 
 func newWakes(s *service) *wakes {
-	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]chan driver.Wake)}
+	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]waiter), entered: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
-// Listen implements driver.Listener. ⚑ Behind a pooler, LISTEN succeeds and delivers nothing.
-func (s *service) Listen(ctx context.Context, _ driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	return s.wakes.listen(ctx, owner)
+// Listen implements driver.Listener.
+func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return s.wakes.listen(ctx, name, owner)
 }
 
-func (w *wakes) listen(ctx context.Context, owner string) (<-chan driver.Wake, func(), error) {
+func (w *wakes) listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	w.mu.Lock()
 	if w.closed {
 		defer w.mu.Unlock()
@@ -121,7 +131,7 @@ func (w *wakes) listen(ctx context.Context, owner string) (<-chan driver.Wake, f
 	}
 	present := w.attempt
 	wake := make(chan driver.Wake, 1)
-	w.waiting[owner] = wake
+	w.waiting[owner] = waiter{name: name, wake: wake}
 	w.mu.Unlock()
 	stop := func() {
 		w.mu.Lock()
@@ -147,19 +157,27 @@ func (w *wakes) listen(ctx context.Context, owner string) (<-chan driver.Wake, f
 	return wake, stop, nil
 }
 
-var (
-	errClosed = errors.New("pglock: the driver is closed")
-	errPooler = fmt.Errorf("pglock: a pooler stands before the database, so waiters poll: %w", errors.ErrUnsupported)
-)
+var errClosed = errors.New("pglock: the driver is closed")
 
-// channelOf is the channel for the wakes of an owner; empty: the owner does not listen.
-func (w *wakes) channelOf(owner string) string {
+// enter notes that the request of an owner that listens enters the queue. It returns the channel for its
+// wakes; empty: none.
+func (w *wakes) enter(owner string) (channel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting[owner] == nil {
+	to, listens := w.waiting[owner]
+	if !listens {
 		return ""
 	}
-	return w.channel
+	to.entered = true
+	w.waiting[owner] = to
+	if !w.polls {
+		return w.channel
+	}
+	select {
+	case w.entered <- struct{}{}:
+	default:
+	}
+	return ""
 }
 
 // handoff notifies the waiter of a handoff whose transaction has ended.
@@ -208,8 +226,8 @@ func (w *wakes) send() {
 func (w *wakes) deliver(owner string, wake driver.Wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if to := w.waiting[owner]; to != nil {
-		replace(to, wake)
+	if to, ok := w.waiting[owner]; ok {
+		replace(to.wake, wake)
 	}
 }
 

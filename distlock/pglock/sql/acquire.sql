@@ -30,7 +30,7 @@ BEGIN
   UPDATE {schema}.lease SET
       previous = owner, previous_released = released, owner = p_owner, released = false,
       token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000), -- driver.FenceBlock
-      granted_at = now, expires_at = now + p_ttl, ver = ver + 1, payload = p_payload
+      granted_at = now, expires_at = now + p_ttl, handoff_seq = 0, ver = ver + 1, payload = p_payload
     WHERE namespace = p_namespace AND key = p_key AND (released OR expires_at <= now)
       AND waiting = 0 AND flagged_until <= now AND owner <> p_owner AND previous <> p_owner
     RETURNING token, block_end INTO fence, fence_end;
@@ -100,7 +100,8 @@ BEGIN
       UPDATE {schema}.lease SET
           previous = owner, previous_released = released, owner = p_owner, released = false,
           token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000),
-          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, ver = ver + 1, payload = p_payload
+          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, handoff_seq = 0, ver = ver + 1,
+          payload = p_payload
         WHERE namespace = p_namespace AND key = p_key
         RETURNING token, block_end, waiting INTO fence, fence_end, waiters;
       outcome := 'granted';

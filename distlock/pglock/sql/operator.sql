@@ -40,12 +40,3 @@ BEGIN
     WHERE l.namespace = p_namespace AND l.key > p_after AND (NOT l.released AND l.expires_at > now OR l.waiting > 0)
     ORDER BY l.namespace, l.key LIMIT p_limit;
 END $$;
-
--- Sends messages to channels. ⚑ It waits for no disk: NOTIFY holds a lock of the whole cluster until its
--- transaction has ended.
-CREATE FUNCTION {schema}.notify_v1(p_channels text[], p_messages text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  PERFORM set_config('synchronous_commit', 'off', true);
-  PERFORM pg_notify(c, m) FROM unnest(p_channels, p_messages) AS q (c, m);
-END $$;
