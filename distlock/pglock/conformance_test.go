@@ -1,61 +1,36 @@
 package pglock_test
 
 import (
-	"context"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
 
-// newPool is a pool for a URL, until the test ends.
-func newPool(tb testing.TB, url string) *pgxpool.Pool {
-	tb.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
-}
-
-// migrated is a database of the shared server with the tables of the locks.
-func migrated(tb testing.TB) *testservers.PostgresDatabase {
-	tb.Helper()
-	db := testservers.SharedPostgres(tb).NewDatabase(tb)
-	migrate(tb, db.URL())
-	return db
-}
-
-func migrate(tb testing.TB, url string) {
-	tb.Helper()
-	if err := pglock.Migrate(context.Background(), newPool(tb, url), nil); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// drivers makes drivers of one database, each over a pool of its own.
-func drivers(url string) drivertest.New {
-	return func(tb testing.TB) driver.Driver {
-		tb.Helper()
-		d, err := pglock.NewDriver(context.Background(), newPool(tb, url), nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { _ = d.Close() })
-		return d
-	}
-}
-
+// TestConformance runs as a role that has the documented rights alone.
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, drivertest.Service{New: drivers(migrated(t).URL())})
+	server := testservers.StartPostgres(t)
+	db := server.NewDatabase(t)
+	migrate(t, db.URL())
+	app, role := grantedTo(t, db, "app"), "app"+db.Name()
+	drivertest.Run(t, drivertest.Service{
+		New:     drivers(app),
+		Restart: server.Restart,
+		CutConnections: func() {
+			do(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'app%'")
+		},
+		Hang: func() func() {
+			server.Pause()
+			return server.Resume
+		},
+		DenyRight: func() func() {
+			do(t, db, "REVOKE EXECUTE ON FUNCTION belugalock.acquire_v1, belugalock.release_v1 FROM "+role)
+			return func() { do(t, db, "GRANT EXECUTE ON FUNCTION belugalock.acquire_v1, belugalock.release_v1 TO "+role) }
+		},
+	})
 }
 
 func TestConformance_overPgBouncer(t *testing.T) {

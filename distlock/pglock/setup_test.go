@@ -1,0 +1,118 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// newPool is a pool for a URL, until the test ends.
+func newPool(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// migrated is a database of the shared server with the tables of the locks.
+func migrated(tb testing.TB) *testservers.PostgresDatabase {
+	tb.Helper()
+	db := testservers.SharedPostgres(tb).NewDatabase(tb)
+	migrate(tb, db.URL())
+	return db
+}
+
+func migrate(tb testing.TB, url string) {
+	tb.Helper()
+	if err := pglock.Migrate(context.Background(), newPool(tb, url), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// do sends SQL as the superuser.
+func do(tb testing.TB, db *testservers.PostgresDatabase, sql string) string {
+	tb.Helper()
+	rows, err := db.Do(sql)
+	if err != nil {
+		tb.Fatalf("%s: %v", sql, err)
+	}
+	return rows
+}
+
+// session is a connection of its own, until the test ends.
+type session struct {
+	tb   testing.TB
+	conn *pgx.Conn
+}
+
+func newSession(tb testing.TB, url string) session {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return session{tb, conn}
+}
+
+// do sends SQL, and returns its SQLSTATE; empty: it succeeded.
+func (s session) do(sql string) (code string) {
+	s.tb.Helper()
+	_, err := s.conn.Exec(context.Background(), sql)
+	var server *pgconn.PgError
+	if err != nil && !errors.As(err, &server) {
+		s.tb.Fatalf("%s: %v", sql, err)
+	}
+	if err != nil {
+		return server.Code
+	}
+	return ""
+}
+
+// must sends SQL that returns at most one value.
+func (s session) must(sql string) (value string) {
+	s.tb.Helper()
+	err := s.conn.QueryRow(context.Background(), sql, pgx.QueryExecModeSimpleProtocol).Scan((*zeronull.Text)(&value))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		s.tb.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// drivers makes drivers of one database, each over a pool of its own.
+func drivers(url string) drivertest.New {
+	return func(tb testing.TB) driver.Driver {
+		tb.Helper()
+		d, err := pglock.NewDriver(context.Background(), newPool(tb, url), nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = d.Close() })
+		return d
+	}
+}
+
+// grantedTo makes a role with the rights of an application, and returns its URL.
+func grantedTo(tb testing.TB, db *testservers.PostgresDatabase, role string) (url string) {
+	tb.Helper()
+	role += db.Name()
+	do(tb, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
+	do(tb, db, "GRANT USAGE ON SCHEMA belugalock TO "+role)
+	do(tb, db, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO "+role)
+	tb.Cleanup(func() { do(tb, db, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	return strings.Replace(db.URL(), "postgres@", role+":secret@", 1)
+}
