@@ -9,11 +9,26 @@ CREATE FUNCTION {schema}.append_v1(
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 DECLARE
-  s      {schema}.session := session_lock_v1(p_namespace, p_name);
+  s      {schema}.session;
   t      {schema}.turn;
   known  integer := 0;
   is_new boolean;
 BEGIN
+  PERFORM session_durable_v1();
+  -- Most Saves of a turn end here: all that they ask is in the row. That saves a tenth of their time.
+  IF NOT p_first AND p_id IS NULL THEN
+    UPDATE session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,
+        kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
+      WHERE namespace = p_namespace AND name = p_name AND fence = p_fence AND n < p_n
+        AND exchanges > 0 AND kept_until > clock_timestamp()
+        AND NOT (p_awaited > 0 AND p_awaited < deleted AND deleted < p_fence)
+      RETURNING id, 0, fence, n INTO s.id, outcome, mark_fence, mark_n;
+    IF FOUND THEN
+      INSERT INTO exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, NULL, p_size, p_messages);
+      RETURN;
+    END IF;
+  END IF;
+  s := session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
   outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);

@@ -3,8 +3,11 @@ package pgstore_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
@@ -15,11 +18,9 @@ type anyLocker struct{ driver.Driver }
 
 func (anyLocker) AcceptsLocker(*distlock.Locker) error { return nil }
 
-// The locks are elsewhere.
-func TestConformance_locksElsewhere(t *testing.T) {
-	t.Parallel()
-	pool := connect(t, migrated(t).URL())
-	storetest.Run(t, func(tb testing.TB) storetest.Service {
+// elsewhere is the store of a pool, with locks in the process.
+func elsewhere(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
+	return func(tb testing.TB) storetest.Service {
 		locks := memlock.NewDriver()
 		return storetest.Service{
 			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
@@ -33,5 +34,24 @@ func TestConformance_locksElsewhere(t *testing.T) {
 				return l
 			},
 		}
-	})
+	}
+}
+
+func TestConformance_locksElsewhere(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, elsewhere(connect(t, migrated(t).URL())))
+}
+
+// A stricter default isolation of the database changes nothing.
+func TestConformance_repeatableRead(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	must2(t)(db.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_isolation = 'repeatable read'"))
+	storetest.Run(t, elsewhere(connect(t, db.URL())))
+}
+
+func TestConformance_pgBouncer(t *testing.T) {
+	t.Parallel()
+	bouncer := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	storetest.Run(t, elsewhere(connect(t, bouncer.URL(migrated(t).Name()))))
 }

@@ -22,6 +22,7 @@ DECLARE
   zero    bigint := 0;
 BEGIN
   IF p_shows THEN
+    PERFORM session_durable_v1();
     s := session_lock_v1(p_namespace, p_name);
     refusal := session_barred_v1(s, p_fence, p_shown, p_awaited);
     IF refusal = 0 AND p_fence < s.fence THEN

@@ -12,10 +12,12 @@ CREATE FUNCTION {schema}.replace_v1(
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 DECLARE
-  s     {schema}.session := session_lock_v1(p_namespace, p_name);
+  s     {schema}.session;
   added bigint := cardinality(p_fences);
   moved bigint;
 BEGIN
+  PERFORM session_durable_v1();
+  s := session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
   outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);

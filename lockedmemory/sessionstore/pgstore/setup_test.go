@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Tests mostly wait for servers, so more of them run at once than there are processors.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
@@ -44,5 +44,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// must2 is must for a call that also returns a value, which it returns.
+func must2(t testing.TB) func(value string, err error) string {
+	return func(value string, err error) string {
+		t.Helper()
+		must(t, err)
+		return value
 	}
 }
