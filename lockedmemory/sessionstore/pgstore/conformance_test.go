@@ -1,17 +1,44 @@
 package pgstore_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
+
+// together is the store of a pool, with locks in the same database and schema.
+func together(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
+	return func(tb testing.TB) storetest.Service {
+		return storetest.Service{
+			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
+				d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
+				must(tb, err)
+				return d
+			},
+			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
+				l, err := pglock.New(context.Background(), pool, &pglock.Options{Lock: *opts})
+				must(tb, err)
+				return l
+			},
+		}
+	}
+}
+
+// Each Locker has connections of its own.
+func TestConformance_locksBeside(t *testing.T) {
+	t.Parallel()
+	db := testservers.StartPostgres(t, "max_connections=500").NewDatabase(t)
+	storetest.Run(t, together(migrate(t, db)))
+}
 
 // anyLocker is a driver that accepts the locks of one process.
 type anyLocker struct{ driver.Driver }

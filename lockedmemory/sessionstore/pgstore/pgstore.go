@@ -26,8 +26,8 @@ type Options struct {
 	Lock      distlock.Options // of Open alone
 	Retention sessionstore.Retention
 	Store     sessionstore.Options
-	// Schema is the schema of the tables and functions, see [Migrate]: 1 to 63 lower-case letters, digits or _.
-	// Default: "belugalock".
+	// Schema is the schema of the tables and functions, see [Migrate]: 1 to 63 lower-case letters, digits
+	// or _. Default: "belugalock". Open takes it from the URL.
 	Schema string
 }
 
@@ -61,7 +61,12 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
 	}
-	return newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
+	s, err := newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
+	if err != nil {
+		return nil, err
+	}
+	s.source = pool
+	return s, nil
 }
 
 func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
@@ -82,6 +87,9 @@ type service struct {
 	keep   driver.Retention
 	idle   *time.Duration // nil: for ever
 	limits []int64        // see session_trim_v1
+	// source and locks tell whether a lock is in the same database. One of them is nil.
+	source *pgxpool.Pool
+	locks  lockdriver.Driver
 }
 
 // call makes a statement of a function and its number of arguments.
@@ -129,6 +137,9 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	args, err := s.appendArgs(a)
 	if err != nil {
 		return driver.Verdict{}, err
+	}
+	if lock, ok := s.colocated(a); ok {
+		return s.appendRelease(ctx, a.Lease, lock, args)
 	}
 	return s.verdict(ctx, "append_v1", args)
 }

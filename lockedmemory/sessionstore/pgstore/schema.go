@@ -17,7 +17,7 @@ var files embed.FS
 
 // part is that of the store in a schema.
 var part = postgres.Part{Name: "store", Command: "pgstore.Migrate",
-	Versions: []string{source("tables", "session", "append", "replace", "read", "sessions", "rights")}}
+	Versions: []string{source("tables", "session", "append", "append_release", "replace", "read", "sessions", "rights")}}
 
 // source joins files of SQL.
 func source(names ...string) string {

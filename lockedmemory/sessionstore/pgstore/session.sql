@@ -6,7 +6,7 @@
 CREATE FUNCTION {schema}.session_durable_v1() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+  IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
 END $$;

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -21,12 +22,20 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
-// migrated makes a database of the shared server with the tables of the store.
+// migrated makes a database of the shared server with the tables of the locks and the store.
 func migrated(t testing.TB) *testservers.PostgresDatabase {
 	t.Helper()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
-	must(t, pgstore.Migrate(context.Background(), connect(t, db.URL()), nil))
+	migrate(t, db)
 	return db
+}
+
+func migrate(t testing.TB, db *testservers.PostgresDatabase) *pgxpool.Pool {
+	t.Helper()
+	pool := connect(t, db.URL())
+	must(t, pglock.Migrate(context.Background(), pool, nil))
+	must(t, pgstore.Migrate(context.Background(), pool, nil))
+	return pool
 }
 
 func connect(t testing.TB, url string) *pgxpool.Pool {

@@ -1,0 +1,38 @@
+-- Appends an exchange, and then releases the lock of the session for its owner.
+-- Reply: that of append_v1, and that of release_v1.
+--
+-- ⚑ The order of locks is lease, then session. If another transaction has the lease, the lock is left alone.
+-- ⚑ No error of the release changes the reply of the append.
+CREATE FUNCTION {schema}.append_release_v1(
+  p_lock_namespace text, p_owner text,
+  p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
+  p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
+  p_n bigint, p_op uuid, p_need_fence bigint, p_need_n bigint, p_need_sub bigint,
+  p_messages bytea[], p_size bigint,
+  p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
+  OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
+  OUT released boolean, OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint,
+  OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+DECLARE
+  locked  boolean;
+  setting text;
+BEGIN
+  PERFORM FROM lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
+  locked := FOUND;
+  SELECT * INTO outcome, mark_fence, mark_n FROM append_v1(
+      p_namespace, p_name, p_fence, p_shown, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_need_fence,
+      p_need_n, p_need_sub, p_messages, p_size, p_id, p_hash, p_number, p_digest, p_remember);
+  released := false;
+  IF NOT locked OR outcome > 1 THEN
+    RETURN;
+  END IF;
+  setting := current_setting('synchronous_commit');
+  BEGIN
+    SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+      FROM release_v1(p_lock_namespace, p_name, p_owner, 0, false);
+  EXCEPTION WHEN OTHERS THEN
+    released := false;
+  END;
+  PERFORM set_config('synchronous_commit', setting, true);
+END $$;

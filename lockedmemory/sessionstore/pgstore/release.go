@@ -1,0 +1,58 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// colocated returns the lock of the last write of a lease, if the lock is in the same database and schema.
+func (s *service) colocated(a driver.Append) (lock pglock.Colocated, ok bool) {
+	if !a.EndsLease {
+		return lock, false
+	}
+	locks := fencing.Driver(fencing.Locker(a.Lease))
+	lock, ok = pglock.ColocatedOf(locks)
+	own := s.locks != nil && s.locks == locks || s.source != nil && s.source == lock.Source
+	const name = "{schema}"
+	return lock, ok && own && lock.Releases && lock.Schema.In(name) == s.pool.Schema().In(name)
+}
+
+// released is the reply of append_release_v1.
+type released struct {
+	driver.Verdict
+	isReleased bool
+	to         pglock.Handoff
+}
+
+// appendRelease appends, and releases the lock in the same statement, see fencing.ReleaseWith.
+func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock pglock.Colocated, args []any,
+) (v driver.Verdict, err error) {
+	fencing.ReleaseWith(lease, func(owner string) (lockdriver.ReleaseReply, error) {
+		if owner == "" {
+			v, err = s.verdict(ctx, "append_v1", args)
+			return lockdriver.ReleaseReply{}, err
+		}
+		all := append([]any{fencing.Options(fencing.Locker(lease)).Namespace, owner}, args...)
+		var reply released
+		reply, err = postgres.One(ctx, s.pool, scanReleased, s.call("append_release_v1", len(all)), all...)
+		if err == nil {
+			lock.Notify(reply.to)
+		}
+		v = reply.Verdict
+		return lockdriver.ReleaseReply{Released: reply.isReleased}, err
+	})
+	return v, err
+}
+
+func scanReleased(row pgx.CollectableRow) (r released, err error) {
+	err = row.Scan(append([]any{&r.Outcome, &r.Mark.Fence, &r.Mark.N, &r.isReleased}, r.to.Columns()...)...)
+	return r, err
+}
