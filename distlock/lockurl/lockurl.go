@@ -58,7 +58,7 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	if err != nil {
 		return nil, err
 	}
-	d, err := open(rest)
+	d, err := OpenDriver(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,9 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	return locker, nil
 }
 
-func open(rawURL string) (driver.Driver, error) {
+// OpenDriver makes the driver of rawURL, for a store beside the locks, or for several Lockers. It refuses the
+// parameters of the Locker: namespace, ttl and wait. It connects to no server, and its errors are those of [Open].
+func OpenDriver(rawURL string) (driver.Driver, error) {
 	scheme, _, found := strings.Cut(rawURL, "://")
 	known := ""
 	for _, backend := range backends {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -93,7 +93,7 @@ type service struct {
 	// Guarded by services:
 	memories int // memories that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]driver.Driver // for mem://, by namespace
+	sessions map[string]driver.Driver // in this process, by namespace
 }
 
 // shared is the driver of several Lockers. Their service closes it.
@@ -102,13 +102,7 @@ type shared struct{ lockdriver.Driver }
 func (shared) Close() error                { return nil }
 func (s shared) Unwrap() lockdriver.Driver { return s.Driver }
 
-// client returns nil for mem://.
-func (s *service) client() redis.UniversalClient {
-	if redis := redislock.TransportOf(s.locks.Driver); redis != nil {
-		return redis.Client()
-	}
-	return nil
-}
+func (s *service) backend() string { return s.locks.Capabilities().Backend }
 
 // enter returns the service for a URL. Each caller calls leave once.
 func enter(url string) (*service, error) {
@@ -116,12 +110,9 @@ func enter(url string) (*service, error) {
 	defer services.Unlock()
 	s := services.byURL[url]
 	if s == nil {
-		locks := memlock.NewDriver()
-		if url != "mem://" {
-			var err error
-			if locks, err = redislock.OpenDriver(url); err != nil {
-				return nil, fmt.Errorf("base_url is neither mem:// nor the URL of a Redis: %w", err)
-			}
+		locks, err := lockurl.OpenDriver(url)
+		if err != nil {
+			return nil, fmt.Errorf("base_url: %w", err)
 		}
 		s = &service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
 			sessions: make(map[string]driver.Driver)}
@@ -162,7 +153,7 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err e
 	}()
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
-	if client, ok := s.client().(*redis.Client); ok && client.Options().TLSConfig == nil {
+	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
 		conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
 		if err != nil {
 			return fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, err)
@@ -170,6 +161,14 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err e
 		_ = conn.Close()
 	}
 	return locker.Ping(ctx)
+}
+
+// redisClient returns the client of a single Redis.
+func redisClient(locks lockdriver.Driver) (client *redis.Client, ok bool) {
+	if transport := redislock.TransportOf(locks); transport != nil {
+		client, ok = transport.Client().(*redis.Client)
+	}
+	return client, ok
 }
 
 // lockerOf returns the Locker for opts. All memories with equal options share it.
@@ -205,10 +204,10 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 		}
 		return sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
 	}
-	if s.client() != nil && slices.Contains(inProcess, c.inner) {
+	if s.backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
-				`messages, and a restart loses them; leave option "inner" out to keep messages in Redis`, "inner", c.inner)
+				`messages, and a restart loses them; leave option "inner" out to keep messages where the locks are`, "inner", c.inner)
 		})
 	}
 	m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})
@@ -220,7 +219,8 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 
 // sessionsOf returns the sessions of a namespace. In this process, the first memory sets the retention.
 func (s *service) sessionsOf(keep driver.Retention) (driver.Driver, error) {
-	if s.client() != nil {
+	switch s.backend() {
+	case "redis":
 		return redisstore.NewColocatedDriver(s.locks.Driver, &keep)
 	}
 	services.Lock()
