@@ -1,7 +1,7 @@
 // Package distlock leases names across the processes that share a lock service, the backend: Redis
-// (package redislock), or the memory of one process (package memlock). At most one lease of a name is
-// held at a time. It is renewed while its holder lives, and its context ends before another client can
-// hold the lock:
+// (package redislock), PostgreSQL (package pglock), or the memory of one process (package memlock). At
+// most one lease of a name is held at a time. It is renewed while its holder lives, and its context ends
+// before another client can hold the lock:
 //
 //	err := locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
 //		return work(ctx) // ctx ends when the lease does

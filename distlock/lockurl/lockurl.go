@@ -5,13 +5,18 @@
 //	unix://             one Redis node over its Unix socket
 //	redis+sentinel://   the master that Sentinels name; with TLS: rediss+sentinel://
 //	redis+cluster://    a Cluster; with TLS: rediss+cluster://
+//	postgres://         a database of PostgreSQL, see pglock.OpenDriver; the same: postgresql://
 //
 // For Valkey, valkey and valkeys stand for redis and rediss. Three parameters are for the Locker, with
 // every scheme: namespace, ttl and wait fill the field of distlock.Options with that name.
 //
 //	redis://localhost:6379/0?namespace=chat&ttl=10s&wait=1m
 //
-// A program that keeps its data on the servers of the locks makes a client with redislock.ParseURL.
+// A program that keeps its data on the servers of the locks makes a client with redislock.ParseURL, or a pool
+// with pgxpool.New.
+//
+// lockurl compiles the clients of all backends into the program. A program of one backend saves that with
+// redislock.New or pglock.New.
 package lockurl
 
 import (
@@ -26,6 +31,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
@@ -37,6 +43,7 @@ var backends = []struct {
 }{
 	{"mem://", openMemory},
 	{redislock.Schemes, redislock.OpenDriver},
+	{pglock.Schemes, pglock.OpenDriver},
 }
 
 // Open makes a Locker for the lock service of rawURL. The Locker's Close closes the client, too.
@@ -44,8 +51,9 @@ var backends = []struct {
 //
 // A URL or an option that is not valid is refused with distlock.ErrInvalidOption, and so is an option
 // that both rawURL and opts set. The error shows no part of a password. If the service does not
-// answer, the first operation fails with distlock.ErrUnavailable. With skip_verify=true in the URL,
-// Open logs a warning.
+// answer, the first operation fails with distlock.ErrUnavailable; if a database lacks the schema, it fails
+// with distlock.ErrRefused. Open logs a warning if the URL asks for TLS without a check of the server's
+// certificate: with skip_verify=true, or sslmode=require without sslrootcert.
 func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock.Locker, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -69,6 +77,10 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	if skip, _ := strconv.ParseBool(query.Get("skip_verify")); skip {
 		fencing.Options(locker).Logger.Warn("lockurl: the URL has skip_verify=true, so that any server can pose as " +
 			"the lock service and read its password: use tls_ca or tls_server_name instead")
+	}
+	if query.Get("sslmode") == "require" && query.Get("sslrootcert") == "" {
+		fencing.Options(locker).Logger.Warn("lockurl: the URL has sslmode=require without sslrootcert, so that any " +
+			"server can pose as the lock service and read its password: use sslmode=verify-full instead")
 	}
 	return locker, nil
 }

@@ -71,6 +71,12 @@ var refused = map[string]struct{ url, text string }{
 	"password, then a ttl":   {"redis://u:12?ttl=1s&x=s3cret@localhost", "percent-encode the special characters"},
 	"fragment after a ttl":   {"redis://localhost?ttl=1s#s3cret", "percent-encode the special characters"},
 	"semicolon after a ttl":  {"redis://localhost?ttl=1s;s3cret", "percent-encode the special characters"},
+	// Some errors of PostgreSQL. internal/postgres tests the others.
+	"bad port of PostgreSQL":   {"postgres://:s3cret@localhost:port", "it cannot be parsed: invalid port"},
+	"pieces, of PostgreSQL":    {"postgres://u:12?ttl=s3&x=cret@localhost", "percent-encode the special characters"},
+	"two @, of PostgreSQL":     {"postgresql://u:s3@cret@localhost?ttl=1s", "percent-encode the special characters"},
+	"password in a parameter":  {"postgres://localhost?password=s3cret&sslmode=on", "sslmode is invalid"},
+	"bad schema of PostgreSQL": {"postgres://:s3cret@localhost?schema=A", "schema: a schema has 1 to 63"},
 	// One error of each kind of Redis URL. redislock tests the others.
 	"bad port": {"redis://:s3cret@localhost:port",
 		`host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
@@ -108,10 +114,11 @@ func TestOpen_parameters(t *testing.T) {
 	for rawURL, want := range map[string]distlock.Options{
 		"mem://?namespace=a%26b&ttl=10s&wait=1m30s": {Namespace: "a&b", TTL: 10 * s, Wait: 90 * s},
 		"mem://?wait=-1s": {Namespace: "distlock", TTL: 30 * s, Wait: -s},
-		"redis://:p%40s%26s@h:1/2?pool_size=5&ttl=1s":        {Namespace: "distlock", TTL: s, Wait: 6 * s},
-		"valkey+cluster://h,i?namespace=n&dialer_retries=1":  {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
-		"redis+sentinel://h?ttl=2s&master_name=m&wait=250ms": {Namespace: "distlock", TTL: 2 * s, Wait: 250 * ms},
-		"unix:///a%3Fb?namespace=n&db=3":                     {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
+		"redis://:p%40s%26s@h:1/2?pool_size=5&ttl=1s":         {Namespace: "distlock", TTL: s, Wait: 6 * s},
+		"valkey+cluster://h,i?namespace=n&dialer_retries=1":   {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
+		"redis+sentinel://h?ttl=2s&master_name=m&wait=250ms":  {Namespace: "distlock", TTL: 2 * s, Wait: 250 * ms},
+		"postgres://u:p%40s@h:1,i/db?schema=s&ttl=2s&wait=1s": {Namespace: "distlock", TTL: 2 * s, Wait: s},
+		"unix:///a%3Fb?namespace=n&db=3":                      {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
 	} {
 		l, err := lockurl.Open(t.Context(), rawURL, callers)
 		if err != nil {
@@ -136,7 +143,7 @@ func TestOpen_refusesOptionsSetTwice(t *testing.T) {
 	for query, opts := range map[string]distlock.Options{
 		"namespace=a": {Namespace: "a"}, "ttl=10s": {TTL: time.Second}, "wait=1s": {Wait: -1},
 	} {
-		for _, rawURL := range []string{"mem://?", "redis://:s3cret@localhost?"} {
+		for _, rawURL := range []string{"mem://?", "redis://:s3cret@localhost?", "postgres://:s3cret@localhost?"} {
 			_, err := lockurl.Open(t.Context(), rawURL+query, &opts)
 			name, _, _ := strings.Cut(query, "=")
 			checkRefusal(t, query, err, name+" is set twice, in the URL or by distlock.Options")
@@ -164,6 +171,7 @@ func TestOpen_noServer_firstOperationFails(t *testing.T) {
 		"unix://:s3cret@/no/such/redis.sock",
 		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret",
 		"redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2",
+		"postgres://u:s3cret@127.0.0.1:1,127.0.0.1:2/db",
 	} {
 		t.Run(rawURL, func(t *testing.T) {
 			t.Parallel()

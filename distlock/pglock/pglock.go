@@ -85,9 +85,9 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err)
 	}
-	schema, err := (&Options{Schema: name}).schema()
-	if err != nil {
-		return nil, err
+	schema := postgres.Schema{Name: name, Parts: []postgres.Part{lockPart}}
+	if err := schema.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: lock URL: schema: %w", distlock.ErrInvalidOption, err)
 	}
 	return newService(config, schema)
 }

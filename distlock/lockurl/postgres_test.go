@@ -1,0 +1,111 @@
+package lockurl_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+const password = "p@ss/wo+rd"
+
+// database is a new database whose user "agent", with a password, may lock in a schema.
+func database(t *testing.T, schema string) *testservers.PostgresDatabase {
+	t.Helper()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pglock.Migrate(t.Context(), pool, &pglock.Options{Schema: schema}); err != nil {
+		t.Fatal(err)
+	}
+	user := "agent_" + db.Name()
+	_, err = db.Do("CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "';" +
+		"GRANT USAGE ON SCHEMA " + schema + " TO " + user + ";" +
+		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA " + schema + " TO " + user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = db.Do("DROP OWNED BY " + user + "; DROP ROLE " + user) })
+	return db
+}
+
+// urlOf is the URL of the database for the user of database, without parameters.
+func urlOf(scheme string, db *testservers.PostgresDatabase) string {
+	u, _ := url.Parse(db.URL())
+	return scheme + "://agent_" + db.Name() + ":" + url.QueryEscape(password) + "@" + u.Host + "/" + db.Name()
+}
+
+func TestOpen_postgres(t *testing.T) {
+	t.Parallel()
+	db := database(t, "locks")
+	for _, scheme := range []string{"postgres", "postgresql"} {
+		rawURL := urlOf(scheme, db) + "?ttl=5s&schema=locks&application_name=a+b%20c&namespace=chat"
+		a, b := open(t, rawURL), open(t, rawURL)
+		checkHandoff(t, a, b)
+		if fencing.Backend(a) != "postgres" || fencing.Options(a).Namespace != "chat" {
+			t.Errorf("backend %q, options %+v", fencing.Backend(a), fencing.Options(a))
+		}
+		// ⚑ PostgreSQL reads a plus sign as a plus sign.
+		n, err := db.Do("SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'a+b c'")
+		if err != nil || n != "t" {
+			t.Errorf("a connection with the name of the URL: %s, %v", n, err)
+		}
+	}
+}
+
+func TestOpen_postgres_withoutSchemaRefused(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	for _, rawURL := range []string{db.URL(), db.URL() + "&schema=other"} {
+		l := open(t, rawURL)
+		_, err := l.TryAcquire(t.Context(), "key")
+		if !errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), "run pglock.Migrate") {
+			t.Errorf("TryAcquire: %v", err)
+		}
+	}
+}
+
+func TestOpen_postgres_wrongPasswordRefused(t *testing.T) {
+	t.Parallel()
+	db := database(t, "belugalock")
+	l := open(t, strings.Replace(urlOf("postgres", db), url.QueryEscape(password), "wr0ng", 1))
+	_, err := l.TryAcquire(t.Context(), "key")
+	if !errors.Is(err, distlock.ErrRefused) || strings.Contains(err.Error(), "wr0ng") {
+		t.Errorf("TryAcquire: %v", err)
+	}
+}
+
+func TestOpen_postgres_unverifiedTLS_warnsOnce(t *testing.T) {
+	t.Parallel()
+	const rawURL = "postgres://u:s3cret@db.example.com/db"
+	ca := newAuthority(t).file
+	for query, want := range map[string]int{
+		"": 0, "?sslmode=prefer": 0, "?sslmode=disable": 0, "?sslmode=verify-full": 0,
+		"?sslmode=require&sslrootcert=" + ca: 0, "?sslmode=require": 1,
+	} {
+		var log strings.Builder
+		l, err := lockurl.Open(t.Context(), rawURL+query, &distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), "sslmode=require"); got != want || strings.Contains(log.String(), "cret") {
+			t.Errorf("%s: %d warnings, want %d: %s", query, got, want, log.String())
+		}
+	}
+}
