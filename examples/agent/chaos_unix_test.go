@@ -54,6 +54,16 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 	}
 }
 
+func TestAgent_S2_chaosDoesNoDamageOnAPostgres(t *testing.T) {
+	db := testservers.StartPostgres(t).NewDatabase(t)
+	finish := begin(t, program(t, append(chaos, "-lock", db.URL())...))
+	t.Parallel() // only now: see above
+	checkChaos(t, finish(), 6*12)
+	if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname LIKE 'agent%'`); left != "" || err != nil {
+		t.Errorf("schemas are left: %q, error %v", left, err)
+	}
+}
+
 func TestAgent_S2_chaosDoesNoDamageOnACluster(t *testing.T) {
 	t.Parallel()
 	c := testservers.StartTopology(t, "cluster")

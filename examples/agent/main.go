@@ -124,6 +124,18 @@ func compare(ctx context.Context, cfg config) (err error) {
 		cfg.Lock = "redis://" + server.Addr()
 	}
 	cfg.Run = "agent-" + rand.Text()
+	if err := runBoth(ctx, cfg, chaos, both); err != nil {
+		return err
+	}
+	err = both.Print(os.Stdout)
+	if cfg.Report != "" {
+		err = errors.Join(err, page.Save(cfg.Report, both))
+	}
+	return err
+}
+
+// runBoth borrows the server for both runs.
+func runBoth(ctx context.Context, cfg config, chaos balancer.Chaos, both *report.Comparison) (err error) {
 	server, err := scratch.New(cfg.Lock, cfg.Run)
 	if err != nil {
 		return err
@@ -137,13 +149,7 @@ func compare(ctx context.Context, cfg config) (err error) {
 		return err
 	}
 	cfg.Locked = true
-	if both.With, err = run(ctx, cfg, server, chaos); err != nil {
-		return err
-	}
-	err = both.Print(os.Stdout)
-	if cfg.Report != "" {
-		err = errors.Join(err, page.Save(cfg.Report, both))
-	}
+	both.With, err = run(ctx, cfg, server, chaos)
 	return err
 }
 

@@ -169,6 +169,15 @@ func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 	}
 }
 
+func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
+	t.Parallel()
+	db := testservers.StartPostgres(t).NewDatabase(t)
+	checkReport(t, finish(t, program(t, "-lock", db.URL()+"&schema=unused", "-turns", "20", "-sessions", "2")), 2*20)
+	if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname ~ 'agent|unused'`); left != "" || err != nil {
+		t.Errorf("schemas are left: %q, error %v", left, err)
+	}
+}
+
 func TestAgent_leavesNothingOnASentinel(t *testing.T) {
 	t.Parallel()
 	s := testservers.StartSentinel(t)
@@ -197,6 +206,7 @@ func TestAgent_usage(t *testing.T) {
 		"locks of one process": {[]string{"-lock", "mem://"}, 2, "its locks live in one process"},
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
+		"PostgreSQL, password": {[]string{"-lock", "postgres://u:s3/cret@h/db"}, 2, "-lock: distlock: invalid option: lock URL: it cannot be parsed: percent-encode"},
 		"Sentinel, unnamed":    {[]string{"-lock", "redis+sentinel://localhost"}, 2, "-lock: distlock: invalid option: lock URL: it has no master_name"},
 		"report nowhere":       {[]string{"-report", "/no/such/place/r.html"}, 2, "-report: there is no directory /no/such/place"},
 		"report no file":       {[]string{"-report", os.TempDir()}, 2, "is a directory"},
@@ -236,6 +246,18 @@ func TestAgent_saysThatRedisCannotBeReached(t *testing.T) {
 	}
 	if n := strings.Count(got.stderr, "\n"); n != 1 {
 		t.Errorf("stderr has %d lines, want one", n)
+	}
+}
+
+func TestAgent_saysThatPostgresCannotBeReached(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	address := server.Listener.Addr().String()
+	server.Close() // nobody listens there now
+	got := finish(t, program(t, "-lock", "postgres://u:s3cret@"+address+"/db?sslmode=disable"))
+	if got.code != 1 || !strings.Contains(got.stderr, "agent: no answer from PostgreSQL: ") || !strings.Contains(got.stderr, address) ||
+		!strings.Contains(got.stderr, "refused") || strings.Contains(got.stderr, "s3cret") {
+		t.Errorf("exit code %d, want 1, the cause, and no password", got.code)
 	}
 }
 

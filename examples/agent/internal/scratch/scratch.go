@@ -3,9 +3,12 @@ package scratch
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -28,5 +31,9 @@ type Server interface {
 
 // New returns the server at a lock URL. It does not connect yet. The names of all that the run writes begin with run.
 func New(url, run string) (Server, error) {
+	scheme, _, _ := strings.Cut(url, "://")
+	if slices.Contains(strings.Fields(pglock.Schemes), scheme+"://") {
+		return newPostgres(url, run)
+	}
 	return newRedis(url, run)
 }
