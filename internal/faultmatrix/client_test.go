@@ -19,9 +19,9 @@ import (
 func poolUsedUp(t *testing.T, s *service) {
 	unlessStalled(t, "poolUsedUp", func(t testing.TB, key string) {
 		const ttl = 2 * time.Second
-		client := s.client(t, func(o *redis.UniversalOptions) {
+		client := s.client(t, ofRedis(func(o *redis.UniversalOptions) {
 			o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
-		})
+		}))
 		l := locker(t, client, distlock.Options{TTL: ttl})
 		renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
 
@@ -30,7 +30,7 @@ func poolUsedUp(t *testing.T, s *service) {
 		for _, name := range []string{renewed.Key(), released.Key(), key} { // in a Cluster, at three nodes or fewer
 			ctx, cancel := context.WithCancel(t.Context())
 			taken = append(taken, cancel)
-			blocked.Go(func() { _ = client.BLPop(ctx, 0, "list:{"+name+"}").Err() })
+			blocked.Go(func() { _ = client.redis.BLPop(ctx, 0, "list:{"+name+"}").Err() })
 			testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
 				return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
 			})
@@ -67,7 +67,7 @@ func rightsMissing(t *testing.T, s *service) {
 			documented = append(documented, command)
 		}
 	}
-	user := func(name, keys string, without string, more ...string) func(*redis.UniversalOptions) {
+	user := func(name, keys string, without string, more ...string) setting {
 		rights := []string{"resetkeys", "~" + keys, "resetchannels", "-@all",
 			// what go-redis asks for by itself
 			"+hello", "+ping", "+cluster|slots", "+cluster|shards", "+command", "+readonly"}
@@ -125,7 +125,7 @@ func rightsMissing(t *testing.T, s *service) {
 }
 
 // worksOrSaysWhy takes every step of a lock with two Lockers that have all rights but one.
-func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), key string) {
+func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
 	const ttl = time.Second
 	check := func(what string, err error, others ...error) {
 		t.Helper()
@@ -160,12 +160,12 @@ func worksOrSaysWhy(t *testing.T, s *service, as func(*redis.UniversalOptions), 
 	time.Sleep(ttl / 10) // so that it waits, if it may
 	check("Release", lease.Release(t.Context()))
 	check("the next", <-next)
-	s.awaitReply(t, 2*ttl, "0", key, isHeld(key)...)
+	s.awaitAnswer(t, 2*ttl, "0", key, isHeld)
 }
 
 // inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
 // they are not, each Locker says so once.
-func inOrder(t *testing.T, s *service, as func(*redis.UniversalOptions), key string, notified bool) {
+func inOrder(t *testing.T, s *service, as setting, key string, notified bool) {
 	t.Helper()
 	var logs [3]strings.Builder
 	var lockers [3]*distlock.Locker

@@ -79,7 +79,7 @@ func hostileMessages(t *testing.T, s *service) {
 		if err != nil || !slices.Equal(messages, want) {
 			t.Errorf("apart %t: %d messages came back, want %d, as they were: %v", apart, len(messages), len(want), err)
 		}
-		mustDo(t, s.master(x.key), "DEL", logKey(x.key))
+		s.mustAsk(t, deleteSession, x.key)
 	}
 }
 

@@ -72,7 +72,7 @@ var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5}
 func cutOff(t *testing.T, s *service, prefix string) []end {
 	const holders, ttl = 100, 2 * time.Second
 	network := faultnet.NewNet(t)
-	direct := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })
+	direct := s.client(t, ofRedis(func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })).redis
 	lockers := make([]*distlock.Locker, holders/holdersPerClient[s.Name])
 	for i := range lockers {
 		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
@@ -288,7 +288,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			mustRelease(t, held)
 		}
 		s.gone(t, key)
-		if testservers.Within(200*time.Millisecond, func() bool { reply, err := s.master(key).Do(isHeld(key)...); return err != nil || reply != "0" }) {
+		if testservers.Within(200*time.Millisecond, func() bool { reply, err := s.asked(isHeld, key); return err != nil || reply != "0" }) {
 			t.Errorf("%s: the packet that came late has raised a lock", name)
 		}
 		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
@@ -299,7 +299,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 // The server has done what it was asked, and its answer is lost with the connection.
 func repliesLost(t *testing.T, s *service) {
 	const ttl = 2 * time.Second
-	for name, client := range map[string]func(*redis.UniversalOptions){"replays": func(*redis.UniversalOptions) {}, "sendsOnce": withoutReplays} {
+	for name, client := range map[string]setting{"replays": ofRedis(func(*redis.UniversalOptions) {}), "sendsOnce": withoutReplays} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {

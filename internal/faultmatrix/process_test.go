@@ -56,7 +56,7 @@ func holderStoppedExpired(t *testing.T, s *service) {
 		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {
 			return err
 		}
-		if !testservers.Within(5*time.Second, func() bool { return mustDo(t, s.master(next.key), "EXISTS", logKey(next.key)) == "0" }) {
+		if !testservers.Within(5*time.Second, func() bool { return s.mustAsk(t, sessionExists, next.key) == "0" }) {
 			return errors.New("the session has not expired")
 		}
 		return nil
@@ -71,7 +71,7 @@ const cleared = ""
 func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Retention, access func(*turn) error, more ...string) {
 	const ttl = time.Second
 	orders := turnOrders(key)
-	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()})
+	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Service: s.target()})
 	var began, late map[string]report
 	holder.must(holder.Receive(&began))
 	in := s.instance(t, distlock.Options{TTL: time.Minute})

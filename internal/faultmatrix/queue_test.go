@@ -2,7 +2,6 @@ package faultmatrix
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,7 +151,7 @@ func wakeUpLost(t *testing.T, s *service) {
 		key := key + strings.ReplaceAll(name, " ", "-")
 		lease := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: d.holder}), key)
 		w := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: d.waiter, Wait: -1}), key, 1)
-		mustDo(t, s.master(key), "PEXPIRE", lockKey(key), fmt.Sprint(recordKeep.Milliseconds()))
+		s.mustAsk(t, expire, key)
 		start := time.Now()
 		judges = append(judges, func() {
 			next := w.lease(2 * check)
@@ -266,7 +265,7 @@ func waits(s *service) operation {
 		waiting, over := context.WithCancel(ctx)
 		go func() {
 			testservers.Within(10*time.Second, func() bool {
-				reply, err := s.master(key).Do("ZCARD", queueKey(key))
+				reply, err := s.asked(waiters, key)
 				return waiting.Err() != nil || err == nil && reply == "1"
 			})
 			if waiting.Err() == nil {

@@ -42,7 +42,7 @@ func recordDamaged(t *testing.T, s *service) {
 	if now := mustDo(t, s.master(key), "GET", lockKey(key)); now != damaged {
 		t.Errorf("the record was %q, and is %q", damaged, now)
 	}
-	mustDo(t, s.master(key), "DEL", lockKey(key))
+	s.mustAsk(t, deleteRecord, key)
 	next := mustAcquire(t, other, key)
 	rises(t, lease.Fence(), next.Fence())
 	mustRelease(t, next)
@@ -78,7 +78,7 @@ func recordDeleted(t *testing.T, s *service) {
 		})
 	}
 	for load.Err() == nil {
-		mustDo(t, s.master(key), "DEL", lockKey(key))
+		s.mustAsk(t, deleteRecord, key)
 		time.Sleep(lasts / 50)
 	}
 	deleted := time.Now()
@@ -88,7 +88,7 @@ func recordDeleted(t *testing.T, s *service) {
 	// The queue outlives the record. A newcomer overtakes it once.
 	lost := mustAcquire(t, locker(t, s.client(t), opts), key)
 	waiter := enqueue(t, s, locker(t, s.client(t), opts), key, 1)
-	mustDo(t, s.master(key), "DEL", lockKey(key))
+	s.mustAsk(t, deleteRecord, key)
 	newcomer, err := locker(t, s.client(t), distlock.Options{TTL: time.Minute}).TryAcquire(t.Context(), key)
 	if err != nil {
 		if !errors.Is(err, distlock.ErrNotAcquired) {
@@ -96,7 +96,7 @@ func recordDeleted(t *testing.T, s *service) {
 		}
 		newcomer = waiter.lease(time.Second) // it has asked in between
 	} else {
-		s.awaitReply(t, ttl/2+time.Second, "b2H", key, "GETRANGE", lockKey(key), "0", "2")
+		s.awaitAnswer(t, ttl/2+time.Second, "b2H", key, recordOfQueue)
 	}
 	lostWithin(t, lost, ttl)
 	mustRelease(t, newcomer)
@@ -128,7 +128,7 @@ func recordWithoutTTL(t *testing.T, s *service) {
 		s.expires(t, key)
 
 		// A holder that has died.
-		d, err := redislock.NewDriver(s.client(t))
+		d, err := redislock.NewDriver(s.client(t).redis)
 		if err != nil {
 			t.Fatal(err)
 		}

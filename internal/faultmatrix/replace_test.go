@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -25,10 +23,9 @@ import (
 // editOrder has a child replace a part of each session. In session n, the child stops when it has sent n
 // requests of the Replace.
 type editOrder struct {
-	Keys       []string
-	TTL        time.Duration
-	Addrs      []string
-	MasterName string
+	Keys    []string
+	TTL     time.Duration
+	Service target
 }
 
 // editReport is the state of one session: the child has stopped, or its Replace has returned.
@@ -44,11 +41,9 @@ func serveEdits(ctx context.Context, parent *childproc.Line, o editOrder) error 
 	for n, key := range o.Keys {
 		about := stopping{stage: []byte(stageKey(key)), after: int64(n), sent: new(atomic.Int64),
 			stops: sync.OnceFunc(func() { reports <- editReport{Key: key} })}
-		var clients [2]redis.UniversalClient
+		var clients [2]client
 		for i := range clients {
-			clients[i] = redis.NewUniversalClient(&redis.UniversalOptions{
-				Addrs: o.Addrs, MasterName: o.MasterName, ContextTimeoutEnabled: true, Dialer: about.dial,
-			})
+			clients[i] = o.Service.open(dialedBy(about.dial))
 		}
 		lockClient := clients[n%2] // that of the store, or another one
 		locker, err := newLocker(lockClient, distlock.Options{TTL: o.TTL, Holder: "child"})
@@ -168,7 +163,7 @@ func replaceKilled(t *testing.T, s *service) {
 	const ttl, steps = time.Second, 12
 	before, after := histories()
 	in := s.instance(t, distlock.Options{TTL: time.Minute})
-	o := editOrder{TTL: ttl, Addrs: s.Addrs(), MasterName: s.MasterName()}
+	o := editOrder{TTL: ttl, Service: s.target()}
 	sessions := make(map[string]*session)
 	var all sync.WaitGroup
 	for n := range steps {

@@ -47,9 +47,9 @@ func sentinelsGone(t *testing.T, s *service) {
 	const key, ttl = "sentinelsGone", 2 * time.Second
 	// A call that is not answered within milliseconds gives its connection up, and there will be no other.
 	const spare = 4
-	client := s.client(t, func(o *redis.UniversalOptions) { o.MinIdleConns = spare })
+	client := s.client(t, ofRedis(func(o *redis.UniversalOptions) { o.MinIdleConns = spare }))
 	l := locker(t, client, distlock.Options{TTL: ttl})
-	testservers.Await(t, 5*time.Second, "connections to spare", func() bool { return client.PoolStats().IdleConns >= spare })
+	testservers.Await(t, 5*time.Second, "connections to spare", func() bool { return client.redis.PoolStats().IdleConns >= spare })
 	lease := mustAcquire(t, l, key)
 	for _, sentinel := range s.Sentinels() {
 		sentinel.Kill()

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -21,14 +19,14 @@ import (
 // instance is what one process of an application has: a client for its sessions, with a Locker over it, and another Locker
 // over a client that the store does not know, so that for the store the lock lives elsewhere.
 type instance struct {
-	client        redis.UniversalClient
+	client        client
 	beside, apart *distlock.Locker
 	keep          *sessionstore.Retention
 	store         *sessionstore.Options
 }
 
 // instance makes one that the test closes.
-func (s *service) instance(tb testing.TB, opts distlock.Options, with ...func(*redis.UniversalOptions)) *instance {
+func (s *service) instance(tb testing.TB, opts distlock.Options, with ...setting) *instance {
 	tb.Helper()
 	client := s.client(tb, with...)
 	return &instance{client: client, beside: locker(tb, client, opts), apart: locker(tb, s.client(tb, with...), opts)}
@@ -48,7 +46,7 @@ func (in *instance) session(key string, apart bool) *session {
 	if apart {
 		locker = in.apart
 	}
-	store, err := redisstore.New(in.client, lockedmemory.FixedKey(key), codec{}, in.keep, in.store)
+	store, err := redisstore.New(in.client.redis, lockedmemory.FixedKey(key), codec{}, in.keep, in.store)
 	if err != nil {
 		panic(err) // it does no I/O
 	}
@@ -249,8 +247,8 @@ func twoNamespaces(t *testing.T, s *service) {
 // absent checks that Redis has nothing of a session.
 func (s *service) absent(tb testing.TB, key string) {
 	tb.Helper()
-	if reply := mustDo(tb, s.master(key), "EXISTS", logKey(key)); reply != "0" {
-		tb.Errorf("there is a session: %s", mustDo(tb, s.master(key), "XRANGE", logKey(key), "-", "+"))
+	if s.mustAsk(tb, sessionExists, key) != "0" {
+		tb.Errorf("%s: there is a session", key)
 	}
 }
 

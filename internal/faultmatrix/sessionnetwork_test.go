@@ -52,10 +52,10 @@ func (c sessionCall) saves() bool  { return !c.clears() && !c.loads() }
 // another Save under the same turn ID, once.
 func sessionRepliesLost(t *testing.T, s *service) {
 	tries, failed := 0, 0
-	for client, with := range map[string]func(*redis.UniversalOptions){
-		"replays": func(o *redis.UniversalOptions) {
+	for client, with := range map[string]setting{
+		"replays": ofRedis(func(o *redis.UniversalOptions) {
 			o.MinRetryBackoff, o.MaxRetryBackoff = time.Millisecond, 2*time.Millisecond
-		},
+		}),
 		"sendsOnce": withoutReplays,
 	} {
 		network := faultnet.NewNet(t)
@@ -105,7 +105,7 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	var older, turn *turn
 	if c.loads() {
 		older = other.begin(t)
-		mustDo(t, s.master(x.key), "PEXPIRE", lockKey(x.key), fmt.Sprint(recordKeep.Milliseconds()))
+		s.mustAsk(t, expire, x.key)
 	}
 	before := "before-" + text
 	switch {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -90,7 +88,7 @@ func serviceShutDown(t *testing.T, s *service) {
 	r := startRecipe(t, s, grace)
 	var instances [2]*distlock.Locker
 	for i := range instances {
-		l, err := redislock.New(s.client(t), &distlock.Options{Namespace: "chat", Wait: -1, Logger: slog.New(slog.DiscardHandler)})
+		l, err := newLocker(s.client(t), distlock.Options{Namespace: "chat", Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,38 @@ func startService(tb testing.TB, topology string, args ...string) *service {
 	return &service{testservers.StartTopology(tb, topology, args...)}
 }
 
+// target is where a process finds the service.
+type target struct {
+	Addrs      []string
+	MasterName string
+}
+
+func (s *service) target() target { return target{s.Addrs(), s.MasterName()} }
+
+// client is an application's client of the service.
+type client struct{ redis redis.UniversalClient }
+
+// setting changes the options of a client.
+type setting struct{ redis func(*redis.UniversalOptions) }
+
+// open makes a client.
+func (t target) open(with ...setting) client {
+	options := redis.UniversalOptions{Addrs: t.Addrs, MasterName: t.MasterName, ContextTimeoutEnabled: true}
+	for _, change := range with {
+		change.redis(&options)
+	}
+	return client{redis.NewUniversalClient(&options)}
+}
+
+func (c client) close() { _ = c.redis.Close() }
+
+// client makes a client that the test closes.
+func (s *service) client(tb testing.TB, with ...setting) client {
+	c := s.target().open(with...)
+	tb.Cleanup(c.close)
+	return c
+}
+
 // master is the node that keeps the lock on key now.
 func (s *service) master(key string) *testservers.Redis { return s.Master(lockKey(key)) }
 
@@ -40,35 +72,27 @@ func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters"
 
 func tombstonesKey(key string) string { return namespace + ":{" + key + "}:tombstones" }
 
-// client makes a client that the test closes; with changes its options.
-func (s *service) client(tb testing.TB, with ...func(*redis.UniversalOptions)) redis.UniversalClient {
-	options := redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName(), ContextTimeoutEnabled: true}
-	for _, change := range with {
-		change(&options)
-	}
-	client := redis.NewUniversalClient(&options)
-	tb.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-func dialedBy(dial dialer) func(*redis.UniversalOptions) {
-	return func(o *redis.UniversalOptions) { o.Dialer = dial }
+func dialedBy(dial dialer) setting {
+	return setting{redis: func(o *redis.UniversalOptions) { o.Dialer = dial }}
 }
 
-// user makes one with these rights on each node, and returns the client's option.
-func (s *service) user(tb testing.TB, name string, rights ...string) func(*redis.UniversalOptions) {
+// ofRedis is a setting of a client of Redis.
+func ofRedis(change func(*redis.UniversalOptions)) setting { return setting{redis: change} }
+
+// user makes one with these rights on each node, and returns the client's setting.
+func (s *service) user(tb testing.TB, name string, rights ...string) setting {
 	tb.Helper()
 	s.everywhere(tb, append([]string{"ACL", "SETUSER", name, "on", ">" + testservers.UserPassword}, rights...)...)
-	return func(o *redis.UniversalOptions) { o.Username, o.Password = name, testservers.UserPassword }
+	return ofRedis(func(o *redis.UniversalOptions) { o.Username, o.Password = name, testservers.UserPassword })
 }
 
-// withoutReplays makes a client that sends everything once.
-func withoutReplays(o *redis.UniversalOptions) { o.MaxRetries, o.MaxRedirects = -1, 3 }
+// withoutReplays is the setting of a client that sends everything once.
+var withoutReplays = ofRedis(func(o *redis.UniversalOptions) { o.MaxRetries, o.MaxRedirects = -1, 3 })
 
 // locker makes a silent Locker over a client of the service, that the test closes.
-func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) *distlock.Locker {
+func locker(tb testing.TB, client client, opts distlock.Options) *distlock.Locker {
 	tb.Helper()
 	l, err := newLocker(client, opts)
 	if err != nil {
@@ -85,12 +109,12 @@ func locker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) 
 }
 
 // newLocker makes a silent Locker.
-func newLocker(client redis.UniversalClient, opts distlock.Options) (*distlock.Locker, error) {
+func newLocker(client client, opts distlock.Options) (*distlock.Locker, error) {
 	opts.Namespace = cmp.Or(opts.Namespace, namespace)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return redislock.New(client, &opts)
+	return redislock.New(client.redis, &opts)
 }
 
 func mustAcquire(tb testing.TB, l *distlock.Locker, key string) *distlock.Lease {
@@ -127,49 +151,78 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 	}
 }
 
-// isHeld is a command that answers 1 if the lock is held, else 0.
-func isHeld(key string) []string {
-	return []string{"EVAL", `
+// recordKeep is how long the record of a new grant outlives the lock.
+const recordKeep = driver.FenceKeep + 20*time.Millisecond
+
+// question is what a test asks the server itself about a key, past all clients and proxies.
+type question struct{ redis func(key string) []string }
+
+var (
+	isHeld = question{func(key string) []string { // 1 or 0
+		return []string{"EVAL", `
 local record = redis.call('GET', KEYS[1])
 if not record or not string.find(record, '^b2[hH]') then
   return 0
 end
 local ttl = redis.call('PTTL', KEYS[1])
 return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
+	}}
+	waiters   = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} }}
+	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} }}
+	// expire lets a lock expire.
+	expire = question{func(key string) []string {
+		return []string{"PEXPIRE", lockKey(key), strconv.FormatInt(recordKeep.Milliseconds(), 10)}
+	}}
+	// recordOfQueue is the beginning of a record: "b2H" means that the lock is held and has a queue.
+	recordOfQueue = question{func(key string) []string { return []string{"GETRANGE", lockKey(key), "0", "2"} }}
+	deleteRecord  = question{func(key string) []string { return []string{"DEL", lockKey(key)} }}
+	sessionExists = question{func(key string) []string { return []string{"EXISTS", logKey(key)} }} // 1 or 0
+	deleteSession = question{func(key string) []string { return []string{"DEL", logKey(key)} }}
+)
+
+// asked returns the answer of the server that has the key.
+func (s *service) asked(q question, key string) (string, error) {
+	return s.master(key).Do(q.redis(key)...)
 }
 
-// recordKeep is how long the record of a new grant outlives the lock.
-const recordKeep = driver.FenceKeep + 20*time.Millisecond
+func (s *service) mustAsk(tb testing.TB, q question, key string) string {
+	tb.Helper()
+	answer, err := s.asked(q, key)
+	if err != nil {
+		tb.Fatalf("%s: %v", key, err)
+	}
+	return answer
+}
 
 // gone waits until nobody holds key, for at most a second: what a call may leave behind.
 func (s *service) gone(tb testing.TB, key string) {
 	tb.Helper()
-	s.awaitReply(tb, time.Second, "0", key, isHeld(key)...)
+	s.awaitAnswer(tb, time.Second, "0", key, isHeld)
 }
 
 // awaitWaiters waits until the queue of key has n waiters.
 func (s *service) awaitWaiters(tb testing.TB, key string, n int) {
 	tb.Helper()
-	s.awaitReply(tb, 15*time.Second, strconv.Itoa(n), key, "ZCARD", queueKey(key))
+	s.awaitAnswer(tb, 15*time.Second, strconv.Itoa(n), key, waiters)
 }
 
 // queueGone waits until key has no queue, for at most a second.
 func (s *service) queueGone(tb testing.TB, key string) {
 	tb.Helper()
-	s.awaitReply(tb, time.Second, "0", key, "EXISTS", queueKey(key), waitersKey(key))
+	s.awaitAnswer(tb, time.Second, "0", key, queueKeys)
 }
 
-// awaitReply sends a command to the master of key until it has the reply that is wanted. The limit
-// allows for stalls of this process.
-func (s *service) awaitReply(tb testing.TB, limit time.Duration, want, key string, args ...string) {
+// awaitAnswer asks until the server gives the answer that is wanted. The limit allows for stalls of
+// this process.
+func (s *service) awaitAnswer(tb testing.TB, limit time.Duration, want, key string, q question) {
 	tb.Helper()
-	var reply string
+	var answer string
 	var err error
-	done := func() bool { reply, err = s.master(key).Do(args...); return err == nil && reply == want }
+	done := func() bool { answer, err = s.asked(q, key); return err == nil && answer == want }
 	start := time.Now()
 	for more := limit; !testservers.Within(more, done); {
 		if more = limit + stalls.Stalled(start, time.Now()) - time.Since(start); more <= 0 {
-			tb.Fatalf("after %s, %q has the reply %q, %v; want %q", time.Since(start), args, reply, err, want)
+			tb.Fatalf("after %s, %s has the answer %q, %v; want %q", time.Since(start), key, answer, err, want)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -64,21 +62,20 @@ type report struct {
 	TurnLost bool
 }
 
-// sessionOrder has a child work on sessions of the Redis that it makes clients of.
+// sessionOrder has a child work on sessions of a service.
 type sessionOrder struct {
-	Turns      []turnOrder
-	TTL        time.Duration
-	Addrs      []string
-	MasterName string
+	Turns   []turnOrder
+	TTL     time.Duration
+	Service target
 }
 
 // serveTurns sends reports when it is in the middle of all turns. At the parent's word serveTurns
 // writes at once, past every check of its leases. Then the turns end, and it sends reports of them.
 func serveTurns(_ context.Context, parent *childproc.Line, o sessionOrder) error {
-	var clients [2]redis.UniversalClient
+	var clients [2]client
 	var lockers [2]*distlock.Locker
 	for i := range clients {
-		clients[i] = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: o.Addrs, MasterName: o.MasterName, ContextTimeoutEnabled: true})
+		clients[i] = o.Service.open()
 		var err error
 		if lockers[i], err = newLocker(clients[i], distlock.Options{TTL: o.TTL, Holder: "child"}); err != nil {
 			return err
