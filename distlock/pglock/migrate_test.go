@@ -1,0 +1,92 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Ten instances of an application start at once. All of them migrate, and then take a lock.
+func TestMigrate_tenAtOnce_allSucceed(t *testing.T) {
+	for _, schema := range []string{"", "order"} { // a reserved word
+		db := testservers.SharedPostgres(t).NewDatabase(t)
+		opts := &pglock.Options{Schema: schema}
+		var instances sync.WaitGroup
+		for range 10 {
+			instances.Go(func() {
+				pool := newPool(t, db.URL())
+				if err := pglock.Migrate(context.Background(), pool, opts); err != nil {
+					t.Errorf("Migrate: %v", err)
+				}
+				locker, err := pglock.New(context.Background(), pool, opts)
+				if err != nil {
+					t.Errorf("New: %v", err)
+					return
+				}
+				if err := locker.Do(context.Background(), "k", func(context.Context) error { return nil }); err != nil {
+					t.Errorf("Do: %v", err)
+				}
+				if err := locker.Close(context.Background()); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		}
+		instances.Wait()
+	}
+}
+
+// A repetition changes nothing, and loses no lock.
+func TestMigrate_repeated_keepsLocks(t *testing.T) {
+	db := migrated(t)
+	d := drivers(db.URL())(t)
+	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, "UPDATE belugalock.version SET version = 7") // a newer program was here
+	before := do(t, db, "SELECT oid, xmin FROM pg_proc WHERE proname = 'acquire_v1'")
+	migrate(t, db.URL())
+	if after := do(t, db, "SELECT oid, xmin FROM pg_proc WHERE proname = 'acquire_v1'"); after != before {
+		t.Errorf("a repeated Migrate has changed a function: %s, then %s", before, after)
+	}
+	if version := do(t, db, "SELECT version FROM belugalock.version WHERE part = 'lock'"); version != "7" {
+		t.Errorf("Migrate of an older program leaves version %s, want 7", version)
+	}
+	if reply, err := d.Acquire(context.Background(), acquire(owner2, time.Minute)); err != nil || reply.Outcome != driver.Busy {
+		t.Errorf("Acquire of a held name: %+v, %v", reply, err)
+	}
+}
+
+// A failed Migrate leaves nothing.
+func TestMigrate_C_rightMissing_refused(t *testing.T) {
+	db := migrated(t)
+	url := grantedTo(t, db, "app")
+	err := pglock.Migrate(context.Background(), newPool(t, url), &pglock.Options{Schema: "mine"})
+	if !errors.Is(err, distlock.ErrRefused) {
+		t.Errorf("Migrate without a right: %v, want ErrRefused", err)
+	}
+	do(t, db, "CREATE SCHEMA mine AUTHORIZATION app"+db.Name()) // as an operator may
+	if err := pglock.Migrate(context.Background(), newPool(t, url), &pglock.Options{Schema: "mine"}); err != nil {
+		t.Errorf("Migrate in a schema of its own: %v", err)
+	}
+}
+
+// Migrate waits for other transactions, and stops with its context.
+func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	other := newSession(t, db.URL())
+	other.must("BEGIN; SELECT pg_advisory_xact_lock(7809911865962128235)")
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := pglock.Migrate(ctx, newPool(t, db.URL()), nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Migrate: %v, want the end of its context", err)
+	}
+	other.must("ROLLBACK")
+	migrate(t, db.URL())
+}
