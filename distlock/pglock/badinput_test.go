@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
@@ -42,7 +45,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 		"server":   {"postgres://app:secret@127.0.0.1:1/x?sslmode=disable", "", "", distlock.ErrUnavailable},
 		"schema":   {empty.URL(), "", "run pglock.Migrate", distlock.ErrRefused},
 		"another":  {db.URL(), "locks", `"locks" is missing`, distlock.ErrRefused},
-		"encoding": {ascii, "", "use one with UTF8", distlock.ErrRefused},
+		"encoding": {ascii, "", "the encoding of the database is SQL_ASCII: use UTF8", distlock.ErrRefused},
 		"name":     {db.URL(), "Locks", "lower-case letters", distlock.ErrInvalidOption},
 		"system":   {db.URL(), "pg_locks", "pg_", distlock.ErrInvalidOption},
 	} {
@@ -64,6 +67,42 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	cancel()
 	if _, err := pglock.New(ctx, newPool(t, url), nil); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("New with a context that has ended: %v", err)
+	}
+}
+
+// A name is the same for all programs, whatever encoding their connections had.
+func TestAcquire_S1_otherClientEncoding_excludes(t *testing.T) {
+	db := migrated(t)
+	do(t, db, "ALTER DATABASE "+db.Name()+" SET client_encoding = 'LATIN1'")
+	utf8, latin1 := drivers(db.URL())(t), drivers(db.URL()+"&client_encoding=LATIN1")(t)
+	req := acquire(owner1, time.Minute)
+	req.Name.Key = "Zürich"
+	if reply, err := utf8.Acquire(context.Background(), req); err != nil || reply.Outcome != driver.Granted {
+		t.Fatalf("Acquire: %+v, %v", reply, err)
+	}
+	req.Owner = owner2
+	if reply, err := latin1.Acquire(context.Background(), req); err != nil || reply.Outcome != driver.Busy {
+		t.Errorf("Acquire of a held name with another encoding: %+v, %v", reply, err)
+	}
+}
+
+// A call in a transaction that a hook has left open is not committed.
+func TestAcquire_S1_hookBegins_isUnknown(t *testing.T) {
+	config, err := pgxpool.ParseConfig(migrated(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "BEGIN")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pglock.New(context.Background(), pool, nil); !errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("New: %v, want ErrUnavailable", err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,6 +67,17 @@ func (g shown) state() (driver.State, error) {
 
 func micros[N ~int64](n N) time.Duration { return time.Duration(n) * time.Microsecond }
 
+// one calls a function that locks the row of a name.
+func one[T any](
+	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], sql string, args ...any,
+) (answer T, err error) {
+	err = s.rows.do(ctx, name, func() error {
+		answer, err = postgres.One(ctx, s.calls, scan, sql, append([]any{name.Namespace, name.Key}, args...)...)
+		return err
+	})
+	return answer, err
+}
+
 // acquired is the answer of acquire_v1.
 type acquired struct {
 	outcome    string
@@ -104,8 +117,8 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	if req.Alive > 0 {
 		channel = s.wakes.enter(req.Owner)
 	}
-	answer, err := postgres.One(ctx, s.calls, scanAcquired, s.sql.acquire, req.Name.Namespace, req.Name.Key, req.Owner,
-		req.TTL.Microseconds(), encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)
+	answer, err := one(ctx, s, req.Name, scanAcquired, s.sql.acquire, req.Owner, req.TTL.Microseconds(),
+		encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
@@ -115,24 +128,47 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 
 // Raise implements driver.Driver.
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	return postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
+	return one(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
 		err = row.Scan(&reply.Held, (*zeronull.Int8)(&reply.Fence), (*zeronull.Int8)(&reply.FenceEnd))
 		return reply, err
-	}, s.sql.raise, req.Name.Namespace, req.Name.Key, req.Owner, req.Floor)
+	}, s.sql.raise, req.Owner, req.Floor)
 }
 
-// Extend implements driver.Driver. ⚑ A row that another transaction locks delays its own request alone.
+const (
+	// rowLimit is how long an Extend waits for a row that another transaction locks.
+	rowLimit = 50 * time.Millisecond
+	// rowsLimit bounds these waits of one Extend together.
+	rowsLimit = 2 * rowLimit
+)
+
+// Extend implements driver.Driver. It first skips the rows that other transactions lock, and then waits
+// for each of them alone. ⚑ No row thus delays other renewals for longer than rowsLimit.
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
-	skipped := s.extend(ctx, reqs, replies, len(reqs) == 1)
+	if len(reqs) == 1 {
+		s.extend(ctx, reqs, replies, rowLimit)
+		return replies
+	}
+	skipped := s.extend(ctx, reqs, replies, 0)
+	rand.Shuffle(len(skipped), func(i, j int) { skipped[i], skipped[j] = skipped[j], skipped[i] })
+	until := time.Now().Add(rowsLimit)
 	for _, i := range skipped {
-		s.extend(ctx, reqs[i:i+1], replies[i:i+1], true)
+		if time.Now().After(until) {
+			replies[i].Err = errRow
+		} else {
+			s.extend(ctx, reqs[i:i+1], replies[i:i+1], rowLimit)
+		}
 	}
 	return replies
 }
 
-// extend sends one statement. It returns the indexes of the requests whose rows are locked.
-func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, waits bool) (skipped []int) {
+var errRow = fmt.Errorf("pglock: %w: another transaction locks the row of the lease", driver.ErrTemporary)
+
+// extend sends one statement. Without a wait, it returns the indexes of the requests whose rows are
+// locked.
+func (s *service) extend(
+	ctx context.Context, reqs []driver.ExtendRequest, replies []driver.ExtendReply, wait time.Duration,
+) (skipped []int) {
 	var namespaces, keys, owners []string
 	var ttls []int64
 	var exact []bool
@@ -146,7 +182,7 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 	}
 	answers, err := postgres.Query(ctx, s.held, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(&a.i, &a.outcome)
-	}, s.sql.extend, namespaces, keys, owners, ttls, exact, waits)
+	}, s.sql.extend, namespaces, keys, owners, ttls, exact, wait.Milliseconds())
 	if err == nil && len(answers) != len(reqs) {
 		err = errReply
 	}
@@ -166,17 +202,16 @@ func (s *service) extend(ctx context.Context, reqs []driver.ExtendRequest, repli
 
 // Release implements driver.Driver.
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	released, err := s.release(ctx, s.sql.release, req.Name.Namespace, req.Name.Key, req.Owner,
-		req.Tombstone.Microseconds(), req.Leave)
+	released, err := s.release(ctx, req.Name, s.sql.release, req.Owner, req.Tombstone.Microseconds(), req.Leave)
 	return driver.ReleaseReply{Released: released}, err
 }
 
-func (s *service) release(ctx context.Context, sql string, args ...any) (bool, error) {
+func (s *service) release(ctx context.Context, name driver.Name, sql string, args ...any) (bool, error) {
 	type answer struct {
 		released bool
 		to       Handoff
 	}
-	a, err := postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (a answer, err error) {
+	a, err := one(ctx, s, name, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(append([]any{&a.released}, a.to.Columns()...)...)
 	}, sql, args...)
 	s.wakes.handoff(a.to)
@@ -228,5 +263,5 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 
 // Break implements driver.Breaker.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	return s.release(ctx, s.sql.breaks, name.Namespace, name.Key, fence)
+	return s.release(ctx, name, s.sql.breaks, fence)
 }

@@ -112,6 +112,7 @@ type service struct {
 	// held are a connection that listens, and one for renewals, which no other call may delay.
 	held  *postgres.Pool
 	wakes *wakes
+	rows  *rowLocks
 	sql   statements
 
 	mu         sync.Mutex
@@ -120,7 +121,7 @@ type service struct {
 
 func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error) {
 	s := &service{config: config, schema: schema, companions: make(map[string]*postgres.Pool)}
-	s.sql = newStatements(schema)
+	s.sql, s.rows = newStatements(schema), newRowLocks()
 	var err error
 	if s.calls, err = postgres.Open("pglock", config.Copy(), 2, schema); err != nil {
 		return nil, err

@@ -93,6 +93,18 @@ func (s session) must(sql string) (value string) {
 	return value
 }
 
+// answer is the value that SQL returns, or its SQLSTATE.
+func (s session) answer(sql string) (value string) {
+	err := s.conn.QueryRow(context.Background(), sql, pgx.QueryExecModeSimpleProtocol).Scan((*zeronull.Text)(&value))
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return server.Code
+	} else if err != nil {
+		return err.Error()
+	}
+	return value
+}
+
 // drivers makes drivers of one database, each over a pool of its own.
 func drivers(url string) drivertest.New {
 	return func(tb testing.TB) driver.Driver {

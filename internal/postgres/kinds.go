@@ -113,10 +113,14 @@ func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 
 func forgetWarning(c *pgconn.PgConn) { delete(c.CustomData(), warned) }
 
-// warningOf is an error without a kind if the server warned during a call.
-func warningOf(c *pgconn.PgConn) error {
+// lateFailure is an error without a kind if a call that was answered may not be committed: the server
+// warned, or a hook has left a transaction open.
+func lateFailure(c *pgconn.PgConn) error {
 	if code, ok := c.CustomData()[warned]; ok {
 		return fmt.Errorf("the server answered with a warning (SQLSTATE %v), so a standby may lack the change", code)
+	}
+	if c.TxStatus() != 'I' {
+		return errors.New("a transaction is open on the connection: a hook of the pool must not begin one")
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Sche
 //
 // ⚑ CREATE IF NOT EXISTS fails if two transactions create the same thing at once, so an advisory lock
 // comes first. A transaction that holds a table delays every later one, so no change waits for longer
-// than 2 s.
+// than 2 s. ⚑ The search_path has no schema in which other roles may create operators: the owner of the
+// functions would run them.
 func (s Schema) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, head, literal(s.name()))
@@ -54,15 +55,18 @@ func (s Schema) Script() string {
 		fmt.Fprintf(&b, "  INSERT INTO {schema}.version VALUES (%s, %d)\n    ON CONFLICT (part) DO UPDATE "+
 			"SET version = greatest(version.version, excluded.version);\n", literal(part.Name), len(part.Versions))
 	}
-	b.WriteString("  PERFORM set_config('lock_timeout', lock_timeout_before, true);\nEND $migrate$;\n")
+	b.WriteString("  PERFORM set_config('lock_timeout', lock_timeout_before, true);\n" +
+		"  PERFORM set_config('search_path', search_path_before, true);\nEND $migrate$;\n")
 	return s.In(b.String())
 }
 
 const head = `DO $migrate$
 DECLARE
+  search_path_before text := pg_catalog.current_setting('search_path');
+  lock_timeout_before text := pg_catalog.current_setting('lock_timeout');
   installed integer;
-  lock_timeout_before text := current_setting('lock_timeout');
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF current_setting('server_encoding') <> 'UTF8' OR current_setting('server_version_num')::integer < 140000 THEN
     RAISE feature_not_supported USING MESSAGE = 'belugalock needs PostgreSQL 14 or newer and a database with UTF8';
   END IF;
@@ -71,7 +75,11 @@ BEGIN
   IF to_regnamespace(%[1]s) IS NULL THEN
     EXECUTE format('CREATE SCHEMA %%I', %[1]s);
   END IF;
-  IF to_regclass('{schema}.version') IS NULL THEN
+  IF to_regprocedure('{schema}.version_v1(text)') IS NULL THEN
+    IF EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace(%[1]s))
+        OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace(%[1]s)) THEN
+      RAISE duplicate_schema USING MESSAGE = 'the schema holds objects of another program: choose an empty one, or a new name';
+    END IF;
     CREATE TABLE {schema}.version (part text PRIMARY KEY, version integer NOT NULL);
     CREATE FUNCTION {schema}.version_v1(part text) RETURNS integer
       LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -42,6 +42,7 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 	config.MaxConns, config.MinConns, config.MinIdleConns = int32(size), 0, 0
 	conn := config.ConnConfig
 	conn.DescriptionCacheCapacity = max(conn.DescriptionCacheCapacity, 64)
+	conn.RuntimeParams["client_encoding"] = "UTF8" // else one name is two for two programs
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > connectLimit {
 		conn.ConnectTimeout = connectLimit
 	}
@@ -160,7 +161,7 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 		rows, err = pgx.CollectRows(answer, scan)
 	}
 	if err == nil {
-		return rows, warningOf(conn)
+		return rows, lateFailure(conn)
 	}
 	if isReadOnly(err) { // the next connection may find the new primary
 		_ = c.Conn().Close(ctx)

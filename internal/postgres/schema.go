@@ -50,10 +50,12 @@ func (s Schema) In(sql string) string {
 }
 
 // check refuses a database without the schema, with an older one, or with another encoding than
-// UTF8. It also finds a pooler: ⚑ the server that answers is another one than that of the handshake.
+// UTF8. ⚑ With another encoding of the connection, a name would be two names for two programs. It also finds a pooler: ⚑ the server that answers is another one than that of the handshake.
 func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
-	if encoding := c.PgConn().ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
-		return fmt.Errorf("%w: the encoding of the database is %s: use one with UTF8", driver.ErrRefused, encoding)
+	for parameter, of := range map[string]string{"server_encoding": "database", "client_encoding": "connection"} {
+		if encoding := c.PgConn().ParameterStatus(parameter); encoding != "" && encoding != "UTF8" {
+			return fmt.Errorf("%w: the encoding of the %s is %s: use UTF8", driver.ErrRefused, of, encoding)
+		}
 	}
 	versions := make([]string, len(p.schema.Parts))
 	for i, part := range p.schema.Parts {

@@ -16,7 +16,7 @@ CREATE FUNCTION {schema}.acquire_v1(
   OUT age bigint, OUT remaining bigint, OUT holder bytea, OUT place bigint,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');

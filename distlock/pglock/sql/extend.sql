@@ -1,7 +1,7 @@
 -- Sets the TTL of grants. Request i is element i of each array. p_ttls: µs.
 --
 -- ⚑ It locks the rows in the order of the primary key, and skips rows that others lock: one locked row
--- would delay all other requests. With p_waits it waits for them, for at most 100 ms.
+-- would delay all other requests. With p_wait, in ms, it waits for them, at most for so long each.
 --
 -- outcome of request i   held      its owner holds the name, and the TTL is set
 --                        not held  final
@@ -9,16 +9,17 @@
 --
 -- Is sent once: a late copy of an exact request could shorten a grant.
 CREATE FUNCTION {schema}.extend_v1(
-  p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_waits boolean
+  p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_wait integer
 ) RETURNS TABLE (i bigint, outcome text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
   locked  bigint[];
   now     bigint;
 BEGIN
-  IF p_waits THEN
+  IF p_wait > 0 THEN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
     locked := ARRAY(SELECT i
       FROM unnest(p_namespaces, p_keys) WITH ORDINALITY AS q (n, k, i)
       JOIN {schema}.lease l ON l.namespace = q.n AND l.key = q.k
@@ -57,7 +58,7 @@ END $$;
 -- May be repeated: a token that reaches the floor stays. The remaining time never changes.
 CREATE FUNCTION {schema}.raise_v1(
   p_namespace text, p_key text, p_owner text, p_floor bigint, OUT held boolean, OUT fence bigint, OUT fence_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');

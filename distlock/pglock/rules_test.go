@@ -1,0 +1,181 @@
+package pglock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// Each function chooses whether its transaction waits for the disk.
+func TestFunctions_S1_durability(t *testing.T) {
+	db := migrated(t)
+	s := newSession(t, db.URL())
+	const (
+		hold  = "SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, '')"
+		enter = "SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 60000000, 1, 0, '')"
+		old   = "UPDATE belugalock.lease SET expires_at = 1"
+	)
+	for name, call := range map[string]struct {
+		before  []string
+		sql     string
+		durable bool
+	}{
+		"new name":               {nil, hold, true},
+		"grant":                  {[]string{hold, old}, enter, true},
+		"grant by the full path": {[]string{hold, enter, old, "UPDATE belugalock.waiter SET alive_until = 1"}, enter, true},
+		"repeated grant":         {[]string{hold}, hold, true},
+		"handoff by an acquire": {[]string{hold, enter, old},
+			"SELECT belugalock.acquire_v1('n', 'k', 'c', 60000000, '', 0, 0, 0, '')", true},
+		"enqueue":         {[]string{hold}, enter, false},
+		"keepalive":       {[]string{hold, enter}, enter, false},
+		"cancelled":       {[]string{hold, old}, hold, false},
+		"release":         {[]string{hold}, "SELECT belugalock.release_v1('n', 'k', 'a', 0, false)", false},
+		"handoff":         {[]string{hold, enter}, "SELECT belugalock.release_v1('n', 'k', 'a', 0, false)", true},
+		"leave":           {[]string{hold, enter}, "SELECT belugalock.release_v1('n', 'k', 'b', 0, true)", false},
+		"tombstone":       {[]string{hold}, "SELECT belugalock.release_v1('n', 'k', 'b', 1000000, false)", true},
+		"first tombstone": {nil, "SELECT belugalock.release_v1('n', 'k', 'b', 1000000, false)", true},
+		"break":           {[]string{hold}, "SELECT belugalock.break_v1('n', 'k', (SELECT token FROM belugalock.lease))", true},
+		"extend": {[]string{hold},
+			"SELECT belugalock.extend_v1('{n}', '{k}', '{a}', '{60000000}', '{f}', 0)", true},
+		"raise":  {[]string{hold}, "SELECT belugalock.raise_v1('n', 'k', 'a', (SELECT token + 1 FROM belugalock.lease))", true},
+		"notify": {nil, "SELECT belugalock.notify_v1('{c}', '{m}')", false},
+	} {
+		for setting, durable := range map[string]string{"on": "on", "off": "on", "local": "on", "remote_apply": "remote_apply"} {
+			s.must("TRUNCATE belugalock.lease, belugalock.waiter, belugalock.tomb")
+			for _, sql := range call.before {
+				s.must(sql)
+			}
+			s.must("SET synchronous_commit = " + setting + "; SET client_min_messages = error; BEGIN; " + call.sql)
+			want := map[bool]string{true: durable, false: "off"}[call.durable]
+			if got := s.must("SHOW synchronous_commit"); got != want {
+				t.Errorf("%s with the setting %s: commits with %s, want %s", name, setting, got, want)
+			}
+			// ⚑ The warning of a cancelled commit has to reach the driver.
+			if got := s.must("SHOW client_min_messages"); call.durable && got != "warning" {
+				t.Errorf("%s: messages below %s are hidden", name, got)
+			}
+			s.must("ROLLBACK; RESET synchronous_commit; RESET client_min_messages")
+		}
+	}
+}
+
+// A grant is there after a crash, whatever the server has set.
+func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
+	server := testservers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
+	db := server.NewDatabase(t)
+	migrate(t, db.URL())
+	d := drivers(db.URL())(t)
+	grant, err := d.Acquire(context.Background(), acquire(owner1, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Restart()
+	for {
+		state, err := d.Inspect(context.Background(), name)
+		if err != nil {
+			continue // a connection from before the crash
+		}
+		if !state.Held || state.Fence != grant.Fence {
+			t.Errorf("after the crash the name is shown as %+v, granted was %+v", state, grant)
+		}
+		return
+	}
+}
+
+// With a stricter default isolation, a call that has waited does not decide by an old snapshot.
+func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
+	const hold = "SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, '')"
+	const release = "SELECT coalesce(to_owner, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)"
+	db := migrated(t)
+	old, other := newSession(t, db.URL()), newSession(t, db.URL())
+	for change, sql := range map[string]string{
+		"keepalive": "SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 60000000, 2, 0, '')",
+		"enqueue":   "SELECT belugalock.acquire_v1('n', 'k', 'c', 60000000, '', 60000000, 1, 0, '')",
+		"leave":     "SELECT belugalock.release_v1('n', 'k', 'b', 0, true)",
+		"tombstone": "SELECT belugalock.release_v1('n', 'k', 'c', 60000000, false)",
+	} {
+		other.must("TRUNCATE belugalock.lease, belugalock.waiter, belugalock.tomb")
+		other.must(hold)
+		other.must("SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 1000000, 1, 0, '')")
+		old.must("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'a snapshot'")
+		other.must(sql)
+		if got := old.answer(release); got != "40001" {
+			t.Errorf("a release whose snapshot is older than a %s answers %s, want 40001", change, got)
+		}
+		old.must("ROLLBACK")
+	}
+}
+
+// The driver repeats what the server has undone, and the Locker asks again.
+func TestDriver_L_serializable_noFailures(t *testing.T) {
+	db := migrated(t)
+	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
+	failed := make(chan error, 6)
+	for range 2 {
+		locker, err := pglock.New(context.Background(), newPool(t, db.URL()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locker.Close(context.Background()) }()
+		for range 3 {
+			go func() {
+				for range 20 {
+					if err := locker.Do(context.Background(), "k", func(context.Context) error { return nil }); err != nil {
+						failed <- err
+						return
+					}
+				}
+				failed <- nil
+			}()
+		}
+	}
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A role that may create operators in the schema public must not choose what the functions run.
+func TestMigrate_S1_foreignOperator_isNotUsed(t *testing.T) {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	do(t, db, `CREATE FUNCTION public.evil(numeric, integer) RETURNS numeric LANGUAGE sql RETURN 0;
+		CREATE OPERATOR public.* (FUNCTION = public.evil, LEFTARG = numeric, RIGHTARG = integer)`)
+	migrate(t, db.URL())
+	if clock := do(t, db, "SELECT belugalock.clock_v1() > 1700000000000000"); clock != "t" {
+		t.Error("the clock of the functions uses an operator of another program")
+	}
+}
+
+// Migrate changes nothing of another program.
+func TestMigrate_C_schemaInUse_refused(t *testing.T) {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	do(t, db, "CREATE FUNCTION public.mine() RETURNS integer LANGUAGE sql RETURN 1")
+	err := pglock.Migrate(context.Background(), newPool(t, db.URL()), &pglock.Options{Schema: "public"})
+	if err == nil {
+		t.Error("Migrate accepts a schema with a function of another program")
+	}
+	if right := do(t, db, "SELECT has_function_privilege('public', 'public.mine()', 'EXECUTE')"); right != "t" {
+		t.Error("Migrate took a right on a function of another program")
+	}
+	if tables := do(t, db, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"); tables != "0" {
+		t.Errorf("a refused Migrate has made %s tables", tables)
+	}
+}
+
+// No role has a right that it was not granted.
+func TestMigrate_C_publicHasNoRight(t *testing.T) {
+	db := migrated(t)
+	if open := do(t, db, `SELECT string_agg(proname, ' ') FROM pg_proc
+		WHERE pronamespace = 'belugalock'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')`); open != "" {
+		t.Errorf("every role may call %s", open)
+	}
+	if loose := do(t, db, `SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = 'belugalock'::regnamespace
+		AND prosecdef AND NOT coalesce(proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}'`); loose != "" {
+		t.Errorf("these run with the rights of their owner and the caller's search_path: %s", loose)
+	}
+}
