@@ -7,36 +7,36 @@ CREATE FUNCTION {schema}.append_v1(
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s      {schema}.session;
   t      {schema}.turn;
   known  integer := 0;
   is_new boolean;
 BEGIN
-  PERFORM session_durable_v1();
+  PERFORM {schema}.session_durable_v1();
   -- Most Saves of a turn end here: all that they ask is in the row. That saves a tenth of their time.
   IF NOT p_first AND p_id IS NULL THEN
-    UPDATE session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,
+    UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,
         kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
       WHERE namespace = p_namespace AND name = p_name AND fence = p_fence AND n < p_n
         AND exchanges > 0 AND kept_until > clock_timestamp()
         AND NOT (p_awaited > 0 AND p_awaited < deleted AND deleted < p_fence)
       RETURNING id, 0, fence, n INTO s.id, outcome, mark_fence, mark_n;
     IF FOUND THEN
-      INSERT INTO exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, NULL, p_size, p_messages);
+      INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, NULL, p_size, p_messages);
       RETURN;
     END IF;
   END IF;
-  s := session_lock_v1(p_namespace, p_name);
+  s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
   IF outcome > 0 THEN
     RETURN;
   END IF;
   IF p_id IS NOT NULL THEN
-    SELECT * INTO t FROM turn WHERE session = s.id AND id = p_hash;
+    SELECT * INTO t FROM {schema}.turn WHERE session = s.id AND id = p_hash;
     is_new := NOT FOUND;
     IF t.until > clock_timestamp() THEN
       known := cardinality(t.digests);
@@ -47,7 +47,7 @@ BEGIN
         RETURN;
       END IF;
       IF p_fence >= s.fence THEN -- refused or not: the exchange has been stored
-        PERFORM session_keep_v1(session_show_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
+        PERFORM {schema}.session_keep_v1({schema}.session_show_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
       END IF;
       outcome := 1;
       RETURN;
@@ -61,18 +61,18 @@ BEGIN
     outcome := 6;
     RETURN;
   END IF;
-  outcome := session_judged_v1(s, p_fence, p_n, p_op);
+  outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);
   IF outcome > 0 THEN
     RETURN;
   ELSIF outcome = 0 THEN
-    s := session_show_v1(s, p_fence, p_first, p_limits);
+    s := {schema}.session_show_v1(s, p_fence, p_first, p_limits);
     s.n := p_n;
     s.op := p_op;
     s.state := 'begun';
     s.exchanges := s.exchanges + 1;
     s.bytes := s.bytes + p_size;
-    INSERT INTO exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_number, p_size, p_messages);
-    PERFORM session_keep_v1(s, p_idle, p_first);
+    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_number, p_size, p_messages);
+    PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
   IF p_id IS NULL THEN
@@ -83,14 +83,14 @@ BEGIN
     t.fences := '{}';
     t.ns := '{}';
   END IF;
-  INSERT INTO turn VALUES (s.id, p_hash, clock_timestamp() + p_remember,
+  INSERT INTO {schema}.turn VALUES (s.id, p_hash, clock_timestamp() + p_remember,
       t.digests || array_fill(NULL::uuid, ARRAY[p_number - 1 - known]) || p_digest,
       t.fences || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_fence,
       t.ns || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_n)
     ON CONFLICT (session, id) DO UPDATE
       SET until = excluded.until, digests = excluded.digests, fences = excluded.fences, ns = excluded.ns;
   IF is_new THEN -- a new turn ID looks at the 4 after it: so at most a quarter of them has expired
-    DELETE FROM turn WHERE session = s.id AND until <= clock_timestamp() AND id IN
-      (SELECT id FROM turn WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
+    DELETE FROM {schema}.turn WHERE session = s.id AND until <= clock_timestamp() AND id IN
+      (SELECT id FROM {schema}.turn WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
   END IF;
 END $$;

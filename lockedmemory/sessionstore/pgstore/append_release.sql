@@ -13,14 +13,14 @@ CREATE FUNCTION {schema}.append_release_v1(
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
   OUT released boolean, OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint,
   OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   locked  boolean;
   setting text;
 BEGIN
-  PERFORM FROM lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
+  PERFORM FROM {schema}.lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
   locked := FOUND;
-  SELECT * INTO outcome, mark_fence, mark_n FROM append_v1(
+  SELECT * INTO outcome, mark_fence, mark_n FROM {schema}.append_v1(
       p_namespace, p_name, p_fence, p_shown, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_need_fence,
       p_need_n, p_need_sub, p_messages, p_size, p_id, p_hash, p_number, p_digest, p_remember);
   released := false;
@@ -30,7 +30,7 @@ BEGIN
   setting := current_setting('synchronous_commit');
   BEGIN
     SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
-      FROM release_v1(p_lock_namespace, p_name, p_owner, 0, false);
+      FROM {schema}.release_v1(p_lock_namespace, p_name, p_owner, 0, false);
   EXCEPTION WHEN OTHERS THEN
     released := false;
   END;

@@ -73,7 +73,7 @@ func TestConformance_locksElsewhere(t *testing.T) {
 func TestConformance_repeatableRead(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	must2(t)(db.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_isolation = 'repeatable read'"))
+	returned(db.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_isolation = 'repeatable read'"))(t)
 	storetest.Run(t, elsewhere(connect(t, db.URL())))
 }
 

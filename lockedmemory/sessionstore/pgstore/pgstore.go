@@ -74,7 +74,8 @@ func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{pool: pool, keep: kept, limits: []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds(), int64(kept.MaxBytes)}}
+	limits := []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds(), int64(kept.MaxBytes)}
+	s := &service{pool: pool, keep: kept, limits: limits}
 	if kept.IdleTTL > 0 {
 		s.idle = &kept.IdleTTL
 	}
@@ -149,7 +150,8 @@ func (s *service) appendArgs(a driver.Append) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append(s.access(a.Access), a.N, op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages), size(a.ID, a.Messages))
+	args := append(s.access(a.Access), a.N, op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages),
+		size(a.ID, a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil, nil), nil
 	}

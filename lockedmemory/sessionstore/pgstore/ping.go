@@ -18,8 +18,8 @@ var settings = map[string]string{
 
 // Ping implements driver.Driver. It asks the server for the settings. Any role may read them.
 func (s *service) Ping(ctx context.Context) (advice []string, err error) {
-	names, err := postgres.Query(ctx, s.pool, pgx.RowTo[string],
-		"SELECT name FROM pg_settings WHERE name IN ('autovacuum', 'fsync', 'full_page_writes') AND setting = 'off' ORDER BY name")
+	names, err := postgres.Query(ctx, s.pool, pgx.RowTo[string], "SELECT name FROM pg_settings "+
+		"WHERE name IN ('autovacuum', 'fsync', 'full_page_writes') AND setting = 'off' ORDER BY name")
 	for _, name := range names {
 		advice = append(advice, fmt.Sprintf("set %s of PostgreSQL to on: %s", name, settings[name]))
 	}

@@ -13,7 +13,7 @@ CREATE FUNCTION {schema}.read_v1(
 RETURNS TABLE (outcome integer, mark_fence bigint, mark_n bigint, revision bigint, oldest_fence bigint,
   oldest_n bigint, oldest_sub bigint, stored bigint,
   fence bigint, n bigint, sub bigint, turn_id bytea, number integer, messages bytea[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,9 +22,9 @@ DECLARE
   zero    bigint := 0;
 BEGIN
   IF p_shows THEN
-    PERFORM session_durable_v1();
-    s := session_lock_v1(p_namespace, p_name);
-    refusal := session_barred_v1(s, p_fence, p_shown, p_awaited);
+    PERFORM {schema}.session_durable_v1();
+    s := {schema}.session_lock_v1(p_namespace, p_name);
+    refusal := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
     IF refusal = 0 AND p_fence < s.fence THEN
       refusal := 4;
     END IF;
@@ -33,7 +33,7 @@ BEGIN
         NULL::bytea[];
       RETURN;
     END IF;
-    PERFORM session_keep_v1(session_show_v1(s, p_fence, true, p_limits), p_idle, true);
+    PERFORM {schema}.session_keep_v1({schema}.session_show_v1(s, p_fence, true, p_limits), p_idle, true);
   ELSIF pg_is_in_recovery() THEN
     RAISE 'the server is a standby: it may lack acknowledged exchanges' USING ERRCODE = 'read_only_sql_transaction';
   END IF;
@@ -42,22 +42,24 @@ BEGIN
       SELECT s.id, coalesce(s.revision, 0) AS revision, t.fences, t.ns, coalesce(cardinality(t.digests), 0) AS stored,
         o.fence AS oldest_fence, o.n AS oldest_n, o.sub AS oldest_sub
       FROM (VALUES (1)) AS one
-      LEFT JOIN session AS s ON s.namespace = p_namespace AND s.name = p_name
-      LEFT JOIN turn AS t ON t.session = s.id AND t.id = p_hash AND t.until > clock_timestamp()
-      LEFT JOIN LATERAL (SELECT fence, n, sub FROM exchange WHERE session = s.id AND s.kept_until > clock_timestamp()
-        ORDER BY fence, n, sub LIMIT 1) AS o ON true)
+      LEFT JOIN {schema}.session AS s ON s.namespace = p_namespace AND s.name = p_name
+      LEFT JOIN {schema}.turn AS t ON t.session = s.id AND t.id = p_hash AND t.until > clock_timestamp()
+      LEFT JOIN LATERAL (SELECT fence, n, sub FROM {schema}.exchange
+        WHERE session = s.id AND s.kept_until > clock_timestamp() ORDER BY fence, n, sub LIMIT 1) AS o ON true)
     SELECT 0, zero, zero, h.revision, coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0),
       coalesce(h.oldest_sub, 0), h.stored::bigint, coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0),
       e.turn_id, coalesce(e.number, 0), e.messages
     FROM header AS h
     LEFT JOIN LATERAL (
-      (SELECT * FROM exchange WHERE NOT p_named AND NOT p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
+      (SELECT * FROM {schema}.exchange
+        WHERE NOT p_named AND NOT p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
         AND (fence, n, sub) > (p_from[1], p_from[2], p_from[3]) ORDER BY fence, n, sub LIMIT p_limit)
       UNION ALL
-      (SELECT * FROM exchange WHERE NOT p_named AND p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
+      (SELECT * FROM {schema}.exchange
+        WHERE NOT p_named AND p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
         AND (fence, n, sub) < (p_from[1], p_from[2], p_from[3]) ORDER BY fence DESC, n DESC, sub DESC LIMIT p_limit)
       UNION ALL
-      (SELECT x.* FROM unnest(h.fences, h.ns) AS known (fence, n), exchange AS x
+      (SELECT x.* FROM unnest(h.fences, h.ns) AS known (fence, n), {schema}.exchange AS x
         WHERE p_named AND h.oldest_fence IS NOT NULL AND x.session = h.id AND x.fence = known.fence AND x.n = known.n
         AND x.turn_id = p_id AND (x.fence, x.n, x.sub) > (p_from[1], p_from[2], p_from[3])
         ORDER BY x.fence, x.n, x.sub LIMIT p_limit)) AS e ON true;

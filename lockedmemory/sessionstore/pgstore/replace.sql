@@ -10,52 +10,56 @@ CREATE FUNCTION {schema}.replace_v1(
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
   p_max_sub bigint,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s     {schema}.session;
   added bigint := cardinality(p_fences);
   moved bigint;
 BEGIN
-  PERFORM session_durable_v1();
-  s := session_lock_v1(p_namespace, p_name);
+  PERFORM {schema}.session_durable_v1();
+  s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := session_barred_v1(s, p_fence, p_shown, p_awaited);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
   IF outcome = 0 THEN
-    outcome := session_judged_v1(s, p_fence, p_n, p_op);
+    outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);
   END IF;
   IF outcome <> 0 THEN
     outcome := greatest(outcome, 0);
     RETURN;
   END IF;
-  s := session_show_v1(s, p_fence, p_first, p_limits);
+  s := {schema}.session_show_v1(s, p_fence, p_first, p_limits);
   s.n := p_n;
   s.op := p_op;
   IF p_from IS NULL THEN
-    DELETE FROM exchange WHERE session = s.id;
+    DELETE FROM {schema}.exchange WHERE session = s.id;
     s.exchanges := 0;
     s.bytes := 0;
     s.revision := 0; -- readers see a Clear by the places
     s.state := 'cleared';
     IF p_forget THEN
-      DELETE FROM turn WHERE session = s.id;
+      DELETE FROM {schema}.turn WHERE session = s.id;
       s.deleted := p_fence;
     END IF;
   ELSE
-    SELECT count(*) INTO moved FROM exchange WHERE session = s.id AND (fence, n) = (p_fences[added], p_ns[added])
-      AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]);
-    outcome := CASE
-      WHEN 1 + (p_from <> p_to)::integer > (SELECT count(*) FROM exchange
-        WHERE session = s.id AND (fence, n, sub) IN ((p_from[1], p_from[2], p_from[3]), (p_to[1], p_to[2], p_to[3]))) THEN 7
-      WHEN s.revision + added + moved > p_max_sub THEN 8
-      ELSE 0 END;
+    SELECT count(*) INTO moved FROM {schema}.exchange
+      WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added]
+        AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]);
+    IF NOT EXISTS (SELECT FROM {schema}.exchange
+        WHERE session = s.id AND fence = p_from[1] AND n = p_from[2] AND sub = p_from[3])
+      OR NOT EXISTS (SELECT FROM {schema}.exchange
+        WHERE session = s.id AND fence = p_to[1] AND n = p_to[2] AND sub = p_to[3]) THEN
+      outcome := 7;
+    ELSIF s.revision + added + moved > p_max_sub THEN
+      outcome := 8;
+    END IF;
     IF outcome > 0 THEN
       s.op := NULL; -- the place stays taken
     ELSE
-      s := session_put_v1(s, p_from, p_to, p_fences, p_ns, p_ids, p_numbers, p_sizes, p_of, p_messages);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_ids, p_numbers, p_sizes, p_of, p_messages);
     END IF;
   END IF;
-  PERFORM session_keep_v1(s, p_idle, p_first);
+  PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
 END $$;
 
 -- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange behind the range
@@ -68,17 +72,17 @@ DECLARE
   added bigint := cardinality(p_fences);
   moved bigint;
 BEGIN
-  WITH gone AS (DELETE FROM exchange WHERE session = s.id
+  WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id
       AND (fence, n, sub) >= (p_from[1], p_from[2], p_from[3]) AND (fence, n, sub) <= (p_to[1], p_to[2], p_to[3])
       RETURNING size)
     SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
-  WITH behind AS (SELECT sub AS old, row_number() OVER (ORDER BY sub) AS nth FROM exchange
+  WITH behind AS (SELECT sub AS old, row_number() OVER (ORDER BY sub) AS nth FROM {schema}.exchange
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added]
         AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]))
-    UPDATE exchange SET sub = s.revision + added + nth FROM behind
+    UPDATE {schema}.exchange SET sub = s.revision + added + nth FROM behind
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added] AND sub = old;
   GET DIAGNOSTICS moved = ROW_COUNT;
-  INSERT INTO exchange
+  INSERT INTO {schema}.exchange
     SELECT s.id, e.fence, e.n, s.revision + e.nth, NULL, e.id, e.number, e.size, coalesce(m.messages, '{}')
     FROM unnest(p_fences, p_ns, p_ids, p_numbers, p_sizes) WITH ORDINALITY AS e (fence, n, id, number, size, nth)
     LEFT JOIN (SELECT nth, array_agg(message ORDER BY at) AS messages

@@ -1,2 +1,17 @@
 -- The application needs EXECUTE on the functions, and no right to a table.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+  {schema}.append_release_v1,
+  {schema}.append_v1,
+  {schema}.read_v1,
+  {schema}.replace_v1,
+  {schema}.session_barred_v1,
+  {schema}.session_durable_v1,
+  {schema}.session_judged_v1,
+  {schema}.session_keep_v1,
+  {schema}.session_lock_v1,
+  {schema}.session_put_v1,
+  {schema}.session_show_v1,
+  {schema}.session_sweep_v1,
+  {schema}.session_trim_v1,
+  {schema}.sessions_v1
+  FROM PUBLIC;

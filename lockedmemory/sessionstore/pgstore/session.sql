@@ -3,11 +3,15 @@
 -- 7 range, 8 full, 9 deleted.
 
 -- Makes the transaction durable before the call is answered. A stronger setting of the database stays.
+-- ⚑ The server answers a commit with success and a warning if its wait for a standby was cancelled.
 CREATE FUNCTION {schema}.session_durable_v1() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  IF current_setting('client_min_messages') = 'error' THEN
+    PERFORM set_config('client_min_messages', 'warning', true);
   END IF;
 END $$;
 
@@ -20,18 +24,20 @@ DECLARE
   now timestamptz;
 BEGIN
   LOOP
-    SELECT * INTO s FROM session WHERE namespace = p_namespace AND name = p_name FOR UPDATE;
+    SELECT * INTO s FROM {schema}.session WHERE namespace = p_namespace AND name = p_name FOR UPDATE;
     EXIT WHEN FOUND;
-    INSERT INTO session (namespace, name) VALUES (p_namespace, p_name) ON CONFLICT DO NOTHING RETURNING * INTO s;
+    INSERT INTO {schema}.session (namespace, name) VALUES (p_namespace, p_name)
+      ON CONFLICT DO NOTHING RETURNING * INTO s;
     EXIT WHEN FOUND;
   END LOOP;
   now := clock_timestamp();
   IF s.exchanges > 0 AND s.kept_until <= now THEN
-    DELETE FROM exchange WHERE session = s.id;
-    UPDATE session SET exchanges = 0, bytes = 0 WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
+    DELETE FROM {schema}.exchange WHERE session = s.id;
+    UPDATE {schema}.session SET exchanges = 0, bytes = 0
+      WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
   END IF;
   IF s.exchanges = 0 AND s.fence > 0 AND s.kept_until <= now - interval '24 hours' THEN
-    UPDATE session SET fence = 0, n = 0, op = NULL, state = 'empty', deleted = 0
+    UPDATE {schema}.session SET fence = 0, n = 0, op = NULL, state = 'empty', deleted = 0
       WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
   END IF;
   RETURN s;
@@ -58,7 +64,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   IF (p_fence, p_n) > (s.fence, s.n) THEN
     RETURN 0;
-  ELSIF (p_fence, p_n, p_op) = (s.fence, s.n, s.op) OR EXISTS (SELECT FROM exchange
+  ELSIF (p_fence, p_n, p_op) = (s.fence, s.n, s.op) OR EXISTS (SELECT FROM {schema}.exchange
       WHERE session = s.id AND fence = p_fence AND n = p_n AND sub = 0 AND op = p_op) THEN
     RETURN -1;
   END IF;
@@ -77,7 +83,7 @@ BEGIN
     s.state := CASE WHEN s.exchanges > 0 THEN 'begun' ELSE 'empty' END;
   END IF;
   IF p_first AND s.exchanges > 0 AND p_limits <> '{0,0,0}' THEN
-    s := session_trim_v1(s, p_limits);
+    s := {schema}.session_trim_v1(s, p_limits);
   END IF;
   RETURN s;
 END $$;
@@ -91,13 +97,14 @@ DECLARE
   too_many  bigint := CASE WHEN p_limits[1] > 0 THEN s.exchanges - p_limits[1] ELSE 0 END;
   since     bigint := CASE WHEN p_limits[2] > 0 THEN s.fence - p_limits[2] ELSE 0 END;
   too_large bigint := CASE WHEN p_limits[3] > 0 THEN s.bytes - p_limits[3] ELSE 0 END;
-  newest    bigint := (SELECT fence FROM exchange WHERE session = s.id ORDER BY fence DESC, n DESC, sub DESC LIMIT 1);
+  newest    bigint := (SELECT fence FROM {schema}.exchange WHERE session = s.id
+    ORDER BY fence DESC, n DESC, sub DESC LIMIT 1);
   removed   bigint := 0;
   freed     bigint := 0;
   last      bigint; -- the token of the last exchange that goes
   each      record;
 BEGIN
-  FOR each IN SELECT fence, size FROM exchange
+  FOR each IN SELECT fence, size FROM {schema}.exchange
     WHERE session = s.id AND fence < newest ORDER BY fence, n, sub LIMIT 100
   LOOP
     EXIT WHEN freed >= 1048576 OR NOT (removed < too_many OR each.fence < since OR freed < too_large);
@@ -106,7 +113,7 @@ BEGIN
     last := each.fence;
   END LOOP;
   IF last IS NOT NULL THEN
-    WITH gone AS (DELETE FROM exchange WHERE session = s.id AND fence <= last RETURNING size)
+    WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id AND fence <= last RETURNING size)
       SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
   END IF;
   RETURN s;
@@ -119,13 +126,13 @@ DECLARE
   now timestamptz := clock_timestamp();
 BEGIN
   s.kept_until := CASE WHEN s.exchanges = 0 THEN now WHEN p_idle IS NULL THEN 'infinity' ELSE now + p_idle END;
-  UPDATE session SET fence = s.fence, n = s.n, op = s.op, state = s.state, deleted = s.deleted,
+  UPDATE {schema}.session SET fence = s.fence, n = s.n, op = s.op, state = s.state, deleted = s.deleted,
       revision = s.revision, exchanges = s.exchanges, bytes = s.bytes, kept_until = s.kept_until,
       sweep_at = least(s.sweep_at,
         s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
     WHERE namespace = s.namespace AND name = s.name;
   IF p_first THEN
-    PERFORM session_sweep_v1(s.id);
+    PERFORM {schema}.session_sweep_v1(s.id);
   END IF;
 END $$;
 
@@ -139,28 +146,30 @@ DECLARE
   now     timestamptz := clock_timestamp();
   removed bigint;
 BEGIN
-  SELECT * INTO s FROM session WHERE sweep_at <= now AND id <> p_own ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+  SELECT * INTO s FROM {schema}.session WHERE sweep_at <= now AND id <> p_own
+    ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN;
   ELSIF s.exchanges > 0 AND s.kept_until > now THEN
-    UPDATE session SET sweep_at = s.kept_until WHERE namespace = s.namespace AND name = s.name;
+    UPDATE {schema}.session SET sweep_at = s.kept_until WHERE namespace = s.namespace AND name = s.name;
     RETURN;
   END IF;
-  DELETE FROM exchange WHERE session = s.id AND (fence, n, sub) IN (SELECT fence, n, sub FROM exchange
+  DELETE FROM {schema}.exchange WHERE session = s.id AND (fence, n, sub) IN (SELECT fence, n, sub FROM {schema}.exchange
     WHERE session = s.id ORDER BY fence, n, sub LIMIT 100);
   GET DIAGNOSTICS removed = ROW_COUNT;
   s.exchanges := s.exchanges - removed;
-  DELETE FROM turn WHERE session = s.id AND id IN (SELECT id FROM turn WHERE session = s.id AND until <= now LIMIT 100);
+  DELETE FROM {schema}.turn WHERE session = s.id AND id IN (SELECT id FROM {schema}.turn
+    WHERE session = s.id AND until <= now LIMIT 100);
   GET DIAGNOSTICS removed = ROW_COUNT;
   IF s.exchanges > 0 OR removed > 0 THEN
     s.sweep_at := now; -- there may be more
   ELSIF s.kept_until > now - interval '24 hours' THEN
     s.sweep_at := s.kept_until + interval '24 hours';
-  ELSIF EXISTS (SELECT FROM turn WHERE session = s.id) THEN
+  ELSIF EXISTS (SELECT FROM {schema}.turn WHERE session = s.id) THEN
     s.sweep_at := now + interval '1 hour';
   ELSE
-    DELETE FROM session WHERE namespace = s.namespace AND name = s.name;
+    DELETE FROM {schema}.session WHERE namespace = s.namespace AND name = s.name;
   END IF;
-  UPDATE session SET exchanges = s.exchanges, bytes = CASE WHEN s.exchanges = 0 THEN 0 ELSE bytes END,
+  UPDATE {schema}.session SET exchanges = s.exchanges, bytes = CASE WHEN s.exchanges = 0 THEN 0 ELSE bytes END,
     sweep_at = s.sweep_at WHERE namespace = s.namespace AND name = s.name;
 END $$;

@@ -3,13 +3,16 @@ package pgstore_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
@@ -56,11 +59,86 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// must2 is must for a call that also returns a value, which it returns.
-func must2(t testing.TB) func(value string, err error) string {
-	return func(value string, err error) string {
+// returned is the value of a call that must succeed.
+func returned[T any](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		must(t, err)
 		return value
 	}
+}
+
+// rig is a driver over a database of its own.
+type rig struct {
+	testing.TB
+	driver.Driver
+	db    *testservers.PostgresDatabase
+	pool  *pgxpool.Pool
+	fence int64 // a token of this moment
+}
+
+func newRig(t testing.TB, keep driver.Retention) *rig {
+	t.Helper()
+	db := migrated(t)
+	pool := connect(t, db.URL())
+	d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
+	must(t, err)
+	return &rig{t, d, db, pool, time.Now().UnixMicro()}
+}
+
+// do sends SQL with the tables in its path.
+func (r *rig) do(sql string) string {
+	r.Helper()
+	return returned(r.db.Do("SET search_path = belugalock; " + sql))(r)
+}
+
+// write is the n-th under a token. The first is the first access of its lease.
+func (r *rig) write(session string, fence, n int64) driver.Write {
+	return driver.Write{Access: driver.Access{Session: session, Fence: fence, First: n == 1}, N: n,
+		Op: fmt.Sprintf("%016x%016x", fence, n)}
+}
+
+// saves appends exchanges, and wants the outcome done.
+func (r *rig) saves(session string, fence, from int64, texts ...string) {
+	r.Helper()
+	for i, text := range texts {
+		r.is(driver.Done)(r.Append(r.Context(), driver.Append{Write: r.write(session, fence, from+int64(i)),
+			Content: content(text)}))
+	}
+}
+
+func content(text string) driver.Content { return driver.Content{Messages: [][]byte{[]byte(text)}} }
+
+// named gives a content a turn ID and a number.
+func named(c driver.Content, id string, number int) driver.Content {
+	c.ID, c.Number, c.Digest = id, number, [16]byte(c.Messages[0])
+	return c
+}
+
+// is checks a verdict.
+func (r *rig) is(want driver.Outcome) func(driver.Verdict, error) {
+	return func(v driver.Verdict, err error) {
+		r.Helper()
+		if err != nil || v.Outcome != want {
+			r.Errorf("%+v, %v; want outcome %d", v, err, want)
+		}
+	}
+}
+
+// texts are the first messages of a session.
+func (r *rig) texts(session string) (texts []string) {
+	r.Helper()
+	page, err := r.Read(r.Context(), driver.Read{Session: session, Limit: 1000})
+	must(r, err)
+	for _, e := range page.Entries {
+		texts = append(texts, string(e.Messages[0]))
+	}
+	return texts
+}
+
+// shows is the first access of a lease that only reads.
+func (r *rig) shows(session string, fence int64) (driver.Verdict, error) {
+	a := r.write(session, fence, 1).Access
+	page, err := r.Read(r.Context(), driver.Read{Session: session, Access: &a, Limit: 1})
+	return page.Verdict, err
 }

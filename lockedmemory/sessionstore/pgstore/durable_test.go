@@ -1,0 +1,61 @@
+package pgstore_test
+
+import (
+	"testing"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// What a call has written is durable before the answer, also where the database does not want that. A stronger
+// setting stays.
+func TestDurable_allWritesAndFirstReads(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{"off": "on", "remote_apply": "remote_apply"} {
+		r := newRig(t, driver.Retention{})
+		r.do(`CREATE TABLE log (setting text);
+			CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				INSERT INTO belugalock.log VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+			CREATE CONSTRAINT TRIGGER log AFTER INSERT OR UPDATE ON session DEFERRABLE INITIALLY DEFERRED
+				FOR EACH ROW EXECUTE FUNCTION log();
+			ALTER DATABASE ` + r.db.Name() + ` SET synchronous_commit = ` + setting)
+		pool := connect(t, r.db.URL())
+		r.Driver = returned(pgstore.NewDriver(pool, nil))(t)
+		locker, err := pglock.New(t.Context(), pool, nil)
+		must(t, err)
+		defer locker.Close(t.Context())
+		check := func(what string) {
+			t.Helper()
+			// The trigger fires at the commit. A release in the same transaction comes before.
+			if got := r.do("SELECT string_agg(DISTINCT setting, ' ') FROM log"); got != want {
+				t.Errorf("synchronous_commit = %s: %s: %q", setting, what, got)
+			}
+			r.do("DELETE FROM log")
+		}
+		place := lockedmemory.Place{Fence: r.fence, N: 1}
+		r.saves("s", r.fence, 1, "first")
+		check("the first Save")
+		r.saves("s", r.fence, 2, "second")
+		check("a Save")
+		c := named(content("a message with an ID"), "id", 1)
+		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 3), Content: c}))
+		check("a Save with a turn ID")
+		r.is(driver.Done)(r.shows("s", r.fence+1))
+		check("a Load")
+		r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence+1, 1), From: place, To: place}))
+		check("a Replace")
+		r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence+1, 2)}))
+		check("a Clear")
+		lease, err := locker.Acquire(t.Context(), "s")
+		must(t, err)
+		w := r.write("s", lease.Fence(), 1)
+		w.Lease = lease
+		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: w, Content: content("last"), EndsLease: true}))
+		check("the last Save of a lease")
+		if lease.Err() == nil {
+			t.Error("the lease has not ended")
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package pgstore_test
+
+import (
+	"encoding/hex"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// tables is all that the tables of the store show.
+func (r *rig) tables() string {
+	r.Helper()
+	return r.do(`SELECT (SELECT string_agg(s::text, ' ') FROM session s),
+		(SELECT string_agg(e::text, ' ') FROM exchange e), (SELECT string_agg(t::text, ' ') FROM turn t)`)
+}
+
+// After a Clear, a Replace, a Delete and trimming, no table has the text.
+func TestErased_noTableHasText(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{MaxExchanges: 2})
+	secret := strings.Repeat("secret", 1000)
+	has := func() bool { return strings.Contains(r.tables(), hex.EncodeToString([]byte(secret))) }
+	at := lockedmemory.Place{Fence: r.fence, N: 1}
+	for name, erase := range map[string]func(){
+		"clear": func() { r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("clear", r.fence, 2)})) },
+		"delete": func() {
+			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("delete", r.fence, 2), Forget: true}))
+		},
+		"replace": func() {
+			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("replace", r.fence, 2), From: at, To: at,
+				New: []driver.Entry{{Place: at, Messages: [][]byte{[]byte("summary")}}}}))
+		},
+		"trim": func() {
+			for n := range int64(3) {
+				r.saves("trim", r.fence+n+1, 1, "later")
+			}
+		},
+	} {
+		c := named(content(secret), "id of "+name, 1)
+		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence, 1), Content: c}))
+		if !has() {
+			t.Fatalf("%s: the text is not there before", name)
+		}
+		if erase(); has() {
+			t.Errorf("%s: a table has the text", name)
+		}
+	}
+	if ids := r.do("SELECT count(*) FROM turn t JOIN session s ON s.id = t.session WHERE s.name = 'delete'"); ids != "0" {
+		t.Errorf("after a Delete, %s turn IDs", ids)
+	}
+}
+
+// Every byte survives, in messages and in turn IDs.
+func TestBytes_allSurvive(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	var all []byte
+	for b := range 256 {
+		all = append(all, byte(b))
+	}
+	messages := [][]byte{all, {}, []byte("{\"\\x00,NULL}"), nil}
+	c := driver.Content{Messages: messages, ID: string(all), Number: 1}
+	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: c}))
+	place := lockedmemory.Place{Fence: r.fence, N: 1}
+	check := func(number int) {
+		t.Helper()
+		page, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1, ID: string(all), Named: true})
+		if err != nil || len(page.Entries) != 1 || page.Stored != 1 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		e := page.Entries[0]
+		same := func(a, b []byte) bool { return slices.Equal(a, b) }
+		if !slices.EqualFunc(e.Messages, messages, same) || e.ID != string(all) || e.Number != number {
+			t.Errorf("%+v", e)
+		}
+	}
+	check(1)
+	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 2), From: place, To: place,
+		New: []driver.Entry{{Place: place, ID: string(all), Number: 1, Messages: messages}}}))
+	check(1)
+}

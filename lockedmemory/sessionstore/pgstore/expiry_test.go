@@ -1,0 +1,103 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+const hour = int64(time.Hour / time.Microsecond)
+
+// later lets time pass for all sessions and turn IDs.
+func (r *rig) later(d time.Duration) {
+	r.Helper()
+	r.do(fmt.Sprintf(`UPDATE session SET kept_until = kept_until - '%[1]d ms'::interval,
+			sweep_at = sweep_at - '%[1]d ms'::interval;
+		UPDATE turn SET until = until - '%[1]d ms'::interval`, d.Milliseconds()))
+}
+
+// The mark of a session without an exchange lasts for 24 hours, and that of an expired one for IdleTTL and 24 hours.
+// After that, a token older than 23 hours is not admitted.
+func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Hour})
+	later := r.fence + 100*hour
+	for name, c := range map[string]struct {
+		begin func(name string)
+		kept  time.Duration
+	}{
+		"read":  {func(name string) { r.is(driver.Done)(r.shows(name, later)) }, 24 * time.Hour},
+		"saved": {func(name string) { r.saves(name, later, 1, "x") }, 25 * time.Hour},
+		"cleared": {func(name string) {
+			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write(name, later, 1)}))
+		}, 24 * time.Hour},
+	} {
+		c.begin(name)
+		r.later(c.kept - time.Minute)
+		r.is(driver.Stale)(r.shows(name, r.fence))
+		r.later(2 * time.Minute)
+		r.is(driver.Unowned)(r.shows(name, r.fence-23*hour-hour/60))
+		if got := r.texts(name); len(got) > 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+		r.is(driver.Done)(r.shows(name, r.fence-22*hour))
+	}
+}
+
+// Sessions that nothing uses any more are removed by the first accesses of others: their exchanges after IdleTTL, a
+// part at a time, then their turn IDs, then their rows.
+func TestExpiry_sweep_removesAll(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Hour, RememberTurns: 48 * time.Hour})
+	c := named(content("an exchange with an ID"), "id", 1)
+	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("old", r.fence, 1), Content: c}))
+	r.saves("old", r.fence, 2, strings.Split(strings.Repeat("x ", 149), " ")...)
+	busy := int64(0)
+	left := func(accesses int, want string) {
+		t.Helper()
+		for range accesses {
+			busy++
+			r.saves("busy", r.fence+busy, 1, "x")
+		}
+		if got := r.do(`SELECT (SELECT string_agg(name, ' ' ORDER BY name) FROM session),
+			(SELECT count(*) FROM exchange WHERE session = 1), (SELECT count(*) FROM turn)`); got != want {
+			t.Errorf("left: %s, want %s", got, want)
+		}
+	}
+	left(3, "busy old|151|1")
+	r.later(2 * time.Hour)
+	left(1, "busy old|51|1")
+	r.is(driver.Stale)(r.shows("old", r.fence-1))
+	left(3, "busy old|0|1")
+	r.is(driver.Stale)(r.shows("old", r.fence-1))
+	r.later(25 * time.Hour)
+	left(3, "busy old|0|1")
+	r.later(25 * time.Hour)
+	left(3, "busy|0|0")
+}
+
+// New turn IDs remove expired ones of their session.
+func TestExpiry_turnIDs_prunedByNewOnes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{RememberTurns: time.Hour})
+	n := int64(0)
+	turns := func(count int) {
+		for range count {
+			n++
+			c := named(content(fmt.Sprintf("%32d", n)), fmt.Sprint(n), 1)
+			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, n), Content: c}))
+		}
+	}
+	turns(200)
+	r.later(2 * time.Hour)
+	turns(200)
+	if expired := r.do("SELECT count(*) FROM turn WHERE until < now()"); len(expired) > 2 {
+		t.Errorf("%s of 200 expired turn IDs are left after 200 new ones", expired)
+	}
+	if live := r.do("SELECT count(*) FROM turn WHERE until > now()"); live != "200" {
+		t.Errorf("%s of 200 turn IDs are known", live)
+	}
+}

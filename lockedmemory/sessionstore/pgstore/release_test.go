@@ -1,0 +1,154 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// calls counts the statements that call a function.
+type calls struct{ n atomic.Int64 }
+
+func (c *calls) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "_v1") && !strings.Contains(data.SQL, "version_v1") {
+		c.n.Add(1)
+	}
+	return ctx
+}
+
+func (*calls) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A Save outside a turn takes two statements if lock and store were given the same pool, or a driver that
+// shares its server. Otherwise it takes three.
+func TestSave_outsideTurn_twoStatements(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	must(t, pglock.Migrate(t.Context(), connect(t, db.URL()), &pglock.Options{Schema: "other"}))
+	count := &calls{}
+	counting := func() *pgxpool.Pool {
+		config, err := pgxpool.ParseConfig(db.URL())
+		must(t, err)
+		config.ConnConfig.Tracer = count
+		pool, err := pgxpool.NewWithConfig(context.Background(), config)
+		must(t, err)
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	pool := counting()
+	locks, err := pglock.NewDriver(t.Context(), pool, nil)
+	must(t, err)
+	beside, err := pgstore.NewColocatedDriver(locks, nil)
+	must(t, err)
+	over := func(pool *pgxpool.Pool) driver.Driver {
+		d, err := pgstore.NewDriver(pool, nil)
+		must(t, err)
+		return d
+	}
+	withSchema, err := pglock.NewDriver(t.Context(), pool, &pglock.Options{Schema: "other"})
+	must(t, err)
+	own, err := distlock.New(locks, nil)
+	must(t, err)
+	other, err := distlock.New(withSchema, nil)
+	must(t, err)
+	defer own.Close(t.Context())
+	defer other.Close(t.Context())
+	for name, c := range map[string]struct {
+		locker *distlock.Locker
+		store  driver.Driver
+		want   int64
+	}{
+		"same pool":       {own, over(pool), 2},
+		"beside the lock": {own, beside, 2},
+		"another pool":    {own, over(counting()), 3},
+		"another schema":  {other, over(pool), 3},
+	} {
+		key := lockedmemory.FixedKey(name)
+		store, err := sessionstore.New(c.store, key, sessionstore.JSON[string]{}, nil)
+		must(t, err)
+		memory, err := lockedmemory.New(store, c.locker, key, nil)
+		must(t, err)
+		for n := range 3 {
+			before := count.n.Load()
+			must(t, memory.Save(t.Context(), "q", "a"))
+			if got := count.n.Load() - before; got != c.want {
+				t.Errorf("%s: Save %d takes %d statements, want %d", name, n, got, c.want)
+			}
+		}
+	}
+}
+
+// lease is one of a Locker beside the rig.
+func (r *rig) lease() *distlock.Lease {
+	r.Helper()
+	locker, err := pglock.New(r.Context(), r.pool, nil)
+	must(r, err)
+	r.Cleanup(func() { _ = locker.Close(context.Background()) })
+	lease, err := locker.Acquire(r.Context(), "s")
+	must(r, err)
+	return lease
+}
+
+// last appends the last exchange of a lease.
+func (r *rig) last(lease *distlock.Lease, n int64) (driver.Verdict, error) {
+	w := r.write("s", lease.Fence(), n)
+	w.Lease, w.First = lease, true
+	return r.Append(r.Context(), driver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
+}
+
+// An error of the release undoes the release alone.
+func TestRelease_fails_exchangeStored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	lease := r.lease()
+	r.do("ALTER FUNCTION release_v1 RENAME TO gone")
+	r.is(driver.Done)(r.last(lease, 1))
+	if err := lease.Err(); err != nil {
+		t.Errorf("the lease: %v", err)
+	}
+	r.do("ALTER FUNCTION gone RENAME TO release_v1")
+	r.is(driver.Done)(r.last(lease, 2))
+	if got := r.texts("s"); lease.Err() == nil || len(got) != 2 {
+		t.Errorf("the lease: %v; %q", lease.Err(), got)
+	}
+}
+
+// Another transaction has the row of the lease. The last Save does not wait for it, and leaves the lock.
+func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	lease := r.lease()
+	tx, err := connect(t, r.db.URL()).Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM belugalock.lease FOR UPDATE")
+	must(t, err)
+	r.is(driver.Done)(r.last(lease, 1))
+	if err := lease.Err(); err != nil {
+		t.Errorf("the lease: %v", err)
+	}
+	must(t, tx.Rollback(t.Context()))
+	must(t, lease.Release(t.Context()))
+}
+
+// A refused Save leaves the lock alone.
+func TestRelease_refusedSave_lockHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	lease := r.lease()
+	r.saves("s", lease.Fence()+1000, 1, "later")
+	r.is(driver.Stale)(r.last(lease, 1))
+	if info := r.do("SELECT released FROM lease"); lease.Err() != nil || info != "f" {
+		t.Errorf("the lease: %v; released: %s", lease.Err(), info)
+	}
+}

@@ -1,0 +1,123 @@
+package pgstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// user makes a role without rights, and returns the URL for it.
+func (r *rig) user(name string) string {
+	r.Helper()
+	r.do("CREATE ROLE " + name + " LOGIN PASSWORD 'p'")
+	r.Cleanup(func() { _, _ = r.db.Do("DROP OWNED BY " + name + "; DROP ROLE " + name) })
+	return strings.Replace(r.db.URL(), "postgres@", name+":p@", 1)
+}
+
+// The documented rights suffice for all calls, and give no access to a table.
+func TestRights_documented_suffice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	url := r.user("application")
+	r.do(`GRANT USAGE ON SCHEMA belugalock TO application;
+		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application`)
+	pool := connect(t, url)
+	locker, err := pglock.New(t.Context(), pool, nil)
+	must(t, err)
+	defer locker.Close(t.Context())
+	key := lockedmemory.FixedKey("s")
+	store := returned(pgstore.New(pool, key, sessionstore.JSON[string]{}, nil))(t)
+	memory := returned(lockedmemory.New(store, locker, key, nil))(t)
+	must(t, memory.Save(lockedmemory.WithTurnID(t.Context(), "id"), "q", "a"))
+	must(t, memory.Save(t.Context(), "q", "a"))
+	last := returned(store.Last(t.Context(), 1))(t)
+	must(t, memory.Replace(t.Context(), last[0].Place, last[0].Place))
+	must(t, memory.Clear(t.Context()))
+	must(t, memory.Delete(t.Context()))
+	_, err = store.Ping(t.Context())
+	must(t, err)
+	for _, err := range store.Sessions(t.Context()) {
+		must(t, err)
+	}
+	for _, table := range []string{"session", "exchange", "turn"} {
+		if _, err := pool.Exec(t.Context(), "SELECT FROM belugalock."+table); err == nil {
+			t.Errorf("the application may read %s", table)
+		}
+	}
+}
+
+// Without the rights, each call is refused as such, and nothing is written.
+func TestRights_missing_refused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	for name, grant := range map[string]string{
+		"nothing": "", "schema": "USAGE ON SCHEMA belugalock",
+		"version": "USAGE ON SCHEMA belugalock TO version; GRANT EXECUTE ON FUNCTION version_v1",
+	} {
+		url := r.user(name)
+		if grant != "" {
+			r.do("GRANT " + grant + " TO " + name)
+		}
+		d := returned(pgstore.NewDriver(connect(t, url), nil))(t)
+		_, err := d.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: content("x")})
+		if !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+			t.Errorf("with %s: %v", name, err)
+		}
+	}
+	if n := r.do("SELECT count(*) FROM session"); n != "0" {
+		t.Errorf("%s sessions", n)
+	}
+}
+
+// Migrate takes no right to a function of the application away.
+func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	r.do("CREATE FUNCTION other() RETURNS int LANGUAGE sql RETURN 1; DELETE FROM version WHERE part = 'store'; " +
+		"DROP TABLE session, exchange, turn CASCADE")
+	for _, f := range strings.Fields(r.do(`SELECT string_agg(oid::regprocedure::text, ' ') FROM pg_proc
+		WHERE pronamespace = 'belugalock'::regnamespace AND proname IN ('session_durable_v1', 'append_v1',
+		'append_release_v1', 'replace_v1', 'read_v1', 'sessions_v1', 'session_sweep_v1', 'session_lock_v1')`)) {
+		r.do("DROP FUNCTION " + f)
+	}
+	must(t, pgstore.Migrate(t.Context(), r.pool, nil))
+	if may := r.do("SELECT proacl IS NULL FROM pg_proc WHERE proname = 'other'"); may != "t" {
+		t.Error("the function of the application has other rights")
+	}
+	if public := r.do(`SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = 'belugalock'::regnamespace
+		AND proname <> 'other' AND (proacl IS NULL OR proacl::text LIKE '%,=X%' OR proacl::text LIKE '{=X%')`); public != "" {
+		t.Errorf("every role may call %s", public)
+	}
+}
+
+// Without the schema, the first call fails, and says what to run.
+func TestMigrate_missing_refused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	d := returned(pgstore.NewDriver(r.pool, &pgstore.Options{Schema: "elsewhere"}))(t)
+	_, err := d.Ping(t.Context())
+	if !errors.Is(err, lockdriver.ErrRefused) || !strings.Contains(err.Error(), "pgstore.Migrate") {
+		t.Errorf("%v", err)
+	}
+	must(t, pgstore.Migrate(t.Context(), r.pool, &pgstore.Options{Schema: "elsewhere"}))
+	r.Driver = returned(pgstore.NewDriver(r.pool, &pgstore.Options{Schema: "elsewhere"}))(t)
+	r.saves("s", r.fence, 1, "x")
+	if n := r.do("SELECT count(*) FROM elsewhere.exchange"); n != "1" {
+		t.Errorf("%s exchanges in the other schema", n)
+	}
+	for _, bad := range []string{"Upper", "a b", "pg_own", `a"b`, strings.Repeat("x", 64)} {
+		_, err := pgstore.NewDriver(r.pool, &pgstore.Options{Schema: bad})
+		if err2 := pgstore.Migrate(t.Context(), r.pool, &pgstore.Options{Schema: bad}); !errors.Is(err, distlock.ErrInvalidOption) ||
+			!errors.Is(err2, distlock.ErrInvalidOption) {
+			t.Errorf("%s: %v, %v", bad, err, err2)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// isTemporary checks that a server that cannot write refuses each call for now. It never says no.
+func (r *rig) isTemporary(session string) {
+	r.Helper()
+	_, err := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, 1), Content: content("x")})
+	_, err2 := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, 2), Content: content("x")})
+	_, err3 := r.Replace(r.Context(), driver.Replace{Write: r.write(session, r.fence, 3)})
+	_, err4 := r.shows(session, r.fence)
+	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4} {
+		if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) {
+			r.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestReadOnly_temporary(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	r.saves("stale", r.fence+10, 1, "x")
+	r.do("ALTER DATABASE " + r.db.Name() + " SET default_transaction_read_only = on")
+	r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
+	r.isTemporary("stale")
+	r.isTemporary("unknown")
+	if got := r.texts("stale"); len(got) != 1 {
+		t.Errorf("a Load without a lease: %q", got)
+	}
+}
+
+// A standby may lack acknowledged Saves, so it answers no read either.
+func TestStandby_temporary(t *testing.T) {
+	t.Parallel()
+	pair := testservers.StartPostgresPair(t, false)
+	db := pair.Primary.NewDatabase(t)
+	pool := migrate(t, db)
+	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
+	r.saves("s", r.fence+10, 1, "x")
+	pair.AwaitStandby()
+	r.Driver = returned(pgstore.NewDriver(connect(t, pair.Standby.URL(db.Name())), nil))(t)
+	r.isTemporary("s")
+	_, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1})
+	_, _, err2 := r.Sessions(t.Context(), "")
+	if !errors.Is(err, lockdriver.ErrTemporary) || !errors.Is(err2, lockdriver.ErrTemporary) {
+		t.Errorf("Read: %v; Sessions: %v", err, err2)
+	}
+}
+
+// In synchronous replication, a Save whose wait for the standby is cancelled has an unknown outcome, also in a role
+// that hides warnings.
+func TestStandby_commitCancelled_unknown(t *testing.T) {
+	t.Parallel()
+	pair := testservers.StartPostgresPair(t, true)
+	db := pair.Primary.NewDatabase(t)
+	pool := migrate(t, db)
+	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
+	r.saves("s", r.fence, 1, "x")
+	r.do("ALTER DATABASE " + db.Name() + " SET client_min_messages = error")
+	locks := returned(pglock.OpenDriver(db.URL()))(t)
+	defer locks.Close()
+	r.Driver = returned(pgstore.NewColocatedDriver(locks, nil))(t)
+	r.saves("s", r.fence, 2, "y")
+	pair.Detach()
+	errs := make(chan error, 1)
+	for n, first := range []bool{false, true} {
+		w := r.write("s", r.fence+int64(n), int64(n)+3)
+		w.First = first
+		go func() {
+			_, err := r.Append(context.Background(), driver.Append{Write: w, Content: content("z")})
+			errs <- err
+		}()
+		testservers.Await(t, 5*time.Second, "a commit that waits", func() bool {
+			return r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
+		})
+		if err := <-errs; !lockdriver.MayHaveEffect(err) {
+			t.Errorf("first access %t: %v; want an unknown outcome", first, err)
+		}
+	}
+}
+
+// Ping advises on the settings that lose or keep what they should not.
+func TestPing_advice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settings []string
+		advice   []string
+	}{
+		"sound": {[]string{"fsync=on"}, nil},
+		"unsafe": {[]string{"fsync=off", "full_page_writes=off", "autovacuum=off"},
+			[]string{"autovacuum", "fsync", "full_page_writes"}},
+	} {
+		server := testservers.StartPostgres(t, c.settings...)
+		d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
+		advice, err := d.Ping(t.Context())
+		if err != nil || len(advice) != len(c.advice) {
+			t.Errorf("%s: %q, %v", name, advice, err)
+			continue
+		}
+		for i, word := range c.advice {
+			if !strings.Contains(advice[i], "set "+word+" of") {
+				t.Errorf("%s: %q; want %s", name, advice[i], word)
+			}
+		}
+		server.Kill()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		if _, err := d.Ping(ctx); err == nil {
+			t.Errorf("%s: Ping of a dead server", name)
+		}
+		cancel()
+	}
+}
