@@ -7,7 +7,7 @@ CREATE FUNCTION {schema}.append_v1(
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
   s      {schema}.session;
   t      {schema}.turn;
@@ -15,7 +15,7 @@ DECLARE
   is_new boolean;
 BEGIN
   PERFORM {schema}.session_durable_v1();
-  -- Most Saves of a turn end here: all that they ask is in the row. That saves a tenth of their time.
+  -- Most Saves of a turn end here: all their conditions are facts of the row.
   IF NOT p_first AND p_id IS NULL THEN
     UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,
         kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
@@ -53,8 +53,8 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  -- ⚑ The exchanges that the lease has read or stored have disappeared, and no Clear says why. Another store may
-  -- share the lease: it has seen what this one has not.
+  -- ⚑ The exchanges that the lease has read or stored have disappeared, and no Clear says why.
+  -- Another store may share the lease: it has seen what this one has not.
   IF s.exchanges = 0 AND p_fence >= s.fence
     AND (p_need_fence > 0 OR s.state = 'begun' AND p_fence = s.fence)
     AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_need_fence, p_need_n, p_need_sub)) THEN

@@ -1,7 +1,8 @@
 -- Appends an exchange, and then releases the lock of the session for its owner.
 -- Reply: that of append_v1, and that of release_v1.
 --
--- ⚑ The order of locks is lease, then session. If another transaction has the lease, the lock is left alone.
+-- ⚑ The order of locks is lease, then session. If another transaction has the lease, the lock is
+-- left alone.
 -- ⚑ No error of the release changes the reply of the append.
 CREATE FUNCTION {schema}.append_release_v1(
   p_lock_namespace text, p_owner text,
@@ -13,7 +14,7 @@ CREATE FUNCTION {schema}.append_release_v1(
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
   OUT released boolean, OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint,
   OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
   locked  boolean;
   setting text;

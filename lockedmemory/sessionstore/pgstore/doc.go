@@ -5,15 +5,15 @@
 //	store, err := pgstore.New(pool, session, codec, nil)
 //	memory, err := lockedmemory.New(store, locker, session, nil)
 //
-// Each call is one function in one transaction, which locks the row of the session. So PostgreSQL refuses
-// an older writer, keeps the order, and keeps an exchange whole. A Save is durable before it is answered,
-// also where the database has synchronous_commit off.
+// Each call is one function in one transaction, which locks the row of the session. So PostgreSQL
+// refuses an older writer, keeps the order, and keeps an exchange whole. A Save is durable before
+// it is answered, also where the database has synchronous_commit off.
 //
 // # Memory and erased text
 //
-// Retention is that of all stores. PostgreSQL removes nothing by itself: each turn also removes a part of
-// the expired data of another session. Removed text stays in the files until VACUUM, in the write-ahead
-// log and in backups.
+// Retention is that of all stores. PostgreSQL removes nothing by itself: each turn also removes a
+// part of the expired data of another session. Removed text stays in the files until VACUUM, in the
+// write-ahead log and in backups.
 //
 // # Rights
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-// What a call has written is durable before the answer, also where the database does not want that. A stronger
-// setting stays.
+// What a call has written is durable before the answer, also where the database does not want that.
+// A stronger setting stays.
 func TestDurable_allWritesAndFirstReads(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{"off": "on", "remote_apply": "remote_apply"} {

@@ -19,8 +19,8 @@ func (r *rig) later(d time.Duration) {
 		UPDATE turn SET until = until - '%[1]d ms'::interval`, d.Milliseconds()))
 }
 
-// The mark of a session without an exchange lasts for 24 hours, and that of an expired one for IdleTTL and 24 hours.
-// After that, a token older than 23 hours is not admitted.
+// The mark of a session without an exchange lasts for 24 hours, and that of an expired one for
+// IdleTTL and 24 hours. After that, a token older than 23 hours is not admitted.
 func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{IdleTTL: time.Hour})
@@ -47,8 +47,8 @@ func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 	}
 }
 
-// Sessions that nothing uses any more are removed by the first accesses of others: their exchanges after IdleTTL, a
-// part at a time, then their turn IDs, then their rows.
+// Sessions that nothing uses any more are removed by the first accesses of others: their exchanges
+// after IdleTTL, a part at a time, then their turn IDs, then their rows.
 func TestExpiry_sweep_removesAll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{IdleTTL: time.Hour, RememberTurns: 48 * time.Hour})

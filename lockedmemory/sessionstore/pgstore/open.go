@@ -16,10 +16,10 @@ import (
 // connections is how many the store of Open has at most, beside those of the lock.
 const connections = 4
 
-// NewColocatedDriver makes a driver beside locks, a driver of package pglock: for the same server, database
-// and schema, with at most 4 connections of its own. All stores beside locks share these, and end with
-// locks. NewColocatedDriver does no I/O. It returns distlock.ErrInvalidOption for other drivers, and for
-// a retention out of range.
+// NewColocatedDriver makes a driver beside locks, a driver of package pglock: for the same server,
+// database and schema, with at most 4 connections of its own. All stores beside locks share these,
+// and end with locks. NewColocatedDriver does no I/O. It returns distlock.ErrInvalidOption for
+// other drivers, and for a retention out of range.
 func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
 	pool, err := pglock.Companion(locks, "pgstore", connections, part)
 	switch {
@@ -37,13 +37,15 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 	return s, nil
 }
 
-// Open makes a Locker and a store for the database of rawURL, see pglock.OpenDriver. Its parameter schema
-// names the schema. Give both to lockedmemory.New, with the same KeyFunc. Both have connections of their own,
-// at most 8, and end with the Locker's Close. The schema has what pglock.Migrate and [Migrate] install.
+// Open makes a Locker and a store for the database of rawURL, see pglock.OpenDriver. Its parameter
+// schema names the schema. Give both to lockedmemory.New, with the same KeyFunc. Both have
+// connections of their own, at most 8, and end with the Locker's Close. The schema has what
+// pglock.Migrate and [Migrate] install.
 //
-// Open does no I/O. It returns distlock.ErrInvalidOption for a URL that is not valid, for Options.Schema, and
-// as [New] and pglock.New do. The error shows no part of a password. If PostgreSQL does not answer, the first
-// operation fails with distlock.ErrUnavailable. If the schema is missing, it fails with distlock.ErrRefused.
+// Open does no I/O. It returns distlock.ErrInvalidOption for a URL that is not valid, for
+// Options.Schema, and as [New] and pglock.New do. The error shows no part of a password. If
+// PostgreSQL does not answer, the first operation fails with distlock.ErrUnavailable. If the schema
+// is missing, it fails with distlock.ErrRefused.
 func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *Options) (*distlock.Locker, *sessionstore.Store[M, D], error) {
 	if err := ctx.Err(); err != nil {

@@ -26,14 +26,14 @@ type Options struct {
 	Lock      distlock.Options // of Open alone
 	Retention sessionstore.Retention
 	Store     sessionstore.Options
-	// Schema is the schema of the tables and functions, see [Migrate]: 1 to 63 lower-case letters, digits
-	// or _. Default: "belugalock". Open takes it from the URL.
+	// Schema is the schema of the tables and functions, see [Migrate]: 1 to 63 lower-case letters,
+	// digits or _. Default: "belugalock". Open takes it from the URL.
 	Schema string
 }
 
-// New makes a store for the database of pool. Give it the KeyFunc that the lock has. The caller closes
-// pool. New does no I/O. It returns distlock.ErrInvalidOption for a nil pool, key or codec, and for options
-// out of range.
+// New makes a store for the database of pool. Give it the KeyFunc that the lock has. The caller
+// closes pool. New does no I/O. It returns distlock.ErrInvalidOption for a nil pool, key or codec,
+// and for options out of range.
 //
 // Calls of the store take connections of pool. A pool that the application has used up delays them.
 func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
@@ -48,8 +48,8 @@ func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionst
 	return sessionstore.New(d, key, codec, &opts.Store)
 }
 
-// NewDriver makes a driver over pool, which the caller closes. It uses Schema and Retention of opts, and
-// refuses what [New] refuses.
+// NewDriver makes a driver over pool, which the caller closes. It uses Schema and Retention of
+// opts, and refuses what [New] refuses.
 func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -59,7 +59,7 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 		return nil, err
 	}
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+		return nil, errNoPool
 	}
 	s, err := newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
 	if err != nil {
@@ -68,6 +68,8 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	s.source = pool
 	return s, nil
 }
+
+var errNoPool = fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
 
 func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
 	kept, err := keep.WithDefaults()

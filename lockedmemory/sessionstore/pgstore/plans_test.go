@@ -14,8 +14,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-// long makes a session of 100,000 exchanges in 50,000 turns, beside 2,000 short ones that the planner takes for
-// the average. Its last place is (r.fence, 100,000).
+// long makes a session of 100,000 exchanges in 50,000 turns, beside 2,000 short ones that the
+// planner takes for the average. Its last place is (r.fence, 100,000).
 func (r *rig) long() {
 	r.Helper()
 	r.saves("long", r.fence-50_000, 1, "x")
@@ -84,8 +84,8 @@ func TestRead_longSession_fewRows(t *testing.T) {
 	}
 }
 
-// A Save touches no exchange but its own. The first access of a lease trims 100 of 100,000, and the rest
-// of a turn.
+// A Save touches no exchange but its own. The first access of a lease trims 100 of 100,000, and the
+// rest of a turn.
 func TestAppend_longSession_fewRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{MaxExchanges: 1000, MaxBytes: 64 << 10, MaxAge: time.Second})

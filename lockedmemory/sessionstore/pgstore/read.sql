@@ -1,10 +1,10 @@
--- Reads exchanges from a place on, or back from it, or those of a turn ID. With a first access of a lease, it
--- shows the token before.
--- Reply: rows that begin with the outcome, the mark, the revision, the oldest place, and the highest number under
--- the turn ID. Each has an exchange. Without one, there is one row, whose place is 0.
+-- Reads exchanges from a place on, or back from it, or those of a turn ID. With a first access of a
+-- lease, it shows the token before. Reply: rows that begin with the outcome, the mark, the
+-- revision, the oldest place, and the highest number under the turn ID. Each has an exchange.
+-- Without one, there is one row, whose place is 0.
 --
--- ⚑ One query reads all: it sees one moment. The planner knows averages alone, so it is told to use the indexes:
--- a session may be a thousand times longer than others.
+-- ⚑ One query reads all: it sees one moment. The planner knows averages alone, so it is told to use
+-- the indexes: a session may be a thousand times longer than others.
 CREATE FUNCTION {schema}.read_v1(
   p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_shown bigint, p_awaited bigint,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
@@ -13,7 +13,7 @@ CREATE FUNCTION {schema}.read_v1(
 RETURNS TABLE (outcome integer, mark_fence bigint, mark_n bigint, revision bigint, oldest_fence bigint,
   oldest_n bigint, oldest_sub bigint, stored bigint,
   fence bigint, n bigint, sub bigint, turn_id bytea, number integer, messages bytea[])
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE

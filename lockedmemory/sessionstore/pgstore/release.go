@@ -13,7 +13,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// colocated returns the lock of the last write of a lease, if the lock is in the same database and schema.
+// colocated returns the lock of the last write of a lease, if the lock is in the same database and
+// schema.
 func (s *service) colocated(a driver.Append) (lock pglock.Colocated, ok bool) {
 	if !a.EndsLease {
 		return lock, false

@@ -2,16 +2,20 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -30,8 +34,8 @@ func (c *calls) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*calls) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A Save outside a turn takes two statements if lock and store were given the same pool, or a driver that
-// shares its server. Otherwise it takes three.
+// A Save outside a turn takes two statements if lock and store were given the same pool, or a
+// driver that shares its server. Otherwise it takes three.
 func TestSave_outsideTurn_twoStatements(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -124,7 +128,8 @@ func TestRelease_fails_exchangeStored(t *testing.T) {
 	}
 }
 
-// Another transaction has the row of the lease. The last Save does not wait for it, and leaves the lock.
+// Another transaction has the row of the lease. The last Save does not wait for it, and leaves the
+// lock.
 func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
@@ -139,6 +144,52 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	}
 	must(t, tx.Rollback(t.Context()))
 	must(t, lease.Release(t.Context()))
+}
+
+// The release hands the lock off to a waiter of another process, and notifies it.
+func TestRelease_waiterElsewhere_handedOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	lease := r.lease()
+	other := returned(pglock.New(t.Context(), r.pool, &pglock.Options{Lock: distlock.Options{TTL: time.Minute}}))(t)
+	defer other.Close(t.Context())
+	granted := make(chan *distlock.Lease)
+	go func() {
+		next, err := other.Acquire(t.Context(), "s")
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- next
+	}()
+	testservers.Await(t, 5*time.Second, "a waiter", func() bool { return r.do("SELECT waiting FROM lease") == "1" })
+	r.is(driver.Done)(r.last(lease, 1))
+	if held := r.do("SELECT released FROM lease"); lease.Err() == nil || held != "f" {
+		t.Errorf("the lease: %v; released: %s", lease.Err(), held)
+	}
+	select {
+	case next := <-granted:
+		must(t, next.Release(t.Context()))
+	case <-time.After(5 * time.Second):
+		t.Error("the waiter was not notified")
+		must(t, (<-granted).Release(t.Context()))
+	}
+}
+
+// Another transaction has the row of the session. The last Save gives up soon, so the lock is not
+// blocked.
+func TestRelease_sessionRowLocked_temporary(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	lease := r.lease()
+	r.saves("s", lease.Fence(), 1, "x")
+	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
+	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
+	_, err := r.last(lease, 2)
+	if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) || lease.Err() != nil {
+		t.Errorf("%v; the lease: %v", err, lease.Err())
+	}
+	must(t, tx.Rollback(t.Context()))
+	r.is(driver.Done)(r.last(lease, 2))
 }
 
 // A refused Save leaves the lock alone.

@@ -1,6 +1,6 @@
--- Puts exchanges in the place of a range, in one transaction. Without a range it removes all exchanges: that
--- is a Clear, and with p_forget a Delete.
--- Reply: the outcome, and the mark's token and n.
+-- Puts exchanges in the place of a range, in one transaction. Without a range it removes all
+-- exchanges: that is a Clear, and with p_forget a Delete. Reply: the outcome, and the mark's token
+-- and n.
 CREATE FUNCTION {schema}.replace_v1(
   p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
@@ -10,7 +10,7 @@ CREATE FUNCTION {schema}.replace_v1(
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
   p_max_sub bigint,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
   s     {schema}.session;
   added bigint := cardinality(p_fences);
@@ -62,8 +62,8 @@ BEGIN
   PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
 END $$;
 
--- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange behind the range
--- that the new ones have overtaken.
+-- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange
+-- behind the range that the new ones have overtaken.
 CREATE FUNCTION {schema}.session_put_v1(s {schema}.session, p_from bigint[], p_to bigint[],
   p_fences bigint[], p_ns bigint[], p_ids bytea[], p_numbers integer[], p_sizes bigint[], p_of bigint[],
   p_messages bytea[]) RETURNS {schema}.session

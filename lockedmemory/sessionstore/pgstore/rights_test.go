@@ -75,6 +75,11 @@ func TestRights_missing_refused(t *testing.T) {
 	if n := r.do("SELECT count(*) FROM session"); n != "0" {
 		t.Errorf("%s sessions", n)
 	}
+	// A role that may not make a schema.
+	pool := connect(t, r.user("migrates"))
+	if err := pgstore.Migrate(t.Context(), pool, &pgstore.Options{Schema: "own"}); !errors.Is(err, distlock.ErrRefused) {
+		t.Errorf("Migrate: %v", err)
+	}
 }
 
 // Migrate takes no right to a function of the application away.
@@ -115,8 +120,8 @@ func TestMigrate_missing_refused(t *testing.T) {
 	}
 	for _, bad := range []string{"Upper", "a b", "pg_own", `a"b`, strings.Repeat("x", 64)} {
 		_, err := pgstore.NewDriver(r.pool, &pgstore.Options{Schema: bad})
-		if err2 := pgstore.Migrate(t.Context(), r.pool, &pgstore.Options{Schema: bad}); !errors.Is(err, distlock.ErrInvalidOption) ||
-			!errors.Is(err2, distlock.ErrInvalidOption) {
+		err2 := pgstore.Migrate(t.Context(), r.pool, &pgstore.Options{Schema: bad})
+		if !errors.Is(err, distlock.ErrInvalidOption) || !errors.Is(err2, distlock.ErrInvalidOption) {
 			t.Errorf("%s: %v, %v", bad, err, err2)
 		}
 	}

@@ -3,12 +3,14 @@ package pgstore
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -41,16 +43,18 @@ func (opts *Options) schema() (postgres.Schema, error) {
 	return schema, nil
 }
 
-// Migrate installs the tables and functions of the store in Schema of opts, or changes them to this version.
-// It makes a missing schema. Several programs may call it at once, and a second call changes nothing.
+// Migrate installs the tables and functions of the store in Schema of opts, or changes them to this
+// version. It makes a missing schema. Several programs may call it at once, and a second call
+// changes nothing.
 //
 // The role of pool has the right CREATE on the database, or owns the schema. For another role:
 //
 //	GRANT USAGE ON SCHEMA belugalock TO application;
 //	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application;
 //
-// It fails with distlock.ErrInvalidOption for a schema with another name than Options.Schema allows, and with
-// the error of PostgreSQL. Then nothing was changed.
+// It returns distlock.ErrInvalidOption for a nil pool or a name that Options.Schema does not allow,
+// distlock.ErrRefused or distlock.ErrUnavailable, or the error of ctx. Then nothing was changed. After
+// distlock.ErrOutcomeUnknown, call it again.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
 	if opts == nil {
 		opts = &Options{}
@@ -59,5 +63,17 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	return postgres.Migrate(ctx, "pgstore", pool, schema)
+	if pool == nil {
+		return errNoPool
+	}
+	err = postgres.Migrate(ctx, "pgstore", pool, schema)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case lockdriver.MayHaveEffect(err):
+		return fmt.Errorf("%w: call Migrate again: %w", distlock.ErrOutcomeUnknown, err)
+	case errors.Is(err, lockdriver.ErrRefused):
+		return fmt.Errorf("%w: %w", distlock.ErrRefused, err)
+	}
+	return fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
 }

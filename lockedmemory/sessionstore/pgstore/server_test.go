@@ -59,8 +59,8 @@ func TestStandby_temporary(t *testing.T) {
 	}
 }
 
-// In synchronous replication, a Save whose wait for the standby is cancelled has an unknown outcome, also in a role
-// that hides warnings.
+// In synchronous replication, a Save whose wait for the standby is cancelled has an unknown
+// outcome, also in a role that hides warnings.
 func TestStandby_commitCancelled_unknown(t *testing.T) {
 	t.Parallel()
 	pair := testservers.StartPostgresPair(t, true)

@@ -1,6 +1,6 @@
 -- The common part of the functions of a session. The table of states is in docs/design/sessions.md.
--- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6 gone,
--- 7 range, 8 full, 9 deleted.
+-- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
+-- gone, 7 range, 8 full, 9 deleted.
 
 -- Makes the transaction durable before the call is answered. A stronger setting of the database stays.
 -- ⚑ The server answers a commit with success and a warning if its wait for a standby was cancelled.
@@ -88,8 +88,8 @@ BEGIN
   RETURN s;
 END $$;
 
--- Removes the oldest turns beyond the limits: MaxExchanges, MaxAge in microseconds, MaxBytes. 0 is no limit.
--- It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays.
+-- Removes the oldest turns beyond the limits: MaxExchanges, MaxAge in microseconds, MaxBytes. 0 is
+-- no limit. It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays.
 -- ⚑ The age counts from the token of the access. No clock of a process has a part.
 CREATE FUNCTION {schema}.session_trim_v1(s {schema}.session, p_limits bigint[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
@@ -136,8 +136,8 @@ BEGIN
   END IF;
 END $$;
 
--- Looks at one other session whose time has come, and removes what has expired: at most 100 exchanges and 100
--- turn IDs. A session without both is removed 24 hours after its last use.
+-- Looks at one other session whose time has come, and removes what has expired: at most 100
+-- exchanges and 100 turn IDs. A session without both is removed 24 hours after its last use.
 -- ⚑ It waits for no row: the caller has locked its own.
 CREATE FUNCTION {schema}.session_sweep_v1(p_own bigint) RETURNS void
 LANGUAGE plpgsql AS $$

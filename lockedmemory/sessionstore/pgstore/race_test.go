@@ -1,0 +1,162 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// behind makes a call that waits for another transaction, which has the row of the session and
+// executes some SQL. It returns after the call.
+func (r *rig) behind(sql string, pause time.Duration, call func()) {
+	r.Helper()
+	tx := returned(r.pool.Begin(r.Context()))(r)
+	_, err := tx.Exec(r.Context(), "SET LOCAL search_path = belugalock")
+	must(r, err)
+	_, err = tx.Exec(r.Context(), "SELECT FROM session FOR UPDATE")
+	must(r, err)
+	if sql != "" {
+		_, err = tx.Exec(r.Context(), sql)
+		must(r, err)
+	}
+	var waits sync.WaitGroup
+	waits.Go(call)
+	testservers.Await(r, 5*time.Second, "a call that waits", func() bool {
+		return r.do("SELECT count(*) FROM pg_stat_activity "+
+			"WHERE wait_event_type = 'Lock' AND datname = current_database()") == "1"
+	})
+	time.Sleep(pause)
+	must(r, tx.Commit(r.Context()))
+	waits.Wait()
+}
+
+// While a call waits for the row of the session, a later lease raises the mark. The call is stale,
+// at every isolation level.
+func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		r := newRig(t, driver.Retention{})
+		r.do(fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", r.db.Name(), level))
+		r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
+		r.saves("s", r.fence, 1, "x")
+		for what, call := range map[string]func() (driver.Verdict, error){
+			"Save": func() (driver.Verdict, error) {
+				return r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 2), Content: content("y")})
+			},
+			"first Save": func() (driver.Verdict, error) {
+				return r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: content("y")})
+			},
+			"Clear": func() (driver.Verdict, error) {
+				return r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 3)})
+			},
+			"Load": func() (driver.Verdict, error) { return r.shows("s", r.fence) },
+		} {
+			r.do(fmt.Sprintf("UPDATE session SET fence = %d, op = NULL; UPDATE exchange SET op = NULL", r.fence))
+			r.behind(fmt.Sprintf("UPDATE session SET fence = %d", r.fence+1), 0, func() {
+				if v, err := call(); err != nil || v.Outcome != driver.Stale || v.Mark.Fence != r.fence+1 {
+					t.Errorf("%s: %s: %+v, %v", level, what, v, err)
+				}
+			})
+		}
+		if got := r.texts("s"); len(got) != 1 {
+			t.Errorf("%s: %q", level, got)
+		}
+	}
+}
+
+// While a call waits for the row of the session, the session expires.
+func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r.saves("s", r.fence, 1, "x")
+	w := r.write("s", r.fence, 2)
+	w.First, w.Need = true, lockedmemory.Place{Fence: r.fence, N: 1}
+	r.do("UPDATE session SET kept_until = clock_timestamp() + interval '300 ms'")
+	r.behind("", 350*time.Millisecond, func() {
+		r.is(driver.Gone)(r.Append(t.Context(), driver.Append{Write: w, Content: content("y")}))
+	})
+}
+
+// Several leases begin a new session at once. Each call has its outcome, and the exchanges are in
+// order.
+func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	for session := range 10 {
+		name := fmt.Sprint(session)
+		var all sync.WaitGroup
+		for n := range int64(8) {
+			all.Go(func() {
+				v, err := r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence+n, 1), Content: content(fmt.Sprint(n))})
+				if err != nil || v.Outcome != driver.Done && v.Outcome != driver.Stale {
+					t.Errorf("%+v, %v", v, err)
+				}
+			})
+		}
+		all.Wait()
+		texts := r.texts(name)
+		if len(texts) == 0 || texts[len(texts)-1] != "7" {
+			t.Errorf("%q", texts)
+		}
+	}
+	if wrong := r.do(`SELECT count(*) FROM session s
+		WHERE exchanges <> (SELECT count(*) FROM exchange WHERE session = s.id)`); wrong != "0" {
+		t.Errorf("%s sessions have a wrong count", wrong)
+	}
+}
+
+// When the sub-places are used up, by new exchanges or by those behind them, a Replace changes nothing.
+func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	r.saves("s", r.fence, 1, "x")
+	n := int64(1)
+	replace := func(exchanges int, want driver.Outcome) {
+		t.Helper()
+		page := returned(r.Read(t.Context(), driver.Read{Session: "s", Limit: 1}))(t)
+		at := page.Entries[0].Place
+		n++
+		w := driver.Replace{Write: r.write("s", r.fence, n), From: at, To: at}
+		for range exchanges {
+			e := driver.Entry{Place: lockedmemory.Place{Fence: at.Fence, N: at.N}, Messages: [][]byte{{'y'}}}
+			w.New = append(w.New, e)
+		}
+		const exchange = "SELECT string_agg(e::text, '' ORDER BY sub) FROM exchange e"
+		before := r.do(exchange)
+		r.is(want)(r.Replace(t.Context(), w))
+		if changed := before != r.do(exchange); changed != (want == driver.Done) {
+			t.Errorf("%d exchanges: changed %t", exchanges, changed)
+		}
+	}
+	replace(3, driver.Done)
+	r.do(fmt.Sprint("UPDATE session SET revision = ", lockedmemory.MaxSub-2))
+	replace(3, driver.Full)
+	replace(1, driver.Full) // two more are moved
+	r.do("UPDATE session SET revision = revision - 1")
+	replace(1, driver.Done)
+}
+
+// A name that PostgreSQL cannot have is refused, and nothing is written.
+func TestSession_oddNames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	for _, name := range []string{"a\x00b", "\xff"} {
+		_, err := r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
+		_, err2 := r.Replace(t.Context(), driver.Replace{Write: r.write(name, r.fence, 1)})
+		_, err3 := r.Read(t.Context(), driver.Read{Session: name, Limit: 1})
+		_, _, err4 := r.Sessions(t.Context(), name)
+		for _, err := range []error{err, err2, err3, err4} {
+			if !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
