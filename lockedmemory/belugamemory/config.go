@@ -128,8 +128,8 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
 	switch {
 	case cfg.BaseURL == "":
-		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379", ` +
-			`or "mem://" for a single process`)
+		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379" ` +
+			`or "postgres://localhost/chat", or "mem://" for a single process`)
 	case cfg.APIKey != "":
 		return c, invalid("api_key has no meaning here: write user:password@ before the host in base_url")
 	case cfg.Timeout < 0:

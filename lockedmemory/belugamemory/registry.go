@@ -21,6 +21,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/tracing"
 )
@@ -66,8 +67,9 @@ func (c *configuration) open() (m *Memory, err error) {
 	if c.locker, err = s.lockerOf(c.lock); err != nil {
 		return nil, err
 	}
-	if err := s.answers(c.locker, c.timeout); err != nil {
-		return nil, fmt.Errorf("base_url: %w", err)
+	err = within(c.timeout, func(ctx context.Context) error { return s.answers(ctx, c.locker) })
+	if err != nil {
+		return nil, err
 	}
 	inner, err := s.inner(c)
 	if err != nil {
@@ -143,14 +145,7 @@ func (s *service) leave() (ended <-chan error) {
 }
 
 // answers connects to the server and sends one request.
-func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	defer func() {
-		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
-		}
-	}()
+func (s *service) answers(ctx context.Context, locker *distlock.Locker) error {
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
 	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
@@ -161,6 +156,20 @@ func (s *service) answers(locker *distlock.Locker, timeout time.Duration) (err e
 		_ = conn.Close()
 	}
 	return locker.Ping(ctx)
+}
+
+// within runs a request of New.
+func within(timeout time.Duration, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
+	}
+	if err != nil {
+		return fmt.Errorf("base_url: %w", err)
+	}
+	return nil
 }
 
 // redisClient returns the client of a single Redis.
@@ -202,7 +211,14 @@ func (s *service) inner(c *configuration) (memory.Memory, error) {
 		if err != nil {
 			return nil, err
 		}
-		return sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
+		store, err := sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
+		if err == nil && s.backend() == "postgres" { // where the sessions have a part of the schema of their own
+			err = within(c.timeout, func(ctx context.Context) error {
+				_, err := store.Ping(ctx)
+				return err
+			})
+		}
+		return store, err
 	}
 	if s.backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
@@ -222,6 +238,8 @@ func (s *service) sessionsOf(keep driver.Retention) (driver.Driver, error) {
 	switch s.backend() {
 	case "redis":
 		return redisstore.NewColocatedDriver(s.locks.Driver, &keep)
+	case "postgres":
+		return pgstore.NewColocatedDriver(s.locks.Driver, &keep)
 	}
 	services.Lock()
 	defer services.Unlock()

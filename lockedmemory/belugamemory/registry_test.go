@@ -19,7 +19,7 @@ import (
 )
 
 func TestNew_memoryWorksByName(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
+	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			mem := memory.Memory(open(t, url, nil))
 			ctx := inSession(t, "s")
@@ -96,7 +96,7 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 
 // Memories with different settings still share one queue for a session.
 func TestNew_otherOptions_excludeEachOther(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
+	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "1s"})
 			ctx := inSession(t, "s")
@@ -240,7 +240,7 @@ func TestNew_connectsWithOneClient(t *testing.T) {
 }
 
 func TestClose_laterCallsFail(t *testing.T) {
-	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
+	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			ctx := inSession(t, "s")
 			m := open(t, url, nil)
