@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -66,13 +67,30 @@ type end struct {
 }
 
 // holdersPerClient: clients that follow Sentinels, or many nodes, are expensive.
-var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5}
+var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5, "postgres": 10}
+
+// lifetimes returns a function that asks the server for the rest of a lock's TTL, over n connections.
+func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key string) (time.Duration, error) {
+	c := s.client(t, setting{
+		redis:    func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = n, n },
+		postgres: func(o *pgxpool.Config) { o.MaxConns = int32(n) },
+	})
+	return func(ctx context.Context, key string) (time.Duration, error) {
+		if c.postgres == nil {
+			left, err := c.redis.PTTL(ctx, lockKey(key)).Result()
+			return left - recordKeep, err
+		}
+		var micros int64
+		err := c.postgres.QueryRow(ctx, "SELECT expires_at - "+microsNow+" FROM belugalock.lease WHERE key = $1", key).Scan(&micros)
+		return time.Duration(micros) * time.Microsecond, err
+	}
+}
 
 // cutOff cuts a hundred holders off.
 func cutOff(t *testing.T, s *service, prefix string) []end {
 	const holders, ttl = 100, 2 * time.Second
 	network := faultnet.NewNet(t)
-	direct := s.client(t, ofRedis(func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = holders, holders })).redis
+	left := s.lifetimes(t, holders)
 	lockers := make([]*distlock.Locker, holders/holdersPerClient[s.Name])
 	for i := range lockers {
 		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
@@ -90,16 +108,17 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 		}); err != nil {
 			t.Fatalf("Acquire: %v", err)
 		}
-		key := lockKey(lease.Key())
-		if err := direct.PTTL(t.Context(), key).Err(); err != nil { // connects
+		key := lease.Key()
+		if _, err := left(t.Context(), key); err != nil { // connects
 			t.Fatal(err)
 		}
 		told.Go(func() {
 			<-lease.Context().Done()
 			e := &ends[i]
 			e.told = time.Now()
-			left, err := direct.PTTL(t.Context(), key).Result()
-			e.left, e.asked = left-recordKeep, time.Now()
+			var err error
+			e.left, err = left(t.Context(), key)
+			e.asked = time.Now()
 			if cause := context.Cause(lease.Context()); err != nil || !errors.Is(cause, distlock.ErrLost) {
 				t.Errorf("holder %d was told %v; the server: %v", i, cause, err)
 			}
@@ -116,20 +135,21 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 func slowServer(t *testing.T, s *service) {
 	const wait = 100 * time.Millisecond
 	network := faultnet.NewNet(t)
-	for name, slow := range map[string]func(master *testservers.Redis) (end func()){
-		"latency": func(*testservers.Redis) func() {
+	ways := map[string]func(key string) (end func()){
+		"latency": func(string) func() {
 			network.Latency(wait)
 			return func() { network.Latency(0) }
 		},
-		"CLIENT PAUSE": func(master *testservers.Redis) func() {
-			mustDo(t, master, "CLIENT", "PAUSE", "300", "ALL")
+		"CLIENT PAUSE": func(key string) func() {
+			mustDo(t, s.master(key), "CLIENT", "PAUSE", "300", "ALL")
 			return func() {}
 		},
-		"stopped": func(master *testservers.Redis) func() {
-			master.Pause()
-			return master.Resume
-		},
-	} {
+		"stopped": s.pause,
+	}
+	if s.postgres != nil {
+		delete(ways, "CLIENT PAUSE")
+	}
+	for name, slow := range ways {
 		unlessStalled(t, "slowServer", func(t testing.TB, key string) {
 			l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
 			lease, err := l.Acquire(t.Context(), key, distlock.WithWait(10*time.Second))
@@ -137,7 +157,7 @@ func slowServer(t *testing.T, s *service) {
 				t.Fatal(err)
 			}
 			mustRelease(t, lease) // and everything is connected
-			end := slow(s.master(key))
+			end := slow(key)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for by, c := range map[string]struct {
@@ -158,7 +178,7 @@ func slowServer(t *testing.T, s *service) {
 				}
 			}
 			end()
-			testservers.Within(time.Second, func() bool { _, err := s.master(key).Do("PING"); return err == nil })
+			testservers.Within(time.Second, func() bool { _, err := s.asked(isHeld, key); return err == nil })
 			s.gone(t, key)
 		})
 	}
@@ -267,9 +287,9 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			held = mustAcquire(t, l, key)
 		}
 
-		what := "evalsha" // all that follows
+		what := s.calls() // all that follows
 		if name == "acquire" {
-			what = `{"h":` // acquires alone: what cleans up after them comes through
+			what = s.acquires() // alone: what cleans up after them comes through
 		}
 		packet := network.HoldRequests(faultnet.Containing(what))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -302,12 +322,15 @@ func repliesLost(t *testing.T, s *service) {
 	for name, client := range map[string]setting{"replays": ofRedis(func(*redis.UniversalOptions) {}), "sendsOnce": withoutReplays} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if s.postgres != nil && name == "replays" {
+				return // its client sends everything once
+			}
 			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
 				replays := name == "replays"
 				network := faultnet.NewNet(t)
 				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
 				lost := func() *faultnet.Dropped {
-					return network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
+					return network.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
 				}
 				warm := mustAcquire(t, l, key)
 				if err := warm.Extend(t.Context(), ttl); err != nil {

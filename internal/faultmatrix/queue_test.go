@@ -114,13 +114,13 @@ func waiterDies(which string) func(*testing.T, *service) {
 func wakeUpLost(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	holders := locker(t, s.client(t), distlock.Options{})
-	far := locker(t, s.client(t, dialedBy(network.Dial), s.user(t, "far", "~*", "&*", "+@all")), distlock.Options{Wait: -1})
+	far := locker(t, s.client(t, dialedBy(network.Dial), s.listener(t, "far")), distlock.Options{Wait: -1})
 
 	const key = "wakeUpLost"
 	for range 3 {
 		holder := mustAcquire(t, holders, key)
 		w := enqueue(t, s, far, key, 1)
-		s.everywhere(t, "CLIENT", "KILL", "TYPE", "pubsub", "USER", "far")
+		s.dropListener(t, "far")
 		mustRelease(t, holder)
 		start := time.Now()
 		next := w.lease(check)

@@ -43,7 +43,10 @@ func serveEdits(ctx context.Context, parent *childproc.Line, o editOrder) error 
 			stops: sync.OnceFunc(func() { reports <- editReport{Key: key} })}
 		var clients [2]client
 		for i := range clients {
-			clients[i] = o.Service.open(dialedBy(about.dial))
+			var err error
+			if clients[i], err = o.Service.open(dialedBy(about.dial)); err != nil {
+				return err
+			}
 		}
 		lockClient := clients[n%2] // that of the store, or another one
 		locker, err := newLocker(lockClient, distlock.Options{TTL: o.TTL, Holder: "child"})

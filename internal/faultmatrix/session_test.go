@@ -13,6 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -46,7 +47,7 @@ func (in *instance) session(key string, apart bool) *session {
 	if apart {
 		locker = in.apart
 	}
-	store, err := redisstore.New(in.client.redis, lockedmemory.FixedKey(key), codec{}, in.keep, in.store)
+	store, err := in.newStore(lockedmemory.FixedKey(key))
 	if err != nil {
 		panic(err) // it does no I/O
 	}
@@ -55,6 +56,20 @@ func (in *instance) session(key string, apart bool) *session {
 		panic(err)
 	}
 	return &session{LockedMemory: memory, store: store, key: key, apart: apart}
+}
+
+func (in *instance) newStore(key lockedmemory.KeyFunc) (*sessionstore.Store[string, string], error) {
+	if in.client.postgres == nil {
+		return redisstore.New(in.client.redis, key, codec{}, in.keep, in.store)
+	}
+	var opts pgstore.Options
+	if in.keep != nil {
+		opts.Retention = *in.keep
+	}
+	if in.store != nil {
+		opts.Store = *in.store
+	}
+	return pgstore.New(in.client.postgres, key, codec{}, &opts)
 }
 
 // logKey is where Redis keeps the session of key, which needs no escaping.

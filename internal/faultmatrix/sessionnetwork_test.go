@@ -58,6 +58,9 @@ func sessionRepliesLost(t *testing.T, s *service) {
 		}),
 		"sendsOnce": withoutReplays,
 	} {
+		if s.postgres != nil && client == "replays" {
+			continue // its client sends everything once
+		}
 		network := faultnet.NewNet(t)
 		in := s.instance(t, distlock.Options{TTL: time.Minute}, dialedBy(network.Dial), with)
 		others := s.instance(t, distlock.Options{TTL: time.Minute})
@@ -70,7 +73,7 @@ func sessionRepliesLost(t *testing.T, s *service) {
 					for n := int64(1); ; n++ {
 						var asked atomic.Int64
 						err := call.run(t, s, x, other, b, fmt.Sprint("text-", more, "-", n), func() func() {
-							about := faultnet.Containing("{" + key + "}:") // what go-redis says and asks of itself is its own
+							about := faultnet.Containing(s.named(key)) // what a client asks of itself is its own
 							return network.DropReplies(func(request []byte) bool {
 								if !about(request) {
 									return false
@@ -209,7 +212,7 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 	}
 	about := faultnet.Containing(reply("late"))
 	if c.clears() {
-		session, saves := faultnet.Containing(logKey(x.key)), faultnet.Containing(reply("")) // of the turn, later
+		session, saves := faultnet.Containing(x.key), faultnet.Containing(reply("")) // of the turn, later
 		about = func(request []byte) bool { return session(request) && !saves(request) }
 	}
 	packet = network.HoldRequests(func(request []byte) bool { return !passes.Load() && about(request) })

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -21,41 +24,87 @@ import (
 // namespace is that of all locks of these tests.
 const namespace = "faults"
 
-// service is a running Redis of some topology.
-type service struct{ *testservers.Topology }
+// topologies are those of Redis, and PostgreSQL.
+var topologies = append(slices.Clone(testservers.Topologies), "postgres")
+
+// service is a running Redis of some topology, or a PostgreSQL.
+type service struct {
+	Name                  string // one of topologies
+	*testservers.Topology        // of Redis; nil: PostgreSQL
+	postgres              *postgres
+}
 
 func startService(tb testing.TB, topology string, args ...string) *service {
-	return &service{testservers.StartTopology(tb, topology, args...)}
+	tb.Helper()
+	if topology == "postgres" {
+		return startPostgres(tb, args...)
+	}
+	return &service{Name: topology, Topology: testservers.StartTopology(tb, topology, args...)}
 }
 
 // target is where a process finds the service.
 type target struct {
 	Addrs      []string
 	MasterName string
+	Postgres   string // the URL; empty: Redis
 }
 
-func (s *service) target() target { return target{s.Addrs(), s.MasterName()} }
+func (s *service) target() target {
+	if s.postgres != nil {
+		return target{Postgres: s.postgres.url}
+	}
+	return target{Addrs: s.Addrs(), MasterName: s.MasterName()}
+}
+
+// URL is for lockurl.
+func (s *service) URL() string {
+	if s.postgres != nil {
+		return s.postgres.url
+	}
+	return s.Topology.URL()
+}
 
 // client is an application's client of the service.
-type client struct{ redis redis.UniversalClient }
-
-// setting changes the options of a client.
-type setting struct{ redis func(*redis.UniversalOptions) }
-
-// open makes a client.
-func (t target) open(with ...setting) client {
-	options := redis.UniversalOptions{Addrs: t.Addrs, MasterName: t.MasterName, ContextTimeoutEnabled: true}
-	for _, change := range with {
-		change.redis(&options)
-	}
-	return client{redis.NewUniversalClient(&options)}
+type client struct {
+	redis    redis.UniversalClient
+	postgres *pgxpool.Pool // nil: Redis
 }
 
-func (c client) close() { _ = c.redis.Close() }
+// setting changes the options of a client. Nil changes nothing.
+type setting struct {
+	redis    func(*redis.UniversalOptions)
+	postgres func(*pgxpool.Config)
+}
+
+// open makes a client.
+func (t target) open(with ...setting) (client, error) {
+	if t.Postgres != "" {
+		return openPostgres(t.Postgres, with)
+	}
+	options := redis.UniversalOptions{Addrs: t.Addrs, MasterName: t.MasterName, ContextTimeoutEnabled: true}
+	for _, change := range with {
+		if change.redis != nil {
+			change.redis(&options)
+		}
+	}
+	return client{redis: redis.NewUniversalClient(&options)}, nil
+}
+
+func (c client) close() {
+	if c.postgres != nil {
+		c.postgres.Close()
+		return
+	}
+	_ = c.redis.Close()
+}
 
 // client makes a client that the test closes.
 func (s *service) client(tb testing.TB, with ...setting) client {
-	c := s.target().open(with...)
+	tb.Helper()
+	c, err := s.target().open(with...)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(c.close)
 	return c
 }
@@ -72,14 +121,72 @@ func waitersKey(key string) string { return namespace + ":{" + key + "}:waiters"
 
 func tombstonesKey(key string) string { return namespace + ":{" + key + "}:tombstones" }
 
-type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func dialedBy(dial dialer) setting {
-	return setting{redis: func(o *redis.UniversalOptions) { o.Dialer = dial }}
+	return setting{
+		redis:    func(o *redis.UniversalOptions) { o.Dialer = dial },
+		postgres: func(c *pgxpool.Config) { c.ConnConfig.DialFunc = dial },
+	}
 }
 
 // ofRedis is a setting of a client of Redis.
 func ofRedis(change func(*redis.UniversalOptions)) setting { return setting{redis: change} }
+
+// calls is what each request about a lock contains, and acquires what those contain that may grant it.
+func (s *service) calls() string {
+	if s.postgres != nil {
+		return "_v1("
+	}
+	return "evalsha"
+}
+
+func (s *service) acquires() string {
+	if s.postgres != nil {
+		return "acquire_v1("
+	}
+	return `{"h":`
+}
+
+// named is what a request about a key contains.
+func (s *service) named(key string) string {
+	if s.postgres != nil {
+		return key
+	}
+	return "{" + key + "}:"
+}
+
+// listener is the setting of a client whose notifications dropListener interrupts.
+func (s *service) listener(tb testing.TB, name string) setting {
+	if s.postgres != nil {
+		return setting{postgres: func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }}
+	}
+	return s.user(tb, name, "~*", "&*", "+@all")
+}
+
+func (s *service) dropListener(tb testing.TB, name string) {
+	tb.Helper()
+	if s.postgres == nil {
+		s.everywhere(tb, "CLIENT", "KILL", "TYPE", "pubsub", "USER", name)
+		return
+	}
+	n, err := s.postgres.database.Do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity " +
+		"WHERE application_name = '" + name + "' AND query LIKE 'LISTEN%'")
+	if err != nil || n != "1" {
+		tb.Errorf("%s connections that listen were closed, %v; want 1", n, err)
+	}
+}
+
+// pause stops the server of a key.
+func (s *service) pause(key string) (resume func()) {
+	if s.postgres != nil {
+		s.postgres.server.Pause()
+		return s.postgres.server.Resume
+	}
+	master := s.master(key)
+	master.Pause()
+	return master.Resume
+}
 
 // user makes one with these rights on each node, and returns the client's setting.
 func (s *service) user(tb testing.TB, name string, rights ...string) setting {
@@ -113,6 +220,9 @@ func newLocker(client client, opts distlock.Options) (*distlock.Locker, error) {
 	opts.Namespace = cmp.Or(opts.Namespace, namespace)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if client.postgres != nil {
+		return pglock.New(context.Background(), client.postgres, &pglock.Options{Lock: opts})
 	}
 	return redislock.New(client.redis, &opts)
 }
@@ -155,7 +265,10 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 const recordKeep = driver.FenceKeep + 20*time.Millisecond
 
 // question is what a test asks the server itself about a key, past all clients and proxies.
-type question struct{ redis func(key string) []string }
+type question struct {
+	redis    func(key string) []string
+	postgres string // SQL, where {key} and {now} stand for the key and the clock
+}
 
 var (
 	isHeld = question{func(key string) []string { // 1 or 0
@@ -166,22 +279,31 @@ if not record or not string.find(record, '^b2[hH]') then
 end
 local ttl = redis.call('PTTL', KEYS[1])
 return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
-	}}
-	waiters   = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} }}
-	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} }}
+	}, "SELECT count(*) FROM belugalock.lease WHERE key = {key} AND NOT released AND expires_at > {now}"}
+	waiters = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} },
+		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
+	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} },
+		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
 	// expire lets a lock expire.
 	expire = question{func(key string) []string {
 		return []string{"PEXPIRE", lockKey(key), strconv.FormatInt(recordKeep.Milliseconds(), 10)}
-	}}
+	}, "UPDATE belugalock.lease SET expires_at = {now} WHERE key = {key}"}
 	// recordOfQueue is the beginning of a record: "b2H" means that the lock is held and has a queue.
-	recordOfQueue = question{func(key string) []string { return []string{"GETRANGE", lockKey(key), "0", "2"} }}
-	deleteRecord  = question{func(key string) []string { return []string{"DEL", lockKey(key)} }}
-	sessionExists = question{func(key string) []string { return []string{"EXISTS", logKey(key)} }} // 1 or 0
-	deleteSession = question{func(key string) []string { return []string{"DEL", logKey(key)} }}
+	recordOfQueue = question{func(key string) []string { return []string{"GETRANGE", lockKey(key), "0", "2"} },
+		"SELECT 'b2H' FROM belugalock.lease WHERE key = {key} AND NOT released AND waiting > 0"}
+	deleteRecord = question{func(key string) []string { return []string{"DEL", lockKey(key)} },
+		"DELETE FROM belugalock.lease WHERE key = {key}"}
+	sessionExists = question{func(key string) []string { return []string{"EXISTS", logKey(key)} }, // 1 or 0
+		"SELECT count(*) FROM belugalock.session WHERE name = {key} AND exchanges > 0 AND kept_until > clock_timestamp()"}
+	deleteSession = question{func(key string) []string { return []string{"DEL", logKey(key)} },
+		"DELETE FROM belugalock.session WHERE name = {key}"}
 )
 
 // asked returns the answer of the server that has the key.
 func (s *service) asked(q question, key string) (string, error) {
+	if s.postgres != nil {
+		return s.postgres.asked(q.postgres, key)
+	}
 	return s.master(key).Do(q.redis(key)...)
 }
 

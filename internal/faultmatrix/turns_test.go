@@ -75,8 +75,10 @@ func serveTurns(_ context.Context, parent *childproc.Line, o sessionOrder) error
 	var clients [2]client
 	var lockers [2]*distlock.Locker
 	for i := range clients {
-		clients[i] = o.Service.open()
 		var err error
+		if clients[i], err = o.Service.open(); err != nil {
+			return err
+		}
 		if lockers[i], err = newLocker(clients[i], distlock.Options{TTL: o.TTL, Holder: "child"}); err != nil {
 			return err
 		}

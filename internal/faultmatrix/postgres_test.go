@@ -1,0 +1,62 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// postgres is a database with the tables of locks and sessions.
+type postgres struct {
+	server   *testservers.Postgres
+	database *testservers.PostgresDatabase
+	url      string // of clients
+}
+
+func startPostgres(tb testing.TB, settings ...string) *service {
+	tb.Helper()
+	return newPostgres(tb, testservers.StartPostgres(tb, settings...))
+}
+
+// newPostgres makes a database of a server.
+func newPostgres(tb testing.TB, server *testservers.Postgres) *service {
+	tb.Helper()
+	database := server.NewDatabase(tb)
+	pool, err := pgxpool.New(tb.Context(), database.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer pool.Close()
+	if err := errors.Join(pglock.Migrate(tb.Context(), pool, nil), pgstore.Migrate(tb.Context(), pool, nil)); err != nil {
+		tb.Fatal(err)
+	}
+	return &service{Name: "postgres", postgres: &postgres{server, database, database.URL()}}
+}
+
+func openPostgres(url string, with []setting) (client, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return client{}, err
+	}
+	for _, change := range with {
+		if change.postgres != nil {
+			change.postgres(config)
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	return client{postgres: pool}, err
+}
+
+const microsNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+// asked returns the answer to a question about a key, which needs no escaping.
+func (p *postgres) asked(sql, key string) (string, error) {
+	return p.database.Do(strings.NewReplacer("{key}", "'"+key+"'", "{now}", microsNow).Replace(sql))
+}
