@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,9 +19,15 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	keys, args := s.access(r.Access)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for {
+		v, done, err := s.addAhead(ctx, p)
+		if err != nil {
+			return v, &stepError{s.explain(err)}
+		} else if done {
+			return v, nil
+		}
 		script, args := p.next()
 		cmd, replayed := script.Run(ctx, s.redis, p.keys, args...)
-		v, done, err := p.answered(cmd)
+		v, done, err = p.answered(cmd)
 		if err != nil && script != swapScript {
 			return v, &stepError{s.explain(err)}
 		}
@@ -29,6 +36,22 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 			return v, s.explain(err)
 		}
 	}
+}
+
+// addAhead sends the steps of p.ahead in one round trip. Answers behind an error are left out: the step
+// that failed is the next step of the Replace.
+func (s *service) addAhead(ctx context.Context, p *replacing) (v driver.Verdict, done bool, err error) {
+	var calls []redis.Cmder
+	for _, args := range p.ahead() {
+		calls = append(calls, stageScript.Call(ctx, false, p.keys, args...))
+	}
+	if len(calls) > 0 {
+		err = s.redis.InOrder(ctx, p.keys[0], calls...)
+	}
+	for i := 0; i < len(calls) && err == nil && !done && p.step == addNew && calls[i].Err() == nil; i++ {
+		v, done, err = p.answered(calls[i].(*redisconn.Call).Cmd)
+	}
+	return v, done, err
 }
 
 // stepError is the error of a step before the last. ⚑ Whatever became of the step and its copies, the log
@@ -72,6 +95,7 @@ const (
 const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
+	aheadBytes  = 8 * stepBytes
 	wordBytes   = 32 // that count for each word of an entry
 	// stagings is how often a staging begins. After that, the service counts as one that cannot answer now.
 	stagings = 5
@@ -112,19 +136,40 @@ func (p *replacing) next() (*redisconn.Script, []any) {
 	case copyHead:
 		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:
-		args = append(args, p.nonce, "add", p.staged)
-		for i, size := p.added, 0; i < len(p.New) && i < p.added+p.most && size < stepBytes; i++ {
-			words, n := entryWords(p.New[i])
-			place := p.New[i].Place
-			place.Sub = p.revision + int64(i) + 1
-			args = append(append(args, place.String(), len(words)), words...)
-			size += n
-		}
+		args, _, _ = p.add()
 		return stageScript, args
 	case copyTail:
 		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "+")
 	}
 	return swapScript, append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
+}
+
+// add returns the request of a step that adds entries, its size, and the Replace after its answer.
+func (p replacing) add() (args []any, size int, then replacing) {
+	args = append(slices.Clone(p.access), p.nonce, "add", p.staged)
+	for first := p.added; p.added < len(p.New) && p.added < first+p.most && size < stepBytes; p.added++ {
+		words, n := entryWords(p.New[p.added])
+		place := p.New[p.added].Place
+		place.Sub = p.revision + int64(p.added) + 1
+		p.staged = place.String()
+		args = append(append(args, p.staged, len(words)), words...)
+		size += n
+	}
+	return args, size, p
+}
+
+// ahead returns the requests of the next steps that add entries, without the last of these steps. Their
+// size is aheadBytes and a step at most.
+func (p *replacing) ahead() (requests [][]any) {
+	for q, total := *p, 0; q.step == addNew && total < aheadBytes; {
+		args, size, then := q.add()
+		if then.added == len(q.New) {
+			break
+		}
+		requests = append(requests, args)
+		q, total = then, total+size
+	}
+	return requests
 }
 
 // entryWords returns the fields of an entry in the log, and their size as stage.lua counts it.

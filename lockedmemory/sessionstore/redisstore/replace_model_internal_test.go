@@ -84,8 +84,8 @@ var (
 	modelLoad   = redis.NewScript(checked("load"))
 	modelAppend = redis.NewScript(lua("reply", "turnids", "named") + redislock.ColocatedLua + lua("session", "append"))
 	modelSwap   = redis.NewScript(checked("staging", "swap"))
-	// modelStage copies 2 entries in a step.
-	modelStage = redis.NewScript(strings.Replace(checked("staging", "stage"), "for _ = 1, 50 do", "for _ = 1, 2 do", 1))
+	// modelStage copies 3 entries in a step.
+	modelStage = redis.NewScript(strings.Replace(checked("staging", "stage"), "BYTES = 50,", "BYTES = 3,", 1))
 )
 
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
@@ -345,7 +345,7 @@ func (m *editModel) begin(kind string) {
 		m.last = &w.replace
 	}
 	e := &edit{newReplacing(w.replace, m.keys, m.access(w.place.Fence)), w}
-	e.most = 2
+	e.most = 1 + m.random.IntN(2)
 	m.edits = append(m.edits, e)
 }
 
@@ -356,6 +356,19 @@ func (m *editModel) proceed(i int) {
 	}
 	e := m.edits[i]
 	end := func() { m.edits = slices.Delete(m.edits, i, i+1) }
+	var answers []*redis.Cmd
+	for _, args := range e.ahead() {
+		answers = append(answers, m.dispatch(packet{modelStage, args, e.write}))
+	}
+	for _, cmd := range answers {
+		if cmd == nil || e.step != addNew {
+			break
+		}
+		if _, done, err := e.answered(cmd); done || err != nil {
+			end()
+			return
+		}
+	}
 	script, args := e.next()
 	p := packet{modelStage, args, e.write}
 	if script == swapScript {

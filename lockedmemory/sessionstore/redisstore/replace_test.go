@@ -113,10 +113,16 @@ func TestReplace_O_lostAnswers_outcome(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, testservers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-	with := lockedmemory.Exchange[string]{Messages: []string{"e"}}
 	outcomes := make(map[string]int)
-	for _, forever := range []bool{false, true} {
-		for step := range 7 {
+	for _, large := range []bool{false, true} {
+		with := []lockedmemory.Exchange[string]{{Messages: []string{"e"}}}
+		if large { // several steps add the new entries, in one round trip
+			long := strings.Repeat("e", 66<<10)
+			with = slices.Repeat([]lockedmemory.Exchange[string]{{Messages: []string{long}}}, 4)
+		}
+		replaced := strings.Repeat(with[0].Messages[0]+" ", len(with)) + "q2 a2"
+		for i := range 20 {
+			step, forever := i/2, i%2 == 0
 			must(t, r.memory.Clear(t.Context()))
 			must(t, r.memory.Save(t.Context(), "q", "a"))
 			must(t, r.memory.Save(t.Context(), "q2", "a2"))
@@ -130,27 +136,27 @@ func TestReplace_O_lostAnswers_outcome(t *testing.T) {
 					n++
 					return n == step+1 || forever && n > step
 				})
-				err := r.store.Replace(ctx, all[0], all[0], with)
+				err := r.store.Replace(ctx, all[0], all[0], with...)
 				dropped.Stop()
 				got := strings.Join(r.history(t), " ")
 				switch {
-				case err == nil && got == "e q2 a2":
+				case err == nil && got == replaced:
 					outcomes["done"]++
 				case errors.Is(err, distlock.ErrUnavailable) && got == "q a q2 a2":
 					outcomes["unavailable"]++
 				case errors.Is(err, distlock.ErrOutcomeUnknown):
 					outcomes["unknown"]++
 				default:
-					t.Errorf("step %d, forever %t: %v, and the history is %q", step, forever, err, got)
+					t.Errorf("step %d, forever %t: %v, and the history has %d bytes", step, forever, err, len(got))
 				}
-				err = r.store.Replace(ctx, all[0], all[0], with)
-				if err != nil && (!errors.Is(err, sessionstore.ErrRange) || got != "e q2 a2") {
+				err = r.store.Replace(ctx, all[0], all[0], with...)
+				if err != nil && (!errors.Is(err, sessionstore.ErrRange) || got != replaced) {
 					t.Errorf("step %d, forever %t: the repetition: %v", step, forever, err)
 				}
 				return nil
 			}))
-			if got := r.history(t); !slices.Equal(got, []string{"e", "q2", "a2"}) {
-				t.Errorf("step %d, forever %t: the history is %q", step, forever, got)
+			if got := strings.Join(r.history(t), " "); got != replaced {
+				t.Errorf("step %d, forever %t: the history has %d bytes", step, forever, len(got))
 			}
 		}
 	}

@@ -10,7 +10,8 @@
 --       to others  {DONE, last place staged, last place of the log seen, 1 if it has more, highest new
 --                  sub-place or 0}; {FULL}; {AGAIN}: stage from the beginning
 local stage, nonce, step = KEYS[5], ARGV[6], ARGV[7]
-local last, size, sub = ARGV[8], 0, 0
+local last, sub = ARGV[8], 0
+local ENTRIES, BYTES = 50, 65536 -- of a step
 
 local function has(place)
   local entry = redis.call('XRANGE', log, place, place)[1]
@@ -39,40 +40,48 @@ local function begin()
   return refusal or {DONE, string.format('%.0f', revision)}
 end
 
--- put adds an entry of some words, and counts its bytes. A short word takes Redis as long as 32 bytes.
+-- put adds an entry of some words.
 local function put(place, words, first, final)
   last = place
-  for i = first, final do
-    size = size + #words[i] + 32
-  end
   return refused('XADD', stage, place, unpack(words, first, final))
 end
 
--- copy stops at 50 entries or 64 KB: Redis serves other clients between steps. An entry that the
--- new content has overtaken gets the next sub-place.
+-- copy stops at 50 entries or 64 KB: Redis serves other clients between steps. A short word takes Redis as
+-- long as 32 bytes. An entry that the new content has overtaken gets the next sub-place.
+-- ⚑ It reads at most 4 entries at once, and one where 4 would not fit by the average size so far.
 local function copy()
-  local place = ARGV[9]
-  for _ = 1, 50 do
-    local entry = redis.call('XRANGE', log, '(' .. place, ARGV[10], 'COUNT', 1)[1]
+  local place, size, behind, read, at = ARGV[9], 0, true, {}, 0
+  for n = 1, ENTRIES do
+    at = at + 1
+    if at > #read then
+      local some = size > 0 and size / (n - 1) * 4 < BYTES - size and math.min(4, ENTRIES + 1 - n) or 1
+      read, at = redis.call('XRANGE', log, '(' .. place, ARGV[10], 'COUNT', some), 1
+    end
+    local entry = read[at]
     if not entry then
       return {DONE, last, place, 0, sub}
     end
     place = entry[1]
+    local words = entry[2]
     if not is_marker(entry) then
-      local at = place
-      if not rises(at, last) then
+      for i = 1, #words do
+        size = size + #words[i] + 32
+      end
+      local to = place
+      behind = behind and not rises(place, last)
+      if behind then
         local token, seq = parts(last)
         if (seq + 1) % SUBS == 0 then
           return {FULL}
         end
-        at, sub = string.format('%.0f-%.0f', token, seq + 1), (seq + 1) % SUBS
+        to, sub = string.format('%.0f-%.0f', token, seq + 1), (seq + 1) % SUBS
       end
-      local refusal = put(at, entry[2], 1, #entry[2])
+      local refusal = put(to, words, 1, #words)
       if refusal then
         return refusal
       end
     end
-    if size >= 65536 then
+    if size >= BYTES then
       break
     end
   end

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -88,6 +87,69 @@ func TestRead_longLog_oneRoundTrip(t *testing.T) {
 	}
 }
 
+// New entries are sent without waiting for the answer to each step.
+func TestReplace_manyNew_fewRoundTrips(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &counted{Conn: c, trips: &trips}, err
+	}}, nil, nil)
+	for name, c := range map[string]struct{ exchanges, size, trips int }{
+		// begin, copy, the steps that add and the last of them, copy, swap
+		"small": {1000, 10, 1 + 1 + 2 + 1 + 1},
+		"large": {20, 64 << 10, 1 + 1 + 6 + 1 + 1},
+	} {
+		r.client.Del(t.Context(), r.log(), r.mark())
+		r.fill(t, 1, "q")
+		with := slices.Repeat([]lockedmemory.Exchange[string]{{Messages: []string{strings.Repeat("x", c.size)}}}, c.exchanges)
+		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			at := r.places(t)[0]
+			must(t, r.store.Replace(ctx, at, at, with[0])) // connects, and loads the scripts
+			at = r.places(t)[0]
+			before := trips.Load()
+			must(t, r.store.Replace(ctx, at, at, with...))
+			if n := trips.Load() - before; n != int64(c.trips) {
+				t.Errorf("%s: %d round trips, want %d", name, n, c.trips)
+			}
+			return nil
+		}))
+	}
+}
+
+// A step copies small entries by few commands. Of large ones it reads each alone: a reply of many would block
+// Redis for the time of all their bytes.
+func TestReplace_copy_readsSmallTogether(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
+	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	for name, c := range map[string]struct {
+		exchanges, size int
+		together        string
+		reads           int
+	}{
+		"small": {200, 10, "4", 60},
+		"large": {12, 30 << 10, "1", 18},
+	} {
+		r.client.Del(t.Context(), r.log(), r.mark())
+		r.fill(t, c.exchanges, strings.Repeat("x", c.size))
+		all := r.places(t)
+		must(t, r.client.Do(t.Context(), "slowlog", "reset").Err())
+		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+			return r.store.Replace(ctx, all[len(all)-1], all[len(all)-1])
+		}))
+		together, reads := "", 0
+		for _, e := range r.client.SlowLogGet(t.Context(), -1).Val() {
+			if a := e.Args; a[0] == "XRANGE" && a[1] == r.log() && len(a) == 6 && strings.HasPrefix(a[2], "(") {
+				together, reads = max(together, a[5]), reads+1
+			}
+		}
+		if together != c.together || reads > c.reads {
+			t.Errorf("%s: at most %s entries in one of %d reads, want %s in %d", name, together, reads, c.together, c.reads)
+		}
+	}
+}
+
 // No step of a Replace copies or adds more than 50 exchanges, or 64 KB and an exchange. Each word of an
 // entry counts 32 bytes more.
 func TestReplace_step_atMost50Entries(t *testing.T) {
@@ -101,33 +163,28 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 		"large":         {20, []string{strings.Repeat("x", 30<<10)}, 3},
 		"many messages": {20, slices.Repeat([]string{"xx"}, 256), 4},
 	} {
-		proxy := faultnet.New(t, testservers.SharedServer().Addr())
-		r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-		hand := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
-		defer hand.Close()
-		must(t, r.client.Del(t.Context(), r.log()).Err())
+		server := testservers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
+		r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 		r.fill(t, c.exchanges, c.messages...)
 		all := r.places(t)
 		with := lockedmemory.Exchange[string]{Messages: c.messages}
-		var staged []int64
-		steps := faultnet.Containing(r.stage())
-		proxy.HoldRequests(func(request []byte) bool {
-			if steps(request) {
-				staged = append(staged, hand.XLen(context.Background(), r.stage()).Val())
-			}
-			return false
-		})
 		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 			return errors.Join(
 				r.store.Replace(ctx, all[0], all[len(all)-1], slices.Repeat([]lockedmemory.Exchange[string]{with}, c.exchanges)...),
 				r.store.Replace(ctx, r.places(t)[0], r.places(t)[0], with))
 		}))
-		highest := int64(0)
-		for i, n := range staged[1:] {
-			highest = max(highest, n-staged[i])
+		var steps []int // entries that each has staged; the SLOWLOG has a script after its commands
+		n := 0
+		for _, e := range slices.Backward(r.client.SlowLogGet(t.Context(), -1).Val()) {
+			switch {
+			case e.Args[0] == "XADD" && e.Args[1] == r.stage():
+				n++
+			case strings.HasPrefix(e.Args[0], "eval"):
+				steps, n = append(steps, n), 0
+			}
 		}
-		if highest != int64(c.most) || len(staged) < 2*c.exchanges/c.most {
-			t.Errorf("%s: %d exchanges in a step, want %d; %v", name, highest, c.most, staged)
+		if slices.Max(steps) != c.most || len(steps) < 2*c.exchanges/c.most {
+			t.Errorf("%s: %d exchanges in a step, want %d; %v", name, slices.Max(steps), c.most, steps)
 		}
 	}
 }
