@@ -67,6 +67,7 @@ func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
 	server := testservers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
+	do(t, db, "CHECKPOINT")
 	d := drivers(db.URL())(t)
 	grant, err := d.Acquire(context.Background(), acquire(owner1, time.Hour))
 	if err != nil {

@@ -30,7 +30,7 @@ BEGIN
   UPDATE {schema}.lease SET
       previous = owner, previous_released = released, owner = p_owner, released = false,
       token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000), -- driver.FenceBlock
-      granted_at = now, expires_at = now + p_ttl, handoff_seq = 0, ver = ver + 1, payload = p_payload
+      granted_at = now, expires_at = now + p_ttl, handoff_seq = 0, payload = p_payload
     WHERE namespace = p_namespace AND key = p_key AND (released OR expires_at <= now)
       AND waiting = 0 AND flagged_until <= now AND owner <> p_owner AND previous <> p_owner
     RETURNING token, block_end INTO fence, fence_end;
@@ -57,7 +57,7 @@ BEGIN
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
 
   IF NOT r.released AND r.expires_at > now AND r.owner = p_owner THEN
-    UPDATE {schema}.lease SET expires_at = greatest(expires_at, now + p_ttl), ver = ver + 1
+    UPDATE {schema}.lease SET expires_at = greatest(expires_at, now + p_ttl)
       WHERE namespace = p_namespace AND key = p_key;
     outcome := 'granted';
     fence := r.token;
@@ -100,7 +100,7 @@ BEGIN
       UPDATE {schema}.lease SET
           previous = owner, previous_released = released, owner = p_owner, released = false,
           token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000),
-          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, handoff_seq = 0, ver = ver + 1,
+          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, handoff_seq = 0,
           payload = p_payload
         WHERE namespace = p_namespace AND key = p_key
         RETURNING token, block_end, waiting INTO fence, fence_end, waiters;
@@ -116,7 +116,6 @@ BEGIN
     UPDATE {schema}.waiter
       SET alive_until = greatest(alive_until, now + p_alive), seq = p_seq, channel = p_channel, payload = p_payload
       WHERE namespace = p_namespace AND key = p_key AND ticket = place;
-    UPDATE {schema}.lease SET ver = ver + 1 WHERE namespace = p_namespace AND key = p_key; -- ⚑ as every change of waiter
   ELSIF p_alive > 0 THEN
     IF r.waiting >= 1000 THEN -- driver.MaxQueue
       DELETE FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key AND alive_until <= now;
@@ -138,7 +137,7 @@ BEGIN
         place := NULL; -- another owner has this ticket
       END LOOP;
     END IF;
-    UPDATE {schema}.lease SET waiting = r.waiting, tickets = r.tickets, ver = ver + 1
+    UPDATE {schema}.lease SET waiting = r.waiting, tickets = r.tickets
       WHERE namespace = p_namespace AND key = p_key;
   END IF;
   fence := r.token;

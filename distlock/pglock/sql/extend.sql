@@ -11,7 +11,7 @@
 CREATE FUNCTION {schema}.extend_v1(
   p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_wait integer
 ) RETURNS TABLE (i bigint, outcome text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
@@ -38,7 +38,7 @@ BEGIN
       FROM unnest(p_namespaces, p_keys, p_owners, p_ttls, p_exact) WITH ORDINALITY AS q (n, k, o, ttl, exact, i)
     ), extended AS (
       UPDATE {schema}.lease l SET
-          expires_at = CASE WHEN q.exact THEN now + q.ttl ELSE greatest(l.expires_at, now + q.ttl) END, ver = ver + 1
+          expires_at = CASE WHEN q.exact THEN now + q.ttl ELSE greatest(l.expires_at, now + q.ttl) END
         FROM request q
         WHERE q.has_lock AND l.namespace = q.n AND l.key = q.k AND l.owner = q.o
           AND NOT l.released AND l.expires_at > now
@@ -80,7 +80,7 @@ BEGIN
   IF r.token < p_floor THEN
     fence := greatest(r.block_end + 1, now, p_floor);
     fence_end := greatest(fence, now + 20000); -- driver.FenceBlock
-    UPDATE {schema}.lease SET token = fence, block_end = fence_end, ver = ver + 1
+    UPDATE {schema}.lease SET token = fence, block_end = fence_end
       WHERE namespace = p_namespace AND key = p_key;
   END IF;
   PERFORM {schema}.durable_v1(true, setting);

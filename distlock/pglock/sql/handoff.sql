@@ -33,7 +33,7 @@ BEGIN
       previous = owner, previous_released = released OR p_ends, owner = w.owner, released = false,
       token = greatest(block_end + 1, p_now), block_end = greatest(block_end + 1, p_now + 20000), -- driver.FenceBlock
       granted_at = p_now, expires_at = p_now + to_ttl, waiting = waiting - dead - p_gone, handoff_seq = w.seq,
-      flagged_until = greatest(flagged_until, p_flagged), ver = ver + 1, payload = w.payload
+      flagged_until = greatest(flagged_until, p_flagged), payload = w.payload
     WHERE namespace = p_namespace AND key = p_key
     RETURNING token, block_end, waiting INTO to_token, to_end, to_waiters;
   PERFORM {schema}.durable_v1(true, p_setting); -- ⚑ other processes see the handoff

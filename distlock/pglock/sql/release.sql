@@ -27,7 +27,7 @@ DECLARE
   h       record;
 BEGIN
   IF p_tombstone = 0 AND NOT p_leave THEN -- ⚑ the fast path: every condition stands in the row
-    UPDATE {schema}.lease l SET released = true, ver = ver + 1, payload = ''
+    UPDATE {schema}.lease l SET released = true, payload = ''
       WHERE namespace = p_namespace AND key = p_key AND owner = p_owner AND NOT l.released AND expires_at > now
         AND waiting = 0;
     IF FOUND THEN
@@ -82,7 +82,7 @@ BEGIN
   IF ends OR gone > 0 OR flagged > 0 THEN
     UPDATE {schema}.lease l SET
         released = l.released OR ends, waiting = waiting - gone, flagged_until = greatest(flagged_until, flagged),
-        ver = ver + 1, payload = CASE WHEN ends THEN '' ELSE payload END
+        payload = CASE WHEN ends THEN '' ELSE payload END
       WHERE namespace = p_namespace AND key = p_key;
   END IF;
 END $$;

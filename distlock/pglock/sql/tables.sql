@@ -18,7 +18,6 @@ CREATE TABLE {schema}.lease (
   waiting           integer NOT NULL DEFAULT 0,
   handoff_seq       bigint  NOT NULL DEFAULT 0,
   flagged_until     bigint  NOT NULL DEFAULT 0,
-  ver               bigint  NOT NULL DEFAULT 0,
   payload           bytea   NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
