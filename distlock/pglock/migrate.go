@@ -34,8 +34,8 @@ var (
 	}}
 )
 
-// Migrate installs the tables and functions of the locks in the schema of opts, or their newer
-// versions, in one transaction. It changes nothing if they are up to date. Any number of programs may
+// Migrate installs the tables and functions of the locks and of [Fence] in the schema of opts, or their
+// newer versions, in one transaction. It changes nothing if they are up to date. Any number of programs may
 // call it at the same time, also while older versions of this package use the schema.
 //
 // The role of pool becomes the owner. It needs CREATE on the database, or a schema of its own. Other
@@ -43,7 +43,7 @@ var (
 // distlock.ErrInvalidOption, ErrRefused, ErrUnavailable, ErrOutcomeUnknown (call it again), and that
 // of ctx.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
-	return migrate(ctx, pool, opts, lockPart)
+	return migrate(ctx, pool, opts, lockPart, fencePart)
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options, parts ...postgres.Part) error {

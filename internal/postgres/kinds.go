@@ -36,12 +36,12 @@ func notDone(err error) error {
 	return &kindError{kind, err}
 }
 
-// kindOf gives the error of a statement its kind.
+// KindOf gives the error of a statement its kind.
 //
 // ⚑ Only an error with the severity ERROR says that the transaction was undone. After FATAL, a broken
 // connection, or the end of ctx the outcome is unknown. So is an error of class 08: a pooler sends it
 // for a server connection that broke.
-func kindOf(err error) error {
+func KindOf(err error) error {
 	server := serverError(err)
 	undone := server != nil && server.SeverityUnlocalized == "ERROR" && server.Code[:2] != "08"
 	if undone || pgconn.SafeToRetry(err) {

@@ -26,12 +26,12 @@ func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Sche
 			return nil
 		}
 		if !hasCode(err, "40001", "40P01", "55P03") {
-			return fmt.Errorf("%s: %w", caller, kindOf(err))
+			return fmt.Errorf("%s: %w", caller, KindOf(err))
 		}
 		select {
 		case <-time.After(migratePause):
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %w", caller, ctx.Err(), kindOf(err))
+			return fmt.Errorf("%s: %w: %w", caller, ctx.Err(), KindOf(err))
 		}
 	}
 }

@@ -166,7 +166,7 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 	if isReadOnly(err) { // the next connection may find the new primary
 		_ = c.Conn().Close(ctx)
 	}
-	return nil, kindOf(err)
+	return nil, KindOf(err)
 }
 
 func (p *Pool) failed(err error) error {

@@ -1,0 +1,634 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// scene is a database of an application, with two Lockers of one backend.
+type scene struct {
+	t        *testing.T
+	database *testservers.PostgresDatabase
+	pool     *pgxpool.Pool
+	locks    driver.Driver
+	lockers  [2]*distlock.Locker
+}
+
+// uninformed hides that memlock notices losses at once: a holder that was paused does not.
+type uninformed struct{ driver.Driver }
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := emptyScene(t)
+	if err := pglock.MigrateFence(t.Context(), s.pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.open(memlock.NewDriver())
+	return s
+}
+
+// emptyScene is a scene without marks and locks. Tests with a scene run at the same time.
+func emptyScene(t *testing.T) *scene {
+	t.Helper()
+	t.Parallel()
+	s := &scene{t: t, database: testservers.SharedPostgres(t).NewDatabase(t)}
+	s.pool = s.connect(s.database.URL())
+	s.do("CREATE TABLE account (balance bigint, token bigint); INSERT INTO account VALUES (0, 0)")
+	return s
+}
+
+func (s *scene) open(locks driver.Driver) {
+	s.locks = locks
+	for i := range s.lockers {
+		locker, err := distlock.New(uninformed{s.locks},
+			&distlock.Options{Namespace: "shop", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = locker.Close(context.Background()) })
+		s.lockers[i] = locker
+	}
+}
+
+func (s *scene) connect(url string) *pgxpool.Pool {
+	s.t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config.MaxConns = 20
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(pool.Close)
+	return pool
+}
+
+// do sends SQL, and returns its rows.
+func (s *scene) do(sql string) string {
+	s.t.Helper()
+	rows, err := s.database.Do(sql)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rows
+}
+
+func (s *scene) acquire(key string, opts ...distlock.CallOption) *distlock.Lease {
+	s.t.Helper()
+	lease, err := s.lockers[0].Acquire(s.t.Context(), key, opts...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return lease
+}
+
+// takeOver returns the lease of the next holder. The one before does not know.
+func (s *scene) takeOver(lease *distlock.Lease) *distlock.Lease {
+	s.t.Helper()
+	name := driver.Name{Namespace: "shop", Key: lease.Key()}
+	broken, err := s.locks.(driver.Breaker).Break(s.t.Context(), name, lease.Fence())
+	if err != nil || !broken {
+		s.t.Fatal("break:", broken, err)
+	}
+	next, err := s.other(lease).Acquire(s.t.Context(), lease.Key())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if lease.Err() != nil || next.Fence() <= lease.Fence() {
+		s.t.Fatalf("this tests nothing: %v", lease.Err())
+	}
+	return next
+}
+
+// other is the Locker that a lease is not of.
+func (s *scene) other(lease *distlock.Lease) *distlock.Locker {
+	if fencing.Locker(lease) == s.lockers[0] {
+		return s.lockers[1]
+	}
+	return s.lockers[0]
+}
+
+func (s *scene) begin(opts pgx.TxOptions) pgx.Tx {
+	s.t.Helper()
+	tx, err := s.pool.BeginTx(s.t.Context(), opts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// fence begins a fenced transaction.
+func (s *scene) fence(leases ...*distlock.Lease) pgx.Tx {
+	s.t.Helper()
+	tx := s.begin(pgx.TxOptions{})
+	if err := pglock.Fence(within(s.t, 10*time.Second), tx, leases...); err != nil {
+		s.t.Fatal(err)
+	}
+	return tx
+}
+
+func (s *scene) exec(tx pgx.Tx, sql string, args ...any) {
+	s.t.Helper()
+	if _, err := tx.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) commit(tx pgx.Tx) {
+	s.t.Helper()
+	if err := tx.Commit(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) isMark(lease *distlock.Lease) {
+	s.t.Helper()
+	mark := s.do("SELECT token FROM belugalock.mark WHERE namespace = 'shop' AND key = '" + lease.Key() + "'")
+	if mark != fmt.Sprint(lease.Fence()) {
+		s.t.Errorf("the mark is %s, want %d", mark, lease.Fence())
+	}
+}
+
+// within is the context of a step that would wait for long if the test failed.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// awaitBlocked waits until a number of sessions wait for a lock of the server.
+func (s *scene) awaitBlocked(sessions int) {
+	s.t.Helper()
+	if !testservers.Within(10*time.Second, func() bool {
+		return s.do("SELECT count(*) FROM pg_stat_activity "+
+			"WHERE datname = current_database() AND wait_event_type = 'Lock'") == fmt.Sprint(sessions)
+	}) {
+		s.t.Fatalf("not %d sessions wait", sessions)
+	}
+}
+
+// transaction is one of pgx or of database/sql.
+type transaction struct {
+	fence  func(...*distlock.Lease) error
+	exec   func(statement string) error
+	commit func() error
+}
+
+// onFaces tests Fence and FenceSQL.
+func onFaces(t *testing.T, test func(*scene, transaction)) {
+	t.Run("pgx", func(t *testing.T) {
+		s, ctx := newScene(t), t.Context()
+		tx := s.begin(pgx.TxOptions{})
+		test(s, transaction{
+			fence:  func(leases ...*distlock.Lease) error { return pglock.Fence(ctx, tx, leases...) },
+			exec:   func(statement string) error { _, err := tx.Exec(ctx, statement); return err },
+			commit: func() error { return tx.Commit(ctx) },
+		})
+	})
+	t.Run("database_sql", func(t *testing.T) {
+		s, ctx := newScene(t), t.Context()
+		db := stdlib.OpenDBFromPool(s.pool)
+		defer db.Close()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		test(s, transaction{
+			fence:  func(leases ...*distlock.Lease) error { return pglock.FenceSQL(ctx, tx, leases...) },
+			exec:   func(statement string) error { _, err := tx.ExecContext(ctx, statement); return err },
+			commit: tx.Commit,
+		})
+	})
+}
+
+func TestFence_S2_staleLeaseCannotCommit(t *testing.T) {
+	onFaces(t, func(s *scene, tx transaction) {
+		paused := s.acquire("k")
+		next := s.takeOver(paused)
+		s.commit(s.fence(next))
+
+		err := tx.fence(paused)
+		if !errors.Is(err, distlock.ErrLost) || strings.Contains(err.Error(), "shop") {
+			s.t.Errorf("stale fence: %v", err)
+		}
+		if tx.exec("UPDATE account SET balance = 1") == nil || tx.commit() == nil {
+			s.t.Error("the transaction goes on")
+		}
+		if balance := s.do("SELECT balance FROM account"); balance != "0" {
+			s.t.Errorf("the stale transaction has stored %s", balance)
+		}
+		s.isMark(next)
+	})
+}
+
+func TestFence_S2_sameLeaseAgain(t *testing.T) {
+	onFaces(t, func(s *scene, tx transaction) {
+		lease := s.acquire("k")
+		s.commit(s.fence(lease))
+		err := errors.Join(tx.fence(lease), tx.exec("UPDATE account SET balance = balance + 1"), tx.commit())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.isMark(lease)
+	})
+}
+
+// The refused Fence has sent no statement: the next one is the first.
+func TestFence_N_endedLeaseSendsNothing(t *testing.T) {
+	s := newScene(t)
+	ended, held := s.acquire("ended"), s.acquire("held")
+	if err := ended.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx := s.begin(pgx.TxOptions{})
+	for _, leases := range [][]*distlock.Lease{{}, {nil}, {ended}, {held, ended}} {
+		if err := pglock.Fence(t.Context(), tx, leases...); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("%d leases: %v", len(leases), err)
+		}
+	}
+	if err := pglock.Fence(t.Context(), tx, held); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFence_S2_misplacedIsRefused(t *testing.T) {
+	s := newScene(t)
+	for name, before := range map[string]string{
+		"read":      "SELECT balance FROM account",
+		"write":     "UPDATE account SET balance = 1",
+		"cursor":    "DECLARE c CURSOR FOR SELECT balance FROM account",
+		"savepoint": "SAVEPOINT s",
+		// The read lasts longer than its savepoint: in the memory of the application.
+		"readInSavepoint": "SAVEPOINT s; SELECT balance FROM account; ROLLBACK TO s; RELEASE s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease, tx := s.acquire(name), s.begin(pgx.TxOptions{})
+			if _, err := tx.Conn().PgConn().Exec(t.Context(), before).ReadAll(); err != nil {
+				t.Fatal(err)
+			}
+			err := pglock.Fence(t.Context(), tx, lease)
+			if !errors.Is(err, pglock.ErrMisplaced) || errors.Is(err, distlock.ErrLost) {
+				t.Error(err)
+			}
+			if err := tx.Commit(t.Context()); !errors.Is(err, pgx.ErrTxCommitRollback) {
+				t.Errorf("commit: %v", err)
+			}
+		})
+	}
+}
+
+// A setting and a released savepoint read nothing.
+func TestFence_settingsMayComeFirst(t *testing.T) {
+	s := newScene(t)
+	lease, tx := s.acquire("k"), s.begin(pgx.TxOptions{})
+	s.exec(tx, "SET LOCAL application_name = 'a'")
+	s.exec(tx, "SAVEPOINT s")
+	s.exec(tx, "RELEASE s")
+	if err := pglock.Fence(t.Context(), tx, lease); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refused second fence names the call with all leases.
+func TestFence_onceInATransaction(t *testing.T) {
+	s := newScene(t)
+	err := pglock.Fence(t.Context(), s.fence(s.acquire("a")), s.acquire("b"))
+	if !errors.Is(err, pglock.ErrMisplaced) {
+		t.Error(err)
+	}
+}
+
+// Names are data in every mode: the statement is put together in the process.
+func TestFence_strangeNames(t *testing.T) {
+	s := newScene(t)
+	for _, key := range []string{`a'b`, `"}{`, `\`, "$1", "-- ", "é ", "NULL", strings.Repeat("k", 1024)} {
+		lease := s.acquire(key)
+		s.commit(s.fence(lease))
+		var mark int64
+		err := s.pool.QueryRow(t.Context(), "SELECT token FROM belugalock.mark WHERE key = $1", key).Scan(&mark)
+		if err != nil || mark != lease.Fence() {
+			t.Errorf("%q: the mark is %d, %v", key, mark, err)
+		}
+	}
+}
+
+// A later lease waits for the open transaction, and reads what it has stored.
+func TestFence_S2_waitsForOpenTransaction(t *testing.T) {
+	s := newScene(t)
+	first := s.acquire("k")
+	open := s.fence(first)
+	s.exec(open, "UPDATE account SET balance = balance + 1")
+
+	next, passed := s.takeOver(first), make(chan pgx.Tx, 1)
+	go func() {
+		tx := s.begin(pgx.TxOptions{})
+		if err := pglock.Fence(t.Context(), tx, next); err != nil {
+			t.Error(err)
+		}
+		passed <- tx
+	}()
+	s.awaitBlocked(1)
+	s.commit(open)
+	tx := <-passed
+	s.exec(tx, "UPDATE account SET balance = (SELECT balance FROM account) + 1")
+	s.commit(tx)
+	if balance := s.do("SELECT balance FROM account"); balance != "2" {
+		t.Errorf("the balance is %s, want 2", balance)
+	}
+}
+
+// A transaction that has taken its snapshot before the end of another fenced one fails, also under
+// the same token. The repetition of the whole transaction succeeds.
+func TestFence_S2_repeatableReadConflict(t *testing.T) {
+	s := newScene(t)
+	lease := s.acquire("k")
+	s.commit(s.fence(lease))
+	open, failed := s.fence(lease), make(chan error, 1)
+	go func() {
+		tx := s.begin(pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		failed <- pglock.Fence(t.Context(), tx, lease)
+	}()
+	s.awaitBlocked(1)
+	s.commit(open)
+	err := <-failed
+	var server *pgconn.PgError
+	if !errors.Is(err, distlock.ErrUnavailable) || !errors.As(err, &server) || server.Code != "40001" {
+		t.Fatalf("err = %v, want SQLSTATE 40001", err)
+	}
+	again := s.begin(pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err := pglock.Fence(t.Context(), again, lease); err != nil {
+		t.Error(err)
+	}
+	s.commit(again)
+}
+
+// A transaction that waits for the mark of a holds no mark of b, in whatever order it names them.
+func TestFence_severalLeasesInOneOrder(t *testing.T) {
+	s := newScene(t)
+	a, b := s.acquire("a"), s.acquire("b")
+	open, passed := s.fence(a), make(chan error, 1)
+	go func() {
+		tx := s.begin(pgx.TxOptions{})
+		passed <- errors.Join(pglock.Fence(t.Context(), tx, b, a), tx.Commit(t.Context()))
+	}()
+	s.awaitBlocked(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	free := s.begin(pgx.TxOptions{})
+	if err := pglock.Fence(ctx, free, b); err != nil {
+		t.Errorf("b is not free: %v", err)
+	}
+	_ = free.Rollback(ctx)
+	s.commit(open)
+	<-passed
+}
+
+func TestFence_S2_oneOfSeveralIsStale(t *testing.T) {
+	s := newScene(t)
+	b, a := s.acquire("b"), s.acquire("a")
+	next := s.takeOver(a)
+	s.commit(s.fence(next))
+	if err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), b, a); !errors.Is(err, distlock.ErrLost) {
+		t.Error(err)
+	}
+	if !errors.Is(a.Err(), distlock.ErrLost) || b.Err() != nil {
+		t.Errorf("a: %v, b: %v; want that a is lost", a.Err(), b.Err())
+	}
+}
+
+// A holder that stops inside of its transaction does not block the next one for longer than its
+// lease.
+func TestFence_L_idleTransactionEnds(t *testing.T) {
+	s := newScene(t)
+	lease := s.acquire("k", distlock.WithTTL(300*time.Millisecond))
+	stopped := s.fence(lease, s.acquire("longer"))
+	s.exec(stopped, "UPDATE account SET balance = 1")
+	next := s.takeOver(lease)
+	began := time.Now()
+	s.commit(s.fence(next))
+	if waited := time.Since(began); waited > 5*time.Second {
+		t.Errorf("the next holder waited for %s", waited)
+	}
+	if stopped.Commit(t.Context()) == nil {
+		t.Error("the stopped transaction commits")
+	}
+}
+
+func TestFence_idleTimeout(t *testing.T) {
+	s := newScene(t)
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	timeout := func() (ms int) {
+		const query = "SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+		if err := conn.QueryRow(t.Context(), query).Scan(&ms); err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	for _, c := range []struct {
+		before  string
+		changes bool
+	}{{"0", true}, {"2h", true}, {"20s", false}} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			s.exec(tx, "SET LOCAL idle_in_transaction_session_timeout = '"+c.before+"'")
+			err := pglock.Fence(t.Context(), tx, s.acquire(c.before))
+			ms := timeout()
+			if left := ms > 20_000 && ms < 30_000; left != c.changes || !left && ms != 20_000 {
+				t.Errorf("from %s the timeout becomes %d ms", c.before, ms)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if ms := timeout(); ms != 0 {
+			t.Errorf("after the transaction the timeout is %d ms", ms)
+		}
+	}
+}
+
+// Zero would mean no timeout, and more than 2^31 - 1 ms is an error.
+func TestFence_idleTimeoutAtItsLimits(t *testing.T) {
+	s := newScene(t)
+	for left, want := range map[string]string{"0": "1ms", "3000000000": "2147483647ms"} {
+		if timeout := s.do("BEGIN; SELECT belugalock.fence_v1('{shop}', '{k}', '{1}', " + left + "); " +
+			"SHOW idle_in_transaction_session_timeout"); timeout != want {
+			t.Errorf("with %s ms left the timeout is %s, want %s", left, timeout, want)
+		}
+	}
+}
+
+// The lock service has lost its data while its clock was behind. Its rightful holder needs a higher
+// token.
+func TestFence_raisesTokenAfterLoss(t *testing.T) {
+	s := newScene(t)
+	lease := s.acquire("k")
+	s.do(fmt.Sprintf("INSERT INTO belugalock.mark VALUES ('shop', 'k', %d)", lease.Fence()+1_000_000))
+	err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), lease)
+	if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrLost) {
+		t.Fatal(err)
+	}
+	s.commit(s.fence(lease))
+	s.isMark(lease)
+}
+
+// The lease has met a lower mark before. So another lease has been here since.
+func TestFence_S2_overtakenLeaseIsFinal(t *testing.T) {
+	s := newScene(t)
+	lease := s.acquire("k")
+	s.commit(s.fence(lease))
+	s.do("UPDATE belugalock.mark SET token = token + 1000000")
+	token := lease.Fence()
+	if err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), lease); !errors.Is(err, distlock.ErrLost) {
+		t.Error(err)
+	}
+	if lease.Fence() != token {
+		t.Error("the token was raised")
+	}
+}
+
+// The marks are in the schema of the locks.
+func TestFence_schemaOfItsLock(t *testing.T) {
+	s := emptyScene(t)
+	opts := &pglock.Options{Schema: "locks"}
+	if err := pglock.Migrate(t.Context(), s.pool, opts); err != nil {
+		t.Fatal(err)
+	}
+	locker, err := pglock.New(t.Context(), s.pool, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	lease, err := locker.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.commit(s.fence(lease))
+	if marks := s.do("SELECT count(*) FROM locks.mark"); marks != "1" {
+		t.Errorf("%s marks", marks)
+	}
+}
+
+func TestFence_missingSchema(t *testing.T) {
+	s := newScene(t)
+	s.do("DROP SCHEMA belugalock CASCADE")
+	err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), s.acquire("k"))
+	if !errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), "pglock.MigrateFence") {
+		t.Error(err)
+	}
+}
+
+// The application may fence, and nothing else.
+func TestFence_leastRights(t *testing.T) {
+	s := newScene(t)
+	role := s.database.Name() + "_app"
+	s.do("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
+	t.Cleanup(func() { _, _ = s.database.Do("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	app := s.connect(strings.Replace(s.database.URL(), "postgres@", role+":secret@", 1))
+	try := func(lease *distlock.Lease) error {
+		return pgx.BeginFunc(t.Context(), app, func(tx pgx.Tx) error { return pglock.Fence(t.Context(), tx, lease) })
+	}
+	lease := s.acquire("k")
+	s.do("GRANT USAGE ON SCHEMA belugalock TO " + role)
+	if err := try(lease); !errors.Is(err, distlock.ErrRefused) {
+		t.Errorf("without EXECUTE: %v", err)
+	}
+	s.do("GRANT EXECUTE ON FUNCTION belugalock.fence_v1 TO " + role)
+	if err := try(lease); err != nil {
+		t.Errorf("with EXECUTE: %v", err)
+	}
+	if _, err := app.Exec(t.Context(), "UPDATE belugalock.mark SET token = 0"); err == nil {
+		t.Error("the application changes marks")
+	}
+}
+
+func TestFence_cancelledWait(t *testing.T) {
+	s := newScene(t)
+	lease := s.acquire("k")
+	open := s.fence(lease)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- pglock.Fence(ctx, s.begin(pgx.TxOptions{}), lease) }()
+	s.awaitBlocked(1)
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
+		t.Error(err)
+	}
+	s.commit(open)
+}
+
+func TestFence_execModes(t *testing.T) {
+	s := newScene(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
+		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		config := s.pool.Config()
+		config.ConnConfig.DefaultQueryExecMode = mode
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		lease := s.acquire(mode.String())
+		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return errors.Join(pglock.Fence(t.Context(), tx, lease), pglock.TxLock(t.Context(), tx, "k"))
+		}); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		s.isMark(lease)
+	}
+}
+
+func TestFence_refusesStandby(t *testing.T) {
+	s := newScene(t)
+	pair := testservers.StartPostgresPair(t, false)
+	tx, err := s.connect(pair.Standby.URL("postgres")).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if err := pglock.Fence(t.Context(), tx, s.acquire("k")); !errors.Is(err, distlock.ErrRefused) {
+		t.Error(err)
+	}
+}
+
+// The caller's pool has the default mode of pgx, which leaves prepared statements.
+func TestFence_throughPgBouncer(t *testing.T) {
+	s := newScene(t)
+	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	pool := s.connect(pooler.URL(s.database.Name()))
+	for i := range 20 {
+		lease := s.acquire(fmt.Sprint(i))
+		for range 5 {
+			if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				return pglock.Fence(t.Context(), tx, lease)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.isMark(lease)
+	}
+}
