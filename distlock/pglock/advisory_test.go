@@ -1,0 +1,339 @@
+package pglock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// here ends a query of pg_locks, for the locks of one database.
+const here = "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
+func TestTxLock_excludesOtherTransactions(t *testing.T) {
+	s := newScene(t)
+	first, locked := s.begin(pgx.TxOptions{}), make(chan error, 1)
+	if err := pglock.TxLock(t.Context(), first, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pglock.TxLock(within(t, 5*time.Second), s.begin(pgx.TxOptions{}), "other"); err != nil {
+		t.Error(err)
+	}
+	second := s.begin(pgx.TxOptions{})
+	go func() { locked <- pglock.TxLock(t.Context(), second, "k") }()
+	s.awaitBlocked(1)
+	s.exec(first, "UPDATE account SET balance = balance + 1")
+	s.commit(first)
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	var balance int
+	if err := second.QueryRow(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 1 {
+		t.Errorf("the next holder reads %d, %v; want 1", balance, err)
+	}
+}
+
+func TestTxLock_refusesStricterIsolation(t *testing.T) {
+	s := newScene(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		tx := s.begin(pgx.TxOptions{IsoLevel: level})
+		if err := pglock.TxLock(within(t, 5*time.Second), tx, "k"); !errors.Is(err, pglock.ErrIsolation) {
+			t.Errorf("%s: %v", level, err)
+		}
+		if locks := s.do("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' " + here); locks != "0" {
+			t.Errorf("%s: %s locks are held", level, locks)
+		}
+	}
+}
+
+func TestTxLockSQL_excludesOtherTransactions(t *testing.T) {
+	s := newScene(t)
+	db := stdlib.OpenDBFromPool(s.pool)
+	defer db.Close()
+	begin := func(level sql.IsolationLevel) *sql.Tx {
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return tx
+	}
+	if err := pglock.TxLockSQL(t.Context(), begin(sql.LevelReadCommitted), "k"); err != nil {
+		t.Fatal(err)
+	}
+	err := pglock.TxLockSQL(within(t, 100*time.Millisecond), begin(sql.LevelDefault), "k")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if err := pglock.TxLockSQL(within(t, 5*time.Second), begin(sql.LevelRepeatableRead), "k"); !errors.Is(err, pglock.ErrIsolation) {
+		t.Error(err)
+	}
+}
+
+func openSession(t *testing.T, pool *pgxpool.Pool) *pglock.SessionLock {
+	t.Helper()
+	l, err := pglock.NewSessionLock(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func TestSessionLock_excludes(t *testing.T) {
+	s := newScene(t)
+	a, b := openSession(t, s.pool), openSession(t, s.pool)
+	if err := a.Lock(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*pglock.SessionLock{"the same session": a, "another session": b} {
+		err := l.Lock(within(t, 50*time.Millisecond), "k")
+		if !errors.Is(err, distlock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := b.Unlock("k"); !errors.Is(err, distlock.ErrNotHeld) {
+		t.Errorf("unlock of another's: %v", err)
+	}
+	err := pglock.TxLock(within(t, 50*time.Millisecond), s.begin(pgx.TxOptions{}), "k")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("TxLock: %v", err)
+	}
+	locked := make(chan error, 1)
+	go func() { locked <- b.Lock(t.Context(), "k") }()
+	if err := a.Unlock("k"); err != nil {
+		t.Error(err)
+	}
+	if err := <-locked; err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that leaves does not close the connection, which has the locks of others.
+func TestSessionLock_N_survivesCancelledCallers(t *testing.T) {
+	s := newScene(t)
+	l := openSession(t, s.pool)
+	if err := l.Lock(t.Context(), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
+		if err := l.Lock(ctx, fmt.Sprint(i)); err != nil && !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if err := l.Context().Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock("kept"); err != nil {
+		t.Error(err)
+	}
+}
+
+// route is a connection that leads to another one when a test sets to, as behind a pooler. It leads
+// nowhere when to is set to a pipe.
+type route struct {
+	net.Conn
+	to atomic.Pointer[net.Conn]
+}
+
+func (r *route) now() net.Conn {
+	if to := r.to.Load(); to != nil {
+		return *to
+	}
+	return r.Conn
+}
+
+func (r *route) Read(p []byte) (int, error)          { return r.now().Read(p) }
+func (r *route) Write(p []byte) (int, error)         { return r.now().Write(p) }
+func (r *route) SetDeadline(at time.Time) error      { return r.now().SetDeadline(at) }
+func (r *route) SetReadDeadline(at time.Time) error  { return r.now().SetReadDeadline(at) }
+func (r *route) SetWriteDeadline(at time.Time) error { return r.now().SetWriteDeadline(at) }
+
+// routed is the pool of a scene whose last connection is the route, and the server's side of it.
+func (s *scene) routed(connected func(*pgx.Conn)) (*pgxpool.Pool, *route) {
+	r := &route{}
+	config := s.pool.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+		r.Conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+		return r, err
+	}
+	config.AfterConnect = func(_ context.Context, c *pgx.Conn) error { connected(c); return nil }
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(pool.Close)
+	return pool, r
+}
+
+// reroute leads to another session of the server.
+func (s *scene) reroute(r *route) {
+	s.t.Helper()
+	conn, err := pgconn.Connect(s.t.Context(), s.database.URL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	hijacked, err := conn.Hijack()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = hijacked.Conn.Close() })
+	r.to.Store(&hijacked.Conn)
+}
+
+func TestSessionLock_S1_refusesPooledConnection(t *testing.T) {
+	s := newScene(t)
+	var r *route
+	pool, r := s.routed(func(*pgx.Conn) { s.reroute(r) })
+	_, err := pglock.NewSessionLock(t.Context(), pool)
+	if !errors.Is(err, distlock.ErrRefused) {
+		t.Error(err)
+	}
+}
+
+func TestSessionLock_N_noticesLoss(t *testing.T) {
+	for name, lose := range map[string]func(*scene, *pglock.SessionLock, *route, *pgx.Conn){
+		"connection": func(s *scene, _ *pglock.SessionLock, _ *route, _ *pgx.Conn) {
+			s.do("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' " + here)
+		},
+		"lock": func(s *scene, l *pglock.SessionLock, _ *route, c *pgx.Conn) {
+			if _, err := c.Exec(s.t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+				s.t.Error(err)
+			}
+			_ = l.Lock(s.t.Context(), "after") // takes the connection over, for the race detector
+		},
+		"anotherProcess": func(s *scene, l *pglock.SessionLock, r *route, _ *pgx.Conn) {
+			s.reroute(r)
+			if err := l.Lock(s.t.Context(), "elsewhere"); !errors.Is(err, distlock.ErrLost) {
+				s.t.Error(err)
+			}
+		},
+		"silence": func(s *scene, _ *pglock.SessionLock, r *route, _ *pgx.Conn) {
+			nowhere, end := net.Pipe()
+			s.t.Cleanup(func() { _ = end.Close() }) // or closing the connection takes 15 s
+			r.to.Store(&nowhere)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			var conn *pgx.Conn
+			pool, r := s.routed(func(c *pgx.Conn) { conn = c })
+			l := openSession(t, pool)
+			if err := l.Lock(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			lose(s, l, r, conn)
+			if !testservers.Within(8*time.Second, func() bool { return l.Context().Err() != nil }) {
+				t.Fatal("the loss is not noticed")
+			}
+			if cause := context.Cause(l.Context()); !errors.Is(cause, distlock.ErrLost) {
+				t.Error(cause)
+			}
+			if err := l.Unlock("k"); !errors.Is(err, distlock.ErrLost) {
+				t.Error(err)
+			}
+			if err := l.Lock(t.Context(), "k"); !errors.Is(err, distlock.ErrLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The server ends a session whose client is gone.
+func TestSessionLock_L_settings(t *testing.T) {
+	s := newScene(t)
+	var conn *pgx.Conn
+	pool, _ := s.routed(func(c *pgx.Conn) { conn = c })
+	l := openSession(t, pool)
+	var idle, keepalive string
+	const query = "SELECT current_setting('idle_session_timeout'), current_setting('tcp_keepalives_idle')"
+	if err := conn.QueryRow(t.Context(), query).Scan(&idle, &keepalive); err != nil {
+		t.Fatal(err)
+	}
+	if idle != "10s" || keepalive != "5" {
+		t.Errorf("idle_session_timeout = %s, tcp_keepalives_idle = %s", idle, keepalive)
+	}
+	_ = l.Lock(t.Context(), "after") // takes the connection over, for the race detector
+}
+
+func TestSessionLock_limit(t *testing.T) {
+	s := newScene(t)
+	var limit int
+	const query = "SELECT current_setting('max_locks_per_transaction')::int * current_setting('max_connections')::int / 10"
+	if err := s.pool.QueryRow(t.Context(), query).Scan(&limit); err != nil {
+		t.Fatal(err)
+	}
+	l := openSession(t, s.pool)
+	for i := range limit {
+		if err := l.Lock(t.Context(), fmt.Sprint(i)); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if err := l.Lock(within(t, 5*time.Second), "one more"); !errors.Is(err, distlock.ErrRefused) {
+		t.Error(err)
+	}
+	if err := errors.Join(l.Unlock("0"), l.Lock(within(t, 5*time.Second), "one more")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSessionLock_close(t *testing.T) {
+	s := newScene(t)
+	a, b := openSession(t, s.pool), openSession(t, s.pool)
+	if err := a.Lock(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- a.Lock(t.Context(), "k") }()
+	if err := a.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{"waiter": <-waiting, "lock": a.Lock(t.Context(), "k"), "unlock": a.Unlock("k"),
+		"context": context.Cause(a.Context())} {
+		if !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := b.Lock(within(t, 5*time.Second), "k"); err != nil {
+		t.Errorf("the lock is not released: %v", err)
+	}
+}
+
+func TestSessionLock_refusesPgBouncer(t *testing.T) {
+	s := newScene(t)
+	for _, mode := range []string{"transaction", "session"} {
+		pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), mode)
+		_, err := pglock.NewSessionLock(t.Context(), s.connect(pooler.URL(s.database.Name())))
+		if !errors.Is(err, distlock.ErrRefused) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+func TestSessionLock_refusesStandby(t *testing.T) {
+	s := newScene(t)
+	pair := testservers.StartPostgresPair(t, false)
+	_, err := pglock.NewSessionLock(t.Context(), s.connect(pair.Standby.URL("postgres")))
+	if !errors.Is(err, distlock.ErrRefused) {
+		t.Error(err)
+	}
+}
