@@ -21,7 +21,6 @@ BEGIN
         kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
       WHERE namespace = p_namespace AND name = p_name AND fence = p_fence AND n < p_n
         AND exchanges > 0 AND kept_until > clock_timestamp()
-        AND NOT (p_awaited > 0 AND p_awaited < deleted AND deleted < p_fence)
       RETURNING id, 0, fence, n INTO s.id, outcome, mark_fence, mark_n;
     IF FOUND THEN
       INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, NULL, p_size, p_messages);

@@ -1,8 +1,7 @@
 -- Appends an exchange, and then releases the lock of the session for its owner.
 -- Reply: that of append_v1, and that of release_v1.
 --
--- ⚑ The order of locks is lease, then session. If another transaction has the lease, the lock is
--- left alone.
+-- ⚑ It waits for no lease. If another transaction has the lease, the lock is left alone.
 -- ⚑ No error of the release changes the reply of the append.
 CREATE FUNCTION {schema}.append_release_v1(
   p_lock_namespace text, p_owner text,
@@ -16,22 +15,22 @@ CREATE FUNCTION {schema}.append_release_v1(
   OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
-  locked  boolean;
   setting text;
 BEGIN
-  PERFORM FROM {schema}.lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
-  locked := FOUND;
   SELECT * INTO outcome, mark_fence, mark_n FROM {schema}.append_v1(
       p_namespace, p_name, p_fence, p_shown, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_need_fence,
       p_need_n, p_need_sub, p_messages, p_size, p_id, p_hash, p_number, p_digest, p_remember);
   released := false;
-  IF NOT locked OR outcome > 1 THEN
+  IF outcome > 1 THEN
     RETURN;
   END IF;
   setting := current_setting('synchronous_commit');
   BEGIN
-    SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
-      FROM {schema}.release_v1(p_lock_namespace, p_name, p_owner, 0, false);
+    PERFORM FROM {schema}.lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+        FROM {schema}.release_v1(p_lock_namespace, p_name, p_owner, 0, false);
+    END IF;
   EXCEPTION WHEN OTHERS THEN
     released := false;
   END;

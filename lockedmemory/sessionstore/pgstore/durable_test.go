@@ -13,7 +13,7 @@ import (
 // A stronger setting stays.
 func TestDurable_allWritesAndFirstReads(t *testing.T) {
 	t.Parallel()
-	for setting, want := range map[string]string{"off": "on", "remote_apply": "remote_apply"} {
+	for setting, want := range map[string]string{"off": "on", "local": "on", "remote_apply": "remote_apply"} {
 		r := newRig(t, driver.Retention{})
 		r.do(`CREATE TABLE log (setting text);
 			CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -101,3 +101,19 @@ func TestExpiry_turnIDs_prunedByNewOnes(t *testing.T) {
 		t.Errorf("%s of 200 turn IDs are known", live)
 	}
 }
+
+// Another transaction has the row of an expired session. Accesses of other sessions do not wait for it.
+func TestExpiry_sweep_waitsForNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r.saves("old", r.fence, 1, "x")
+	r.later(time.Minute)
+	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
+	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
+	r.saves("busy", r.fence, 1, "x")
+	must(t, tx.Rollback(t.Context()))
+	r.saves("busy", r.fence+1, 1, "x")
+	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "0" {
+		t.Errorf("%s exchanges", left)
+	}
+}

@@ -7,7 +7,7 @@
 CREATE FUNCTION {schema}.session_durable_v1() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF current_setting('synchronous_commit') = 'off' THEN
+  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   IF current_setting('client_min_messages') = 'error' THEN
@@ -132,21 +132,21 @@ BEGIN
         s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
     WHERE namespace = s.namespace AND name = s.name;
   IF p_first THEN
-    PERFORM {schema}.session_sweep_v1(s.id);
+    PERFORM {schema}.session_sweep_v1();
   END IF;
 END $$;
 
--- Looks at one other session whose time has come, and removes what has expired: at most 100
+-- Looks at one session whose time has come, and removes what has expired: at most 100
 -- exchanges and 100 turn IDs. A session without both is removed 24 hours after its last use.
--- ⚑ It waits for no row: the caller has locked its own.
-CREATE FUNCTION {schema}.session_sweep_v1(p_own bigint) RETURNS void
+-- ⚑ It waits for no row: the caller has one already.
+CREATE FUNCTION {schema}.session_sweep_v1() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   s       {schema}.session;
   now     timestamptz := clock_timestamp();
   removed bigint;
 BEGIN
-  SELECT * INTO s FROM {schema}.session WHERE sweep_at <= now AND id <> p_own
+  SELECT * INTO s FROM {schema}.session WHERE sweep_at <= now
     ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN;
