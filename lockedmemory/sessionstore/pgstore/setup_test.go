@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Tests mostly wait for servers, so more of them run at once than there are processors.
-	if err := flag.Set("test.parallel", "24"); err != nil {
+	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
