@@ -2,9 +2,12 @@ package pgstore_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -79,6 +82,28 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 	left(3, "busy|0|0")
 }
 
+// Sessions with one Save each come and go. The sweep keeps up.
+func TestExpiry_oneSaveEach_rowsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Hour})
+	const each = 30
+	for round := range 5 {
+		for n := range each {
+			w := r.write(fmt.Sprint(round, "-", n), r.fence, 1)
+			c := named(content("an exchange with an ID"), "id", 1)
+			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: w, Content: c}))
+			r.later(2 * time.Hour)
+		}
+	}
+	// Each of the rows is kept for 25 hours, and found a little later.
+	if n, _ := strconv.Atoi(r.do("SELECT count(*) FROM session")); n > 20 {
+		t.Errorf("of %d sessions, %d are left", 5*each, n)
+	}
+	if n, _ := strconv.Atoi(r.do("SELECT count(*) FROM turn")); n > 20 {
+		t.Errorf("of %d turn IDs, %d are left", 5*each, n)
+	}
+}
+
 // New turn IDs remove expired ones of their session.
 func TestExpiry_turnIDs_prunedByNewOnes(t *testing.T) {
 	t.Parallel()
@@ -113,6 +138,26 @@ func TestExpiry_sweep_waitsForNothing(t *testing.T) {
 	r.saves("busy", r.fence, 1, "x")
 	must(t, tx.Rollback(t.Context()))
 	r.saves("busy", r.fence+1, 1, "x")
+	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "0" {
+		t.Errorf("%s exchanges", left)
+	}
+}
+
+// At a stricter isolation, two calls that sweep one session would fail. So none of them sweeps.
+func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r.saves("old", r.fence, 1, "x")
+	r.later(time.Minute)
+	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
+	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, '{0,0,0}', false, " +
+		"'{0,0,0}', 1, NULL, NULL, false)"
+	returned(tx.Exec(t.Context(), show))(t)
+	must(t, tx.Commit(t.Context()))
+	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "1" {
+		t.Errorf("%s exchanges", left)
+	}
+	returned(r.pool.Exec(t.Context(), show))(t)
 	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "0" {
 		t.Errorf("%s exchanges", left)
 	}

@@ -131,45 +131,44 @@ BEGIN
       sweep_at = least(s.sweep_at,
         s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
     WHERE namespace = s.namespace AND name = s.name;
-  IF p_first THEN
+  -- ⚑ At another isolation level, sessions that are swept at once fail with 40001.
+  IF p_first AND current_setting('transaction_isolation') = 'read committed' THEN
     PERFORM {schema}.session_sweep_v1();
   END IF;
 END $$;
 
--- Looks at one session whose time has come, and removes what has expired: at most 100
--- exchanges and 100 turn IDs. A session without both is removed 24 hours after its last use.
+-- Looks at 4 sessions whose time has come, and removes what has expired: of each at most 100 exchanges
+-- and 100 turn IDs. A session without both is removed 24 hours after its last use.
 -- ⚑ It waits for no row: the caller has one already.
 CREATE FUNCTION {schema}.session_sweep_v1() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  s       {schema}.session;
-  now     timestamptz := clock_timestamp();
-  removed bigint;
+  s     {schema}.session;
+  now   timestamptz := clock_timestamp();
+  count bigint;
 BEGIN
-  SELECT * INTO s FROM {schema}.session WHERE sweep_at <= now
-    ORDER BY sweep_at LIMIT 1 FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN
-    RETURN;
-  ELSIF s.exchanges > 0 AND s.kept_until > now THEN
-    UPDATE {schema}.session SET sweep_at = s.kept_until WHERE namespace = s.namespace AND name = s.name;
-    RETURN;
-  END IF;
-  DELETE FROM {schema}.exchange WHERE session = s.id AND (fence, n, sub) IN (SELECT fence, n, sub FROM {schema}.exchange
-    WHERE session = s.id ORDER BY fence, n, sub LIMIT 100);
-  GET DIAGNOSTICS removed = ROW_COUNT;
-  s.exchanges := s.exchanges - removed;
-  DELETE FROM {schema}.turn WHERE session = s.id AND id IN (SELECT id FROM {schema}.turn
-    WHERE session = s.id AND until <= now LIMIT 100);
-  GET DIAGNOSTICS removed = ROW_COUNT;
-  IF s.exchanges > 0 OR removed > 0 THEN
-    s.sweep_at := now; -- there may be more
-  ELSIF s.kept_until > now - interval '24 hours' THEN
-    s.sweep_at := s.kept_until + interval '24 hours';
-  ELSIF EXISTS (SELECT FROM {schema}.turn WHERE session = s.id) THEN
-    s.sweep_at := now + interval '1 hour';
-  ELSE
-    DELETE FROM {schema}.session WHERE namespace = s.namespace AND name = s.name;
-  END IF;
-  UPDATE {schema}.session SET exchanges = s.exchanges, bytes = CASE WHEN s.exchanges = 0 THEN 0 ELSE bytes END,
-    sweep_at = s.sweep_at WHERE namespace = s.namespace AND name = s.name;
+  FOR s IN SELECT * FROM {schema}.session WHERE sweep_at <= now ORDER BY sweep_at LIMIT 4 FOR UPDATE SKIP LOCKED LOOP
+    IF s.exchanges > 0 AND s.kept_until > now THEN
+      UPDATE {schema}.session SET sweep_at = s.kept_until WHERE namespace = s.namespace AND name = s.name;
+      CONTINUE;
+    END IF;
+    DELETE FROM {schema}.exchange WHERE session = s.id AND (fence, n, sub) IN (SELECT fence, n, sub
+      FROM {schema}.exchange WHERE session = s.id ORDER BY fence, n, sub LIMIT 100);
+    GET DIAGNOSTICS count = ROW_COUNT;
+    s.exchanges := s.exchanges - count;
+    DELETE FROM {schema}.turn WHERE session = s.id AND id IN (SELECT id FROM {schema}.turn
+      WHERE session = s.id AND until <= now LIMIT 100);
+    GET DIAGNOSTICS count = ROW_COUNT;
+    IF s.exchanges = 0 AND count < 100 THEN -- otherwise there may be more
+      s.bytes := 0;
+      s.sweep_at := greatest(s.kept_until + interval '24 hours',
+        (SELECT max(until) FROM {schema}.turn WHERE session = s.id));
+      IF s.sweep_at <= now THEN
+        DELETE FROM {schema}.session WHERE namespace = s.namespace AND name = s.name;
+        CONTINUE;
+      END IF;
+    END IF;
+    UPDATE {schema}.session SET exchanges = s.exchanges, bytes = s.bytes, sweep_at = s.sweep_at
+      WHERE namespace = s.namespace AND name = s.name;
+  END LOOP;
 END $$;
