@@ -33,11 +33,9 @@ func together(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
 	}
 }
 
-// Each Locker has connections of its own.
 func TestConformance_locksBeside(t *testing.T) {
 	t.Parallel()
-	db := testservers.StartPostgres(t, "max_connections=500").NewDatabase(t)
-	storetest.Run(t, together(migrate(t, db)))
+	storetest.Run(t, together(connect(t, migrated(t).URL())))
 }
 
 // anyLocker is a driver that accepts the locks of one process.

@@ -91,34 +91,30 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 	}
 }
 
-// Ping advises on the settings that lose or keep what they should not.
+// Ping advises on the settings that lose data or keep erased data.
 func TestPing_advice(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		settings []string
-		advice   []string
-	}{
-		"sound": {[]string{"fsync=on"}, nil},
-		"unsafe": {[]string{"fsync=off", "full_page_writes=off", "autovacuum=off"},
-			[]string{"autovacuum", "fsync", "full_page_writes"}},
+	server := testservers.StartPostgres(t, "autovacuum=off", "full_page_writes=off")
+	d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
+	for driver, words := range map[driver.Driver][]string{
+		d:                                    {"autovacuum", "fsync", "full_page_writes"},
+		newRig(t, driver.Retention{}).Driver: {"fsync"}, // off in all servers of tests
 	} {
-		server := testservers.StartPostgres(t, c.settings...)
-		d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
-		advice, err := d.Ping(t.Context())
-		if err != nil || len(advice) != len(c.advice) {
-			t.Errorf("%s: %q, %v", name, advice, err)
+		advice, err := driver.Ping(t.Context())
+		if err != nil || len(advice) != len(words) {
+			t.Errorf("%q, %v; want %q", advice, err, words)
 			continue
 		}
-		for i, word := range c.advice {
+		for i, word := range words {
 			if !strings.Contains(advice[i], "set "+word+" of") {
-				t.Errorf("%s: %q; want %s", name, advice[i], word)
+				t.Errorf("%q; want %s", advice[i], word)
 			}
 		}
-		server.Kill()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		if _, err := d.Ping(ctx); err == nil {
-			t.Errorf("%s: Ping of a dead server", name)
-		}
-		cancel()
+	}
+	server.Kill()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := d.Ping(ctx); err == nil {
+		t.Error("Ping of a dead server")
 	}
 }
