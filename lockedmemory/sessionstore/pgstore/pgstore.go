@@ -162,10 +162,11 @@ func (s *service) appendArgs(a driver.Append) ([]any, error) {
 
 // identity is the Op of a write.
 func identity(op string) (id [16]byte, err error) {
-	if n, err := hex.Decode(id[:], []byte(op)); err != nil || n != len(id) {
+	digits, err := hex.DecodeString(op)
+	if err != nil || len(digits) != len(id) {
 		return id, fmt.Errorf("pgstore: %w: the Op of a write has 32 hexadecimal digits", lockdriver.ErrNotDone)
 	}
-	return id, nil
+	return [16]byte(digits), nil
 }
 
 // hash is the key of a turn ID among all of a session. An ID may be any text.
@@ -183,11 +184,13 @@ func size(id string, messages [][]byte) int64 {
 	return int64(size)
 }
 
-// some makes an array of messages that is not null.
+// some makes an array that is not null, of messages that are not null.
 func some(messages [][]byte) [][]byte {
 	all := make([][]byte, len(messages))
 	for i, m := range messages {
-		all[i] = append([]byte{}, m...)
+		if all[i] = m; m == nil {
+			all[i] = []byte{}
+		}
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,6 +30,7 @@ func patiently(call func() (driver.Verdict, error)) (v driver.Verdict, err error
 func (r *rig) behind(sql string, pause time.Duration, call func()) {
 	r.Helper()
 	tx := returned(r.pool.Begin(r.Context()))(r)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err := tx.Exec(r.Context(), "SET LOCAL search_path = belugalock")
 	must(r, err)
 	_, err = tx.Exec(r.Context(), "SELECT FROM session FOR UPDATE")

@@ -34,7 +34,8 @@ CREATE TABLE {schema}.exchange (
   size     bigint NOT NULL,
   messages bytea[] NOT NULL,
   PRIMARY KEY (session, fence, n, sub)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+  toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
 
 -- A turn ID. The arrays have an item for each number from 1. It is null for a skipped number.
 CREATE TABLE {schema}.turn (
