@@ -31,7 +31,7 @@ func (s *service) handler() http.Handler {
 	mux.HandleFunc("POST /sessions/{id}/messages", s.ask)
 	mux.HandleFunc("GET /sessions/{id}", s.history)
 	mux.HandleFunc("DELETE /sessions/{id}", s.forget)
-	// It does not ask Redis: to restart all instances does not help if that is down.
+	// It does not ask the lock service: to restart all instances does not help if that is down.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	return mux
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
@@ -15,5 +16,5 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	logging.Disable() // of go-redis
-	leakcheck.VerifyTestMain(m)
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }

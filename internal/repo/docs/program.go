@@ -28,10 +28,14 @@ func (p Page) Program(t testing.TB) (program, output string) {
 	return program, output
 }
 
-// Build builds a program for a server of the test's own, and returns the path of the binary.
+// Build builds a program for a server of the test's own, and returns the path of the binary. server is the
+// address of a Redis, or the URL of a database of PostgreSQL.
 func Build(t testing.TB, program, server string) string {
 	t.Helper()
-	const address = "localhost:6379"
+	address := "localhost:6379"
+	if strings.Contains(server, "://") {
+		address = "postgres://postgres:belugalock@localhost:5432/belugalock"
+	}
 	if strings.Count(program, address) != 1 {
 		t.Fatalf("the program should contain %s once", address)
 	}

@@ -1,0 +1,153 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+const postgresPage = "docs/postgres.md"
+
+// It is run twice, as the page says it can be.
+func TestPostgres_programPrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	program, output := ReadPage(t, postgresPage).Program(t)
+	binary := Build(t, program, testservers.SharedPostgres(t).NewDatabase(t).URL())
+	for range 2 {
+		if got := Run(t, binary); got != output {
+			t.Errorf("it printed %q, the page says %q", got, output)
+		}
+	}
+}
+
+// The role of the page can do everything, and reads no table. So can one that had its rights before a Migrate.
+func TestPostgres_rightsSuffice(t *testing.T) {
+	t.Parallel()
+	db := testservers.StartPostgres(t).NewDatabase(t) // roles are those of the server
+	do := func(sql string) {
+		t.Helper()
+		if _, err := db.Do(sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("CREATE ROLE owner LOGIN PASSWORD 'owner'; CREATE ROLE agent LOGIN PASSWORD 'agent';" +
+		"GRANT CREATE ON DATABASE " + db.Name() + " TO owner")
+	owner, agent := poolOf(t, db, "owner"), poolOf(t, db, "agent")
+	if err := pglock.Migrate(t.Context(), owner, nil); err != nil {
+		t.Fatal(err)
+	}
+	grants := ReadPage(t, postgresPage).section(t, "### Rights", "sql")[0].text
+	if _, err := owner.Exec(t.Context(), grants, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgstore.Migrate(t.Context(), owner, nil); err != nil { // a later version, for the grants
+		t.Fatal(err)
+	}
+
+	key := lockedmemory.FixedKey("session")
+	locker, err := pglock.New(t.Context(), agent, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	store, err := pgstore.New(agent, key, sessionstore.JSON[string]{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := lockedmemory.New(store, locker, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = memory.Turn(t.Context(), func(ctx context.Context) error {
+		_, err := memory.Load(ctx, "")
+		return errors.Join(err, memory.Save(ctx, "q", "a"))
+	})
+	_, _, list := locker.List(t.Context(), "", 10)
+	_, ping := store.Ping(t.Context())
+	err = errors.Join(err, list, ping, memory.Save(t.Context(), "q", "a"), memory.Clear(t.Context()), memory.Delete(t.Context()))
+	if err != nil {
+		t.Error(err)
+	}
+	tables, err := db.Do("SELECT tablename FROM pg_tables WHERE schemaname = 'belugalock'")
+	if err != nil || len(strings.Fields(tables)) < 5 {
+		t.Fatalf("tables %q, %v", tables, err)
+	}
+	for _, table := range strings.Fields(tables) {
+		if _, err := agent.Exec(t.Context(), "SELECT FROM belugalock."+table); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("SELECT FROM %s: %v", table, err)
+		}
+	}
+}
+
+// poolOf is a pool of a role whose password is its name.
+func poolOf(t *testing.T, db *testservers.PostgresDatabase, role string) *pgxpool.Pool {
+	t.Helper()
+	u, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, role)
+	pool, err := pgxpool.New(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Every statement for operators is one that the server takes.
+func TestPostgres_sqlRuns(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	for _, text := range ReadPage(t, postgresPage).Texts("sql") {
+		if !strings.HasPrefix(text, "SELECT") {
+			continue // see TestPostgres_rightsSuffice
+		}
+		if _, err := db.Do(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The texts of the table of errors are those of the library and the server.
+func TestPostgres_errorTexts(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartPostgres(t)
+	db := server.NewDatabase(t)
+	if _, err := db.Do("CREATE ROLE agent LOGIN PASSWORD 'another'; CREATE ROLE poor LOGIN PASSWORD 'poor'"); err != nil {
+		t.Fatal(err)
+	}
+	admin := poolOf(t, db, "postgres")
+	_, missing := pglock.New(t.Context(), admin, nil)
+	_, password := pglock.New(t.Context(), poolOf(t, db, "agent"), nil)
+	if err := pglock.Migrate(t.Context(), admin, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, rights := pglock.New(t.Context(), poolOf(t, db, "poor"), nil)
+	if _, err := server.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_read_only = on"); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := acquireError(t, open(t, db.URL(), nil))
+	rows := ReadPage(t, postgresPage).Table(t, "## Reading the errors")
+	for text, err := range map[string]error{
+		`the schema "belugalock" is missing in the database, or it is older than this program`: missing,
+		"SQLSTATE 28P01": password, "SQLSTATE 42501": rights, "SQLSTATE 25006": readOnly,
+	} {
+		inPage := slices.ContainsFunc(rows, func(row []string) bool { return strings.Contains(row[0], text) })
+		if err == nil || !strings.Contains(err.Error(), text) || !inPage {
+			t.Errorf("%s: the error is %v; in the page: %t", text, err, inPage)
+		}
+	}
+}
