@@ -2,11 +2,15 @@ package lockurl_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,6 +27,20 @@ const password = "p@ss/wo+rd"
 func database(t *testing.T, schema string) *testservers.PostgresDatabase {
 	t.Helper()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
+	migrate(t, db, schema)
+	user := "agent_" + db.Name()
+	_, err := db.Do("CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "';" +
+		"GRANT USAGE ON SCHEMA " + schema + " TO " + user + ";" +
+		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA " + schema + " TO " + user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = db.Do("DROP OWNED BY " + user + "; DROP ROLE " + user) })
+	return db
+}
+
+func migrate(t *testing.T, db *testservers.PostgresDatabase, schema string) {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -31,15 +49,6 @@ func database(t *testing.T, schema string) *testservers.PostgresDatabase {
 	if err := pglock.Migrate(t.Context(), pool, &pglock.Options{Schema: schema}); err != nil {
 		t.Fatal(err)
 	}
-	user := "agent_" + db.Name()
-	_, err = db.Do("CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "';" +
-		"GRANT USAGE ON SCHEMA " + schema + " TO " + user + ";" +
-		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA " + schema + " TO " + user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = db.Do("DROP OWNED BY " + user + "; DROP ROLE " + user) })
-	return db
 }
 
 // urlOf is the URL of the database for the user of database, without parameters.
@@ -85,6 +94,49 @@ func TestOpen_postgres_wrongPasswordRefused(t *testing.T) {
 	_, err := l.TryAcquire(t.Context(), "key")
 	if !errors.Is(err, distlock.ErrRefused) || strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("TryAcquire: %v", err)
+	}
+}
+
+func TestOpen_postgres_tlsVerifiesServer(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartPostgres(t)
+	db := server.NewDatabase(t)
+	migrate(t, db, "belugalock")
+	ca := newAuthority(t)
+	certificate, key := ca.issue(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	for file, name := range map[string]string{certificate: "server.crt", key: "server.key"} {
+		text, err := os.ReadFile(file)
+		if err == nil { // into the directory of the server, for its user alone
+			_, err = server.Do("COPY (SELECT unnest(string_to_array(trim('" + string(text) + "'), E'\n'))) " +
+				"TO PROGRAM 'umask 077; cat > " + name + "'")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sql := range []string{"ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"} {
+		if _, err := server.Do(sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rawURL := strings.Replace(db.URL(), "sslmode=disable", "sslmode=verify-full", 1)
+	trusted := rawURL + "&sslrootcert=" + ca.file
+	testservers.Await(t, 10*time.Second, "the server speaks TLS", func() bool {
+		_, err := open(t, trusted).TryAcquire(t.Context(), "first")
+		return err == nil
+	})
+	checkHandoff(t, open(t, trusted), open(t, trusted))
+	if n, err := db.Do("SELECT count(*) FROM pg_stat_ssl WHERE ssl"); err != nil || n == "0" {
+		t.Errorf("%s connections over TLS, %v", n, err)
+	}
+	for untrusted, text := range map[string]string{
+		rawURL + "&sslrootcert=" + newAuthority(t).file:       "x509: certificate signed by unknown authority",
+		strings.Replace(trusted, "127.0.0.1", "localhost", 1): "x509: certificate is not valid for any names, but wanted to match localhost",
+	} {
+		_, err := open(t, untrusted).TryAcquire(t.Context(), "key")
+		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v; want %q", err, text)
+		}
 	}
 }
 
