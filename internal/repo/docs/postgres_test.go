@@ -72,7 +72,9 @@ func TestPostgres_rightsSuffice(t *testing.T) {
 	}
 	err = memory.Turn(t.Context(), func(ctx context.Context) error {
 		_, err := memory.Load(ctx, "")
-		return errors.Join(err, memory.Save(ctx, "q", "a"))
+		lease, _ := lockedmemory.Lease(ctx)
+		fenced := pgx.BeginFunc(ctx, agent, func(tx pgx.Tx) error { return pglock.Fence(ctx, tx, lease) })
+		return errors.Join(err, fenced, memory.Save(ctx, "q", "a"))
 	})
 	_, _, list := locker.List(t.Context(), "", 10)
 	_, ping := store.Ping(t.Context())
@@ -139,7 +141,7 @@ func TestPostgres_errorTexts(t *testing.T) {
 	if _, err := server.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_read_only = on"); err != nil {
 		t.Fatal(err)
 	}
-	readOnly := acquireError(t, open(t, db.URL(), nil))
+	readOnly := tryAcquireError(t, open(t, db.URL(), nil))
 	rows := ReadPage(t, postgresPage).Table(t, "## Reading the errors")
 	for text, err := range map[string]error{
 		`the schema "belugalock" is missing in the database, or it is older than this program`: missing,
