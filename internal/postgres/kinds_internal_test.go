@@ -47,7 +47,7 @@ func TestKindOf_C_onlyWhatIsCertain(t *testing.T) {
 		{io.ErrUnexpectedEOF, nil},
 		{context.DeadlineExceeded, nil},
 	} {
-		err := kindOf(c.err)
+		err := KindOf(c.err)
 		if !errors.Is(err, c.err) || driver.MayHaveEffect(err) != (c.kinds == nil) || errors.Is(err, driver.ErrNotDone) != (c.kinds != nil) {
 			t.Errorf("%v: %v", c.err, err)
 		}
@@ -78,7 +78,7 @@ func TestIsUndone_S1_unknownOutcome_notRepeated(t *testing.T) {
 		{answer("ERROR", "40001"), true}, {answer("ERROR", "40P01"), true},
 		{answer("FATAL", "40001"), false}, {answer("ERROR", "25006"), false}, {io.EOF, false},
 	} {
-		if got := isUndone(kindOf(c.err)); got != c.want {
+		if got := isUndone(KindOf(c.err)); got != c.want {
 			t.Errorf("%v is repeated: %t", c.err, got)
 		}
 	}
