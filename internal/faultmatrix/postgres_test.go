@@ -56,7 +56,7 @@ func openPostgres(url string, with []setting) (client, error) {
 
 const microsNow = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// asked returns the answer to a question about a key, which needs no escaping.
+// asked returns the answer to a question about a key.
 func (p *postgres) asked(sql, key string) (string, error) {
-	return p.database.Do(strings.NewReplacer("{key}", "'"+key+"'", "{now}", microsNow).Replace(sql))
+	return p.database.Do(strings.NewReplacer("{key}", "$key$"+key+"$key$", "{now}", microsNow).Replace(sql))
 }

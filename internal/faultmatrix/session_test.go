@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -39,6 +40,8 @@ type session struct {
 	store *sessionstore.Store[string, string] // the inner one, for who goes past all checks of the lease
 	key   string
 	apart bool
+
+	postgres bool
 }
 
 // session opens one whose lock is beside it, or apart from it.
@@ -55,7 +58,7 @@ func (in *instance) session(key string, apart bool) *session {
 	if err != nil {
 		panic(err)
 	}
-	return &session{LockedMemory: memory, store: store, key: key, apart: apart}
+	return &session{LockedMemory: memory, store: store, key: key, apart: apart, postgres: in.client.postgres != nil}
 }
 
 func (in *instance) newStore(key lockedmemory.KeyFunc) (*sessionstore.Store[string, string], error) {
@@ -70,6 +73,15 @@ func (in *instance) newStore(key lockedmemory.KeyFunc) (*sessionstore.Store[stri
 		opts.Store = *in.store
 	}
 	return pgstore.New(in.client.postgres, key, codec{}, &opts)
+}
+
+// requests matches the requests of the store that clear the session. Others contain its key, too.
+func (s *session) requests() faultnet.Match {
+	if !s.postgres {
+		return faultnet.Containing(logKey(s.key))
+	}
+	key, replaces := faultnet.Containing(s.key), faultnet.Containing("replace_v1(")
+	return func(request []byte) bool { return key(request) && replaces(request) }
 }
 
 // logKey is where Redis keeps the session of key, which needs no escaping.

@@ -212,7 +212,7 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 	}
 	about := faultnet.Containing(reply("late"))
 	if c.clears() {
-		session, saves := faultnet.Containing(x.key), faultnet.Containing(reply("")) // of the turn, later
+		session, saves := x.requests(), faultnet.Containing(reply("")) // of the turn, later
 		about = func(request []byte) bool { return session(request) && !saves(request) }
 	}
 	packet = network.HoldRequests(func(request []byte) bool { return !passes.Load() && about(request) })

@@ -281,7 +281,7 @@ local ttl = redis.call('PTTL', KEYS[1])
 return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
 	}, "SELECT count(*) FROM belugalock.lease WHERE key = {key} AND NOT released AND expires_at > {now}"}
 	waiters = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} },
-		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
+		"SELECT count(*) FROM belugalock.waiter WHERE key = {key} AND alive_until > {now}"}
 	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} },
 		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
 	// expire lets a lock expire.
