@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -19,22 +20,13 @@ import (
 func poolUsedUp(t *testing.T, s *service) {
 	unlessStalled(t, "poolUsedUp", func(t testing.TB, key string) {
 		const ttl = 2 * time.Second
-		client := s.client(t, ofRedis(func(o *redis.UniversalOptions) {
+		client := s.client(t, setting{redis: func(o *redis.UniversalOptions) {
 			o.PoolSize, o.PoolTimeout, o.MaxRetries, o.ReadTimeout = 1, 200*time.Millisecond, -1, time.Minute
-		}))
+		}, postgres: func(c *pgxpool.Config) { c.MaxConns = 1 }})
 		l := locker(t, client, distlock.Options{TTL: ttl})
 		renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
 
-		var blocked sync.WaitGroup
-		var taken []context.CancelFunc
-		for _, name := range []string{renewed.Key(), released.Key(), key} { // in a Cluster, at three nodes or fewer
-			ctx, cancel := context.WithCancel(t.Context())
-			taken = append(taken, cancel)
-			blocked.Go(func() { _ = client.redis.BLPop(ctx, 0, "list:{"+name+"}").Err() })
-			testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
-				return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
-			})
-		}
+		end := s.useUp(t, client, renewed.Key(), released.Key(), key) // in a Cluster, at three nodes or fewer
 		mustRelease(t, mustAcquire(t, l, key))
 		if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
 			t.Errorf("Extend: %v", err)
@@ -46,15 +38,39 @@ func poolUsedUp(t *testing.T, s *service) {
 		}
 		s.gone(t, released.Key())
 		keeps(t, renewed, 3*ttl)
-		for _, name := range []string{renewed.Key(), released.Key(), key} {
+		end()
+		mustRelease(t, renewed)
+	})
+}
+
+// useUp takes the connections of a client to the servers of some keys.
+func (s *service) useUp(t testing.TB, c client, names ...string) (end func()) {
+	if c.postgres != nil {
+		conn, err := c.postgres.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn.Release
+	}
+	var blocked sync.WaitGroup
+	var taken []context.CancelFunc
+	for _, name := range names {
+		ctx, cancel := context.WithCancel(t.Context())
+		taken = append(taken, cancel)
+		blocked.Go(func() { _ = c.redis.BLPop(ctx, 0, "list:{"+name+"}").Err() })
+		testservers.Await(t, 5*time.Second, "the pool is used up", func() bool {
+			return strings.Contains(mustDo(t, s.master(name), "CLIENT", "LIST"), "cmd=blpop")
+		})
+	}
+	return func() {
+		for _, name := range names {
 			mustDo(t, s.master(name), "RPUSH", "list:{"+name+"}", "x", "x", "x")
 		}
 		for _, cancel := range taken {
 			cancel()
 		}
 		blocked.Wait()
-		mustRelease(t, renewed)
-	})
+	}
 }
 
 // A user who lacks a right is told which command it is about, at once. With all that is documented everything works; without

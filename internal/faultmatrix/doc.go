@@ -1,4 +1,4 @@
-// Package faultmatrix causes each fault on each topology of Redis and checks the promises: at most
+// Package faultmatrix causes each fault on each topology of Redis, and on PostgreSQL, and checks the promises: at most
 // one live lease where that is promised, no stale write in a store that checks tokens, the time
 // until the next holder, and the errors that callers get.
 //

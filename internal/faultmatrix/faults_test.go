@@ -14,7 +14,7 @@ type row struct {
 	name  string
 	run   func(t *testing.T, s *service)
 	own   bool     // it breaks its servers for good, and has them to itself
-	on    []string // topologies; nil: all of Redis, and PostgreSQL
+	on    []string // topologies; nil: all but a standby
 	args  []string // for its own servers
 	alone bool     // it measures how soon something happens, or changes the shared server for all
 }
@@ -31,15 +31,15 @@ var rows = []row{
 	{name: "replaceKilled", run: replaceKilled, on: ofRedisAlone},
 	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "wakeUpLost", run: wakeUpLost},
-	{name: "notificationMissed", run: notificationMissed, on: ofRedisAlone},
+	{name: "notificationMissed", run: notificationMissed},
 	{name: "waiterDies/head", run: waiterDies("head")},
 	{name: "waiterDies/middle", run: waiterDies("middle")},
 	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff")},
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, on: ofRedisAlone, own: true},
-	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: []string{"sentinel", "cluster", "standby"}},
 	{name: "masterReplacedButAlive", run: masterReplacedButAlive, own: true, on: []string{"sentinel"}},
 	{name: "sentinelsGone", run: sentinelsGone, own: true, on: []string{"sentinel"}},
-	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, own: true, on: []string{"sentinel", "cluster"}},
+	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, own: true, on: []string{"sentinel", "cluster", "standby"}},
 	{name: "failoverKeepsTheQueue", run: failoverKeepsTheQueue, own: true, on: []string{"sentinel", "cluster"}},
 	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: []string{"sentinel", "cluster"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},
@@ -49,7 +49,7 @@ var rows = []row{
 	{name: "repliesLost", run: repliesLost},
 	{name: "sessionRepliesLost", run: sessionRepliesLost},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
-	{name: "poolUsedUp", run: poolUsedUp, on: ofRedisAlone},
+	{name: "poolUsedUp", run: poolUsedUp},
 	{name: "hookBlocks", run: hookBlocks},
 	{name: "hookPanics", run: hookPanics},
 	{name: "scriptsFlushed", run: scriptsFlushed, on: ofRedisAlone, alone: true},
@@ -58,7 +58,7 @@ var rows = []row{
 	{name: "recordDeleted", run: recordDeleted},
 	{name: "recordWithoutTTL", run: recordWithoutTTL, on: ofRedisAlone},
 	{name: "slotMoves", run: slotMoves, on: []string{"cluster"}, alone: true},
-	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node"}},
+	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node", "standby"}},
 	{name: "readOnly", run: readOnly, on: []string{"node"}, own: true},
 	{name: "loading", run: loading, on: []string{"node"}, own: true, args: []string{"--enable-debug-command", "local"}},
 	{name: "busyScript", run: busyScript, on: ofRedisAlone, alone: true},
@@ -69,6 +69,14 @@ var rows = []row{
 	{name: "brokenEntries", run: brokenEntries, on: ofRedisAlone},
 	{name: "foreignSessionData", run: foreignSessionData, on: ofRedisAlone},
 	{name: "twoNamespaces", run: twoNamespaces},
+	{name: "connectionsDropped", run: connectionsDropped, on: []string{"postgres"}},
+	{name: "rowLocked", run: rowLocked, on: []string{"postgres"}},
+	{name: "longSnapshot", run: longSnapshot, on: []string{"postgres"}},
+	{name: "serializableDefault", run: serializableDefault, on: []string{"postgres"}},
+	{name: "statementTimeout", run: statementTimeout, on: []string{"postgres"}},
+	{name: "serverCrashes", run: serverCrashes, on: []string{"postgres"}, own: true},
+	{name: "poolerRestarted", run: poolerRestarted, on: []string{"postgres"}, own: true},
+	{name: "commitCancelled", run: commitCancelled, on: []string{"standby"}, own: true, args: []string{synchronous}},
 }
 
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
@@ -77,9 +85,12 @@ func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, row
 	defer stalls.Stop()
 	for _, topology := range topologies {
 		t.Run(topology, func(t *testing.T) {
-			run(t, topology, slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
-				return r.own != own || r.on != nil && !slices.Contains(r.on, topology)
-			}))
+			here := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+				return r.own != own || r.on != nil && !slices.Contains(r.on, topology) || r.on == nil && topology == "standby"
+			})
+			if len(here) > 0 {
+				run(t, topology, here)
+			}
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 // keyAt is a key, beginning with prefix, that the same master keeps as it keeps another one.
 func (s *service) keyAt(prefix, other string) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint(prefix, "-", i); s.master(key) == s.master(other) {
+		if key := fmt.Sprint(prefix, "-", i); s.postgres != nil || s.master(key) == s.master(other) {
 			return key
 		}
 	}
@@ -134,9 +134,9 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 		books[x] = new(book)
 		whole(x, "replicated")
 	}
-	old := s.master(key)
-	s.AwaitReplicas(old)
-	old.Detach()
+	failover := s.failover(key)
+	failover.awaitReplicas()
+	failover.detach()
 	var turns []*turn
 	for _, x := range append(sessions, eager) {
 		whole(x, "forgotten")
@@ -144,8 +144,8 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 		books[x].mustSave(t, turn.ctx, x, "forgotten-4")
 		turns = append(turns, turn)
 	}
-	old.Kill()
-	s.AwaitMaster(lockKey(key), old)
+	failover.kill()
+	failover.awaitMaster()
 
 	// Until another holder comes the old one may go on, also past its checks: behind what is left.
 	turn := turns[2]

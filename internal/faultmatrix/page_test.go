@@ -23,7 +23,10 @@ func TestReliabilityPage_listsTheFaults(t *testing.T) {
 	}
 	for _, row := range rows {
 		tested[row.name] = "all"
-		if row.on != nil {
+		switch {
+		case slices.Equal(row.on, ofRedisAlone):
+			tested[row.name] = "Redis"
+		case row.on != nil:
 			tested[row.name] = strings.Join(row.on, ", ")
 		}
 	}

@@ -3,8 +3,10 @@ package faultmatrix
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,7 +19,8 @@ import (
 type postgres struct {
 	server   *testservers.Postgres
 	database *testservers.PostgresDatabase
-	url      string // of clients
+	url      string                    // of clients
+	pair     *testservers.PostgresPair // nil: alone
 }
 
 func startPostgres(tb testing.TB, settings ...string) *service {
@@ -37,7 +40,32 @@ func newPostgres(tb testing.TB, server *testservers.Postgres) *service {
 	if err := errors.Join(pglock.Migrate(tb.Context(), pool, nil), pgstore.Migrate(tb.Context(), pool, nil)); err != nil {
 		tb.Fatal(err)
 	}
-	return &service{Name: "postgres", postgres: &postgres{server, database, database.URL()}}
+	return &service{Name: "postgres", postgres: &postgres{server: server, database: database, url: database.URL()}}
+}
+
+// synchronous is the argument for a pair whose commits wait for the standby.
+const synchronous = "synchronous"
+
+// startPair starts a primary and a standby. Clients look for the one that takes writes.
+func startPair(tb testing.TB, args ...string) *service {
+	tb.Helper()
+	pair := testservers.StartPostgresPair(tb, slices.Contains(args, synchronous))
+	s := newPostgres(tb, pair.Primary)
+	s.Name, s.postgres.pair = "standby", pair
+	s.postgres.url = strings.Replace(s.postgres.url, pair.Primary.Addr(), pair.Primary.Addr()+","+pair.Standby.Addr(), 1) +
+		"&target_session_attrs=read-write"
+	return s
+}
+
+func (p *postgres) failover() failover {
+	return failover{
+		awaitReplicas: p.pair.AwaitStandby, detach: p.pair.Detach, kill: p.pair.Primary.Kill,
+		awaitMaster: func() {
+			p.pair.Promote()
+			time.Sleep(1100 * time.Millisecond) // pgxpool looks into connections that were idle for 1 s
+			p.database = p.pair.Standby.Database(p.database.Name())
+		},
+	}
 }
 
 func openPostgres(url string, with []setting) (client, error) {

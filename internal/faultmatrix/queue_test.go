@@ -171,7 +171,7 @@ func wakeUpLost(t *testing.T, s *service) {
 func notificationMissed(t *testing.T, s *service) {
 	unlessStalled(t, "notificationMissed", func(t testing.TB, key string) {
 		const ttl = 4 * time.Second
-		silent := s.user(t, "silent", "~*", "&*", "+@all", "-publish")
+		s, silent := s.silent(t)
 		holder := mustAcquire(t, locker(t, s.client(t, silent), distlock.Options{TTL: ttl}), key)
 		first := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
 		second := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 2)

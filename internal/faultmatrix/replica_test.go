@@ -3,6 +3,7 @@ package faultmatrix
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -19,8 +20,7 @@ import (
 // replica refuses each call for now, so no lease is lost, and no lock is busy or free by its word.
 func replicaAnswers(t *testing.T, s *service) {
 	const key, ttl = "replicaAnswers", 3 * time.Second
-	replica := testservers.StartRedis(t)
-	mustDo(t, replica, "REPLICAOF", "127.0.0.1", "1")
+	replica, code := s.readOnlyReplica(t)
 	network := faultnet.NewNet(t)
 	var led atomic.Bool
 	lead := func(there bool) {
@@ -30,7 +30,7 @@ func replicaAnswers(t *testing.T, s *service) {
 	}
 	client := s.client(t, dialedBy(func(ctx context.Context, protocol, addr string) (net.Conn, error) {
 		if led.Load() {
-			addr = replica.Addr()
+			addr = replica
 		}
 		return network.Dial(ctx, protocol, addr)
 	}))
@@ -43,6 +43,17 @@ func replicaAnswers(t *testing.T, s *service) {
 	waiter := enqueue(t, s, l, key, 1)
 
 	lead(true)
+	if s.postgres != nil { // a call that meets a broken connection is not sent again
+		reached := 0
+		testservers.Await(t, ttl/2, "all connections lead to the replica", func() bool {
+			_, acquire := l.TryAcquire(t.Context(), key+"-free")
+			extend := kept.Extend(t.Context(), ttl)
+			if reached++; !strings.Contains(fmt.Sprint(acquire), code) || !strings.Contains(fmt.Sprint(extend), code) {
+				reached = 0
+			}
+			return reached == 3
+		})
+	}
 	_, free := l.TryAcquire(t.Context(), key+"-free")
 	_, held := locker(t, client, distlock.Options{}).TryAcquire(t.Context(), key)
 	for what, err := range map[string]error{
@@ -51,8 +62,8 @@ func replicaAnswers(t *testing.T, s *service) {
 		"Release": released.Release(t.Context()),
 	} {
 		wants(t, what, err, distlock.ErrUnavailable)
-		if err == nil || !strings.Contains(err.Error(), "READONLY") || errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("%s: %v; want READONLY", what, err)
+		if err == nil || !strings.Contains(err.Error(), code) || errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("%s: %v; want %s", what, err, code)
 		}
 	}
 	keeps(t, kept, ttl/3)
@@ -72,4 +83,16 @@ func replicaAnswers(t *testing.T, s *service) {
 		s.gone(t, key)
 		s.expires(t, key)
 	}
+}
+
+// readOnlyReplica returns the address of a server that refuses writes, and a word of its errors.
+func (s *service) readOnlyReplica(t *testing.T) (addr, code string) {
+	if s.postgres != nil {
+		s.postgres.pair.Detach()
+		s.postgres.url = s.postgres.database.URL() // clients do not look for another server
+		return s.postgres.pair.Standby.Addr(), "25006"
+	}
+	replica := testservers.StartRedis(t)
+	mustDo(t, replica, "REPLICAOF", "127.0.0.1", "1")
+	return replica.Addr(), "READONLY"
 }

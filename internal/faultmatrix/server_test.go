@@ -2,7 +2,6 @@ package faultmatrix
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -64,15 +63,14 @@ func failoverKeepsTheLock(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheLock", 12 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 500 * time.Millisecond})
 	lease := mustAcquire(t, l, key)
-	old := s.master(key)
-	s.AwaitReplicas(old)
-	old.Kill()
-	master := s.AwaitMaster(lockKey(key), old)
+	failover := s.failover(key)
+	failover.awaitReplicas()
+	failover.kill()
+	failover.awaitMaster()
+	left := s.lifetimes(t, 1)
 	renewed := testservers.Within(ttl/2, func() bool {
-		left := mustDo(t, master, "PTTL", lockKey(key))
-		var ms int64
-		_, _ = fmt.Sscan(left, &ms)
-		return time.Duration(ms)*time.Millisecond > recordKeep+ttl-time.Second
+		left, err := left(t.Context(), key)
+		return err == nil && left > ttl-time.Second
 	})
 	if err := lease.Err(); err != nil || !renewed {
 		t.Errorf("the holder: %v; renewed at the new master: %t", err, renewed)

@@ -24,8 +24,8 @@ import (
 // namespace is that of all locks of these tests.
 const namespace = "faults"
 
-// topologies are those of Redis, and PostgreSQL.
-var topologies = append(slices.Clone(testservers.Topologies), "postgres")
+// topologies are those of Redis, and PostgreSQL without and with a standby.
+var topologies = append(slices.Clone(testservers.Topologies), "postgres", "standby")
 
 // service is a running Redis of some topology, or a PostgreSQL.
 type service struct {
@@ -36,8 +36,11 @@ type service struct {
 
 func startService(tb testing.TB, topology string, args ...string) *service {
 	tb.Helper()
-	if topology == "postgres" {
+	switch topology {
+	case "postgres":
 		return startPostgres(tb, args...)
+	case "standby":
+		return startPair(tb, args...)
 	}
 	return &service{Name: topology, Topology: testservers.StartTopology(tb, topology, args...)}
 }
@@ -164,6 +167,15 @@ func (s *service) listener(tb testing.TB, name string) setting {
 	return s.user(tb, name, "~*", "&*", "+@all")
 }
 
+// silent is the setting of a client whose notifications of others fail.
+func (s *service) silent(tb testing.TB) (*service, setting) {
+	tb.Helper()
+	if s.postgres != nil {
+		return s.postgres.silent(tb)
+	}
+	return s, s.user(tb, "silent", "~*", "&*", "+@all", "-publish")
+}
+
 func (s *service) dropListener(tb testing.TB, name string) {
 	tb.Helper()
 	if s.postgres == nil {
@@ -174,6 +186,22 @@ func (s *service) dropListener(tb testing.TB, name string) {
 		"WHERE application_name = '" + name + "' AND query LIKE 'LISTEN%'")
 	if err != nil || n != "1" {
 		tb.Errorf("%s connections that listen were closed, %v; want 1", n, err)
+	}
+}
+
+// failover is the replacement of the server of a key.
+type failover struct {
+	awaitReplicas, detach, kill, awaitMaster func()
+}
+
+func (s *service) failover(key string) failover {
+	if s.postgres != nil {
+		return s.postgres.failover()
+	}
+	old := s.master(key)
+	return failover{
+		awaitReplicas: func() { s.AwaitReplicas(old) }, detach: old.Detach, kill: old.Kill,
+		awaitMaster: func() { s.AwaitMaster(lockKey(key), old) },
 	}
 }
 

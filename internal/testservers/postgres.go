@@ -189,6 +189,9 @@ func (p *Postgres) NewDatabase(tb testing.TB) *PostgresDatabase {
 	return &PostgresDatabase{p, name}
 }
 
+// Database returns a database that the server has, for example that of its primary.
+func (p *Postgres) Database(name string) *PostgresDatabase { return &PostgresDatabase{p, name} }
+
 // Name returns the database's name.
 func (d *PostgresDatabase) Name() string { return d.name }
 
