@@ -20,11 +20,11 @@ type statements struct{ acquire, release, breaks, extend, raise, inspect, list, 
 
 func newStatements(schema postgres.Schema) statements {
 	return statements{
-		acquire: schema.In("SELECT * FROM {schema}.acquire_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-		release: schema.In("SELECT * FROM {schema}.release_v1($1, $2, $3, $4, $5)"),
-		breaks:  schema.In("SELECT * FROM {schema}.break_v1($1, $2, $3)"),
+		acquire: schema.In("SELECT * FROM {schema}.acquire_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
+		release: schema.In("SELECT * FROM {schema}.release_v1($1, $2, $3, $4, $5, $6)"),
+		breaks:  schema.In("SELECT * FROM {schema}.break_v1($1, $2, $3, $4)"),
 		extend:  schema.In("SELECT * FROM {schema}.extend_v1($1, $2, $3, $4, $5, $6)"),
-		raise:   schema.In("SELECT * FROM {schema}.raise_v1($1, $2, $3, $4)"),
+		raise:   schema.In("SELECT * FROM {schema}.raise_v1($1, $2, $3, $4, $5)"),
 		inspect: schema.In("SELECT * FROM {schema}.inspect_v1($1, $2)"),
 		list:    schema.In("SELECT * FROM {schema}.list_v1($1, $2, $3, $4)"),
 		notify:  schema.In("SELECT {schema}.notify_v1($1, $2)"),
@@ -71,8 +71,9 @@ func micros[N ~int64](n N) time.Duration { return time.Duration(n) * time.Micros
 func one[T any](
 	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], sql string, args ...any,
 ) (answer T, err error) {
-	err = s.rows.do(ctx, name, func() error {
-		answer, err = postgres.One(ctx, s.calls, scan, sql, append([]any{name.Namespace, name.Key}, args...)...)
+	err = s.rows.do(ctx, name, func(wait int64) error {
+		with := append(append([]any{name.Namespace, name.Key}, args...), wait)
+		answer, err = postgres.One(ctx, s.calls, scan, sql, with...)
 		return err
 	})
 	return answer, err
@@ -135,28 +136,28 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 }
 
 const (
-	// rowLimit is how long an Extend waits for a row that another transaction locks.
-	rowLimit = 50 * time.Millisecond
-	// rowsLimit bounds these waits of one Extend together.
-	rowsLimit = 2 * rowLimit
+	// extendLimit is how long an Extend waits for a row that another transaction locks.
+	extendLimit = 50 * time.Millisecond
+	// extendsLimit bounds these waits of one Extend together.
+	extendsLimit = 2 * extendLimit
 )
 
 // Extend implements driver.Driver. It first skips the rows that other transactions lock, and then waits
-// for each of them alone. ⚑ No row thus delays other renewals for longer than rowsLimit.
+// for each of them alone. ⚑ No row thus delays other renewals for longer than extendsLimit.
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
 	if len(reqs) == 1 {
-		s.extend(ctx, reqs, replies, rowLimit)
+		s.extend(ctx, reqs, replies, extendLimit)
 		return replies
 	}
 	skipped := s.extend(ctx, reqs, replies, 0)
 	rand.Shuffle(len(skipped), func(i, j int) { skipped[i], skipped[j] = skipped[j], skipped[i] })
-	until := time.Now().Add(rowsLimit)
+	until := time.Now().Add(extendsLimit)
 	for _, i := range skipped {
 		if time.Now().After(until) {
 			replies[i].Err = errRow
 		} else {
-			s.extend(ctx, reqs[i:i+1], replies[i:i+1], rowLimit)
+			s.extend(ctx, reqs[i:i+1], replies[i:i+1], extendLimit)
 		}
 	}
 	return replies

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -44,7 +45,7 @@ func (w *wakes) look() (ahead int64, err error) {
 	var namespaces, keys, owners []string
 	w.mu.Lock()
 	for owner, to := range w.waiting {
-		if to.entered {
+		if to.entered && !to.served {
 			namespaces, keys, owners = append(namespaces, to.name.Namespace), append(keys, to.name.Key), append(owners, owner)
 		}
 	}
@@ -67,9 +68,20 @@ func (w *wakes) look() (ahead int64, err error) {
 	ahead = 19
 	for _, a := range answers {
 		if a.to.owner != "" {
-			w.deliver(string(a.to.owner), a.to.wake())
+			w.serve(string(a.to.owner), a.to.wake())
 		}
 		ahead = min(ahead, int64(a.ahead)) // 0 also before the owner enters the queue
 	}
 	return ahead, nil
+}
+
+// serve delivers the handoff of an owner once.
+func (w *wakes) serve(owner string, wake driver.Wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if to, ok := w.waiting[owner]; ok && !to.served {
+		to.served = true
+		w.waiting[owner] = to
+		replace(to.wake, wake)
+	}
 }

@@ -2,9 +2,11 @@ package pglock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -111,33 +113,67 @@ func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
 	}
 }
 
-// The driver repeats what the server has undone, and the Locker asks again.
-func TestDriver_L_serializable_noFailures(t *testing.T) {
-	db := migrated(t)
-	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
-	failed := make(chan error, 6)
-	for range 2 {
-		locker, err := pglock.New(context.Background(), newPool(t, db.URL()), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = locker.Close(context.Background()) }()
-		for range 3 {
+// The functions run at READ COMMITTED, whatever the database has as its default.
+func TestDriver_L_strictIsolation_noFailures(t *testing.T) {
+	for _, isolation := range []string{"serializable", "repeatable read"} {
+		db := migrated(t)
+		do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = '"+isolation+"'")
+		a, b := drivers(db.URL())(t), drivers(db.URL())(t)
+		failed := make(chan error, 8)
+		for i, d := range []driver.Driver{a, a, a, a, b, b, b, b} {
 			go func() {
-				for range 20 {
-					if err := locker.Do(context.Background(), "k", func(context.Context) error { return nil }); err != nil {
-						failed <- err
-						return
+				var err error
+				for n := 0; n < 30 && err == nil; n++ {
+					req := driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("%016d%016d", i, n), TTL: time.Minute, Alive: time.Second, Seq: 1}
+					_, err = d.Acquire(context.Background(), req)
+					if err == nil {
+						_, err = d.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Leave: true})
 					}
 				}
-				failed <- nil
+				failed <- err
 			}()
 		}
-	}
-	for range cap(failed) {
-		if err := <-failed; err != nil {
-			t.Error(err)
+		for range cap(failed) {
+			if err := <-failed; err != nil {
+				t.Errorf("at %s: %v", isolation, err)
+			}
 		}
+	}
+}
+
+// An operator has deleted the row of a name. Its queue and its tombstones stay.
+func TestAcquire_L_rowDeleted_queueStays(t *testing.T) {
+	db := migrated(t)
+	d := drivers(db.URL())(t)
+	ctx := context.Background()
+	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	waiting := acquire(owner2, time.Minute)
+	waiting.Alive, waiting.Seq = time.Minute, 1
+	if _, err := d.Acquire(ctx, waiting); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner3, Tombstone: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, "DELETE FROM belugalock.lease")
+	if reply, err := d.Acquire(ctx, acquire(owner3, time.Minute)); err != nil || reply.Outcome != driver.Cancelled {
+		t.Errorf("Acquire of a cancelled owner: %+v, %v", reply, err)
+	}
+	other := acquire("00000000000000000000000000000004", time.Minute)
+	if reply, err := d.Acquire(ctx, other); err != nil || reply.Outcome != driver.Busy {
+		t.Errorf("Acquire before the first waiter: %+v, %v", reply, err)
+	}
+	waiting.Seq = 2
+	if reply, err := d.Acquire(ctx, waiting); err != nil || reply.Outcome != driver.Granted {
+		t.Errorf("Acquire of the first waiter: %+v, %v", reply, err)
+	}
+	do(t, db, "DELETE FROM belugalock.lease; DELETE FROM belugalock.tomb")
+	next := acquire("00000000000000000000000000000005", time.Minute)
+	next.Alive, next.Seq = time.Minute, 1
+	if reply, err := d.Acquire(ctx, next); err != nil || reply.Outcome != driver.Granted {
+		t.Errorf("Acquire of a name without a row: %+v, %v", reply, err)
 	}
 }
 

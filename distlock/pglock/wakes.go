@@ -100,6 +100,7 @@ type waiter struct {
 	name    driver.Name
 	wake    chan driver.Wake
 	entered bool // this driver has sent its request to enter the queue
+	served  bool // the poll has found its handoff
 }
 
 // attempt is one connection for wakes.

@@ -29,6 +29,8 @@ type Pool struct {
 	mode   pgx.QueryExecMode
 	// checked is set after the first check. Each new connection of an owned pool is checked.
 	checked, pooled atomic.Bool
+	// strict says that the default isolation is another one than READ COMMITTED.
+	strict atomic.Bool
 }
 
 // Open makes a pool of at most size connections of its own, from the configuration of an
@@ -76,7 +78,7 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 func Over(caller string, conns *pgxpool.Pool, schema Schema) *Pool {
 	p := &Pool{caller: caller, schema: schema, conns: conns, mode: pgx.QueryExecModeCacheDescribe}
 	if conns.Config().ConnConfig.DescriptionCacheCapacity == 0 {
-		p.mode = pgx.QueryExecModeDescribeExec
+		p.mode = pgx.QueryExecModeExec // ⚑ DescribeExec is two transactions, which a pooler may part
 	}
 	return p
 }
@@ -114,8 +116,7 @@ func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 // Query runs one statement in a transaction of its own, and reads all of its rows. Parameters and
 // columns are binary. It returns soon after ctx ends, and closes the connection then. The error has the kind that is certain, see driver.MayHaveEffect.
 //
-// ⚑ Query repeats a statement that the server has undone because of concurrent ones, so a
-// stricter default isolation of the database causes no failures.
+// Query repeats a statement that the server has undone because of concurrent ones, up to five times.
 func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, err error) {
 	for range 1 + repeats {
 		rows, err = query(ctx, p, scan, sql, args)
@@ -155,10 +156,12 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 	conn := c.Conn().PgConn()
 	forgetWarning(conn)
 	// ⚑ A pooler sends the next statement to another server connection, so no statement has a name.
-	answer, err := c.Query(ctx, sql, append([]any{p.mode}, args...)...)
+	args = append([]any{p.mode}, args...)
 	var rows []T
-	if err == nil {
-		rows, err = pgx.CollectRows(answer, scan)
+	if p.strict.Load() {
+		rows, err = readCommitted(ctx, c, scan, sql, args)
+	} else {
+		rows, err = collect(ctx, c, scan, sql, args)
 	}
 	if err == nil {
 		return rows, lateFailure(conn)
@@ -167,6 +170,34 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 		_ = c.Conn().Close(ctx)
 	}
 	return nil, KindOf(err)
+}
+
+func collect[T any](
+	ctx context.Context, c interface {
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	}, scan pgx.RowToFunc[T], sql string, args []any,
+) ([]T, error) {
+	rows, err := c.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// readCommitted runs a statement in a transaction at READ COMMITTED, in three round trips. ⚑ At a
+// stricter isolation, which the database may have as its default, concurrent calls undo each other.
+func readCommitted[T any](
+	ctx context.Context, c *pgxpool.Conn, scan pgx.RowToFunc[T], sql string, args []any,
+) (rows []T, err error) {
+	tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, notDone(err)
+	}
+	if rows, err = collect(ctx, tx, scan, sql, args); err != nil {
+		_ = tx.Rollback(ctx)
+		return nil, err
+	}
+	return rows, tx.Commit(ctx)
 }
 
 func (p *Pool) failed(err error) error {

@@ -61,10 +61,12 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	for i, part := range p.schema.Parts {
 		versions[i] = "{schema}.version_v1(" + literal(part.Name) + ")"
 	}
-	sql := p.schema.In("SELECT pg_backend_pid(), ARRAY[" + strings.Join(versions, ",") + "]::integer[]")
+	sql := p.schema.In("SELECT pg_backend_pid(), current_setting('transaction_isolation'), " +
+		"ARRAY[" + strings.Join(versions, ",") + "]::integer[]")
 	var pid uint32
+	var isolation string
 	var found []int
-	if err := c.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(&pid, &found); err != nil {
+	if err := c.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(&pid, &isolation, &found); err != nil {
 		return err
 	}
 	for i, part := range p.schema.Parts {
@@ -74,6 +76,9 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	}
 	if pid != c.PgConn().PID() {
 		p.pooled.Store(true)
+	}
+	if isolation != "read committed" {
+		p.strict.Store(true)
 	}
 	p.checked.Store(true)
 	return nil

@@ -1,6 +1,7 @@
 -- Grants a name, keeps a grant, or puts an owner into the queue.
 --
--- p_ttl, p_alive: µs. p_alive 0: the request does not wait. p_ticket 0: the end of the queue.
+-- p_ttl, p_alive: µs. p_alive 0: the request does not wait. p_ticket 0: the end of the queue. p_wait: for
+-- how many ms to wait for a row that another transaction locks.
 --
 -- outcome     granted    fence, fence_end, waiters
 --             busy       the present grant: fence, waiters, age and remaining in µs, holder; and place
@@ -11,12 +12,12 @@
 -- May be repeated: a holder gets its stored grant, and a waiter keeps its place.
 CREATE FUNCTION {schema}.acquire_v1(
   p_namespace text, p_key text, p_owner text, p_ttl bigint, p_payload bytea,
-  p_alive bigint, p_seq bigint, p_ticket bigint, p_channel text,
+  p_alive bigint, p_seq bigint, p_ticket bigint, p_channel text, p_wait integer DEFAULT 200,
   OUT outcome text, OUT fence bigint, OUT fence_end bigint, OUT waiters integer,
   OUT age bigint, OUT remaining bigint, OUT holder bytea, OUT place bigint,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
@@ -25,6 +26,7 @@ DECLARE
   r       {schema}.lease;
   h       record;
 BEGIN
+  PERFORM set_config('lock_timeout', p_wait::text, true);
   -- ⚑ The fast path: every condition stands in the row, so it holds after a wait for the row, too.
   -- The clock was read before: the grant ends early rather than late.
   UPDATE {schema}.lease SET
@@ -45,7 +47,9 @@ BEGIN
     EXIT WHEN FOUND;
     now := {schema}.clock_v1();
     INSERT INTO {schema}.lease (namespace, key, owner, released, token, block_end, granted_at, expires_at, payload)
-      VALUES (p_namespace, p_key, p_owner, false, now, now + 20000, now, now + p_ttl, p_payload)
+      SELECT p_namespace, p_key, p_owner, false, now, now + 20000, now, now + p_ttl, p_payload
+      WHERE NOT EXISTS (SELECT FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key)
+        AND NOT EXISTS (SELECT FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key)
       ON CONFLICT DO NOTHING
       RETURNING token, block_end INTO fence, fence_end;
     IF FOUND THEN
@@ -53,6 +57,7 @@ BEGIN
       PERFORM {schema}.durable_v1(true, setting);
       RETURN;
     END IF;
+    PERFORM {schema}.restore_v1(p_namespace, p_key);
   END LOOP;
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
 

@@ -57,14 +57,16 @@ END $$;
 --
 -- May be repeated: a token that reaches the floor stays. The remaining time never changes.
 CREATE FUNCTION {schema}.raise_v1(
-  p_namespace text, p_key text, p_owner text, p_floor bigint, OUT held boolean, OUT fence bigint, OUT fence_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+  p_namespace text, p_key text, p_owner text, p_floor bigint, p_wait integer DEFAULT 200,
+  OUT held boolean, OUT fence bigint, OUT fence_end bigint
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
   now     bigint;
   r       {schema}.lease;
 BEGIN
+  PERFORM set_config('lock_timeout', p_wait::text, true);
   SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
   IF p_floor > now + 31536000000000 THEN -- driver.FloorAhead

@@ -1,3 +1,13 @@
+-- Makes a free row for a name that has none, or whose row an operator has deleted: its waiters and its
+-- tombstones stay.
+CREATE FUNCTION {schema}.restore_v1(p_namespace text, p_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  INSERT INTO {schema}.lease (namespace, key, waiting, flagged_until) VALUES (p_namespace, p_key,
+      (SELECT count(*) FROM {schema}.waiter w WHERE w.namespace = p_namespace AND w.key = p_key),
+      (SELECT coalesce(max(t.until), 0) FROM {schema}.tomb t WHERE t.namespace = p_namespace AND t.key = p_key))
+    ON CONFLICT DO NOTHING;
+END $$;
+
 -- Hands a free name to its first live waiter whose ticket is below p_below, and deletes the dead
 -- waiters before it. The caller has locked the row in lease.
 --

@@ -1,7 +1,7 @@
 -- Ends the grant of an owner, and hands the name to the first live waiter.
 --
 -- p_tombstone: for how many µs to leave a tombstone, or 0. It takes the owner out of the queue, too.
--- p_leave: the owner leaves the queue.
+-- p_leave: the owner leaves the queue. p_wait: see acquire_v1.
 --
 -- released    the owner held the name, or had released it before
 -- to_…        a handoff; the caller notifies after the commit
@@ -10,11 +10,11 @@
 -- without a handoff and without a tombstone is not durable: a function that calls this one and has to
 -- be durable calls durable_v1 after it.
 CREATE FUNCTION {schema}.release_v1(
-  p_namespace text, p_key text, p_owner text, p_tombstone bigint, p_leave boolean,
+  p_namespace text, p_key text, p_owner text, p_tombstone bigint, p_leave boolean, p_wait integer DEFAULT 200,
   OUT released boolean,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
@@ -26,6 +26,7 @@ DECLARE
   r       {schema}.lease;
   h       record;
 BEGIN
+  PERFORM set_config('lock_timeout', p_wait::text, true);
   IF p_tombstone = 0 AND NOT p_leave THEN -- ⚑ the fast path: every condition stands in the row
     UPDATE {schema}.lease l SET released = true, payload = ''
       WHERE namespace = p_namespace AND key = p_key AND owner = p_owner AND NOT l.released AND expires_at > now
@@ -40,11 +41,11 @@ BEGIN
   LOOP
     SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
     EXIT WHEN FOUND;
-    IF p_tombstone = 0 THEN
+    IF p_tombstone = 0 AND NOT EXISTS (SELECT FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key) THEN
       released := false;
       RETURN;
     END IF;
-    INSERT INTO {schema}.lease (namespace, key) VALUES (p_namespace, p_key) ON CONFLICT DO NOTHING;
+    PERFORM {schema}.restore_v1(p_namespace, p_key);
   END LOOP;
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
   held := NOT r.released AND r.expires_at > now;
@@ -89,22 +90,23 @@ END $$;
 
 -- Ends the grant that holds a token, for an operator. The answer is that of release_v1.
 CREATE FUNCTION {schema}.break_v1(
-  p_namespace text, p_key text, p_token bigint,
+  p_namespace text, p_key text, p_token bigint, p_wait integer DEFAULT 200,
   OUT released boolean,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
   r       {schema}.lease;
   h       record;
 BEGIN
+  PERFORM set_config('lock_timeout', p_wait::text, true);
   SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
   released := FOUND AND NOT r.released AND r.expires_at > {schema}.clock_v1()
     AND p_token BETWEEN r.token AND r.block_end;
   IF released THEN
-    SELECT * INTO h FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false);
+    SELECT * INTO h FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false, p_wait);
     released := h.released;
     to_owner := h.to_owner;
     to_channel := h.to_channel;
