@@ -44,17 +44,42 @@ func (w *wakes) session(again bool) {
 		w.poll(again)
 		return
 	}
-	defer discard(conn)
-	err = within(w.ctx, func(ctx context.Context) error {
-		_, err := conn.Exec(ctx, `LISTEN "`+w.channel+`"`, pgx.QueryExecModeExec)
+	listeners := 0
+	err = within(w.ctx, func(ctx context.Context) (err error) {
+		listeners, err = listen(ctx, conn.Conn(), w.channel)
 		return err
 	})
+	if err == nil && listeners > maxListeners {
+		discard(conn)
+		w.poll(again)
+		return
+	}
+	defer discard(conn)
 	w.settle(err, again)
 	if err != nil {
 		pause(w.ctx, reconnectPause)
 		return
 	}
 	w.receive(conn.Conn())
+}
+
+// maxListeners is the most drivers of one database that listen. Later ones poll. ⚑ Each notification
+// wakes the connections of all listeners.
+const maxListeners = 50
+
+// listen returns the number of drivers that listen, with this one. Each of them holds a shared advisory
+// lock, so any role can count them.
+func listen(ctx context.Context, conn *pgx.Conn, channel string) (listeners int, err error) {
+	if _, err = conn.Exec(ctx, `LISTEN "`+channel+`"`, pgx.QueryExecModeExec); err != nil {
+		return 0, err
+	}
+	if _, err = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(1818586987, 1)", pgx.QueryExecModeExec); err != nil {
+		return 0, err
+	}
+	const count = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1818586987 AND objid = 1
+		AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	err = conn.QueryRow(ctx, count, pgx.QueryExecModeExec).Scan(&listeners)
+	return listeners, err
 }
 
 func (w *wakes) receive(conn *pgx.Conn) {

@@ -16,7 +16,7 @@ import (
 )
 
 // statements are the calls of the functions, in the schema of a service.
-type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify, poll string }
+type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify, poll, sweep string }
 
 func newStatements(schema postgres.Schema) statements {
 	return statements{
@@ -29,6 +29,7 @@ func newStatements(schema postgres.Schema) statements {
 		list:    schema.In("SELECT * FROM {schema}.list_v1($1, $2, $3, $4)"),
 		notify:  schema.In("SELECT {schema}.notify_v1($1, $2)"),
 		poll:    schema.In("SELECT * FROM {schema}.poll_v1($1, $2, $3)"),
+		sweep:   schema.In("SELECT * FROM {schema}.sweep_v1($1, $2)"),
 	}
 }
 

@@ -131,6 +131,7 @@ func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error
 		return nil, err
 	}
 	s.wakes = newWakes(s)
+	s.wakes.running.Go(func() { s.sweep(s.wakes.ctx) })
 	return s, nil
 }
 

@@ -40,3 +40,43 @@ BEGIN
     WHERE l.namespace = p_namespace AND l.key > p_after AND (NOT l.released AND l.expires_at > now OR l.waiting > 0)
     ORDER BY l.namespace, l.key LIMIT p_limit;
 END $$;
+
+-- Deletes what no caller needs of up to 1,000 names after a place, in the order of the primary key:
+-- tombstones that have ended, waiters without a promise for a minute, and free names whose last token is
+-- older than 24 h (driver.FenceKeep). It skips locked rows, and waits for no disk.
+--
+-- to_namespace, to_key   the next place; empty: the beginning
+-- deleted                names
+CREATE FUNCTION {schema}.sweep_v1(
+  p_namespace text, p_key text, OUT to_namespace text, OUT to_key text, OUT deleted integer
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  now  bigint := {schema}.clock_v1();
+  dead integer;
+  r    record;
+BEGIN
+  PERFORM {schema}.durable_v1(false, '');
+  SELECT namespace, key INTO to_namespace, to_key FROM {schema}.lease
+    WHERE (namespace, key) > (p_namespace, p_key) ORDER BY namespace, key OFFSET 999 LIMIT 1;
+  FOR r IN SELECT namespace, key FROM {schema}.lease
+    WHERE (namespace, key) > (p_namespace, p_key) AND (to_key IS NULL OR (namespace, key) <= (to_namespace, to_key))
+      AND (waiting > 0 OR flagged_until > 0) AND flagged_until <= now AND block_end < now - 60000000
+    ORDER BY namespace, key FOR UPDATE SKIP LOCKED
+  LOOP
+    DELETE FROM {schema}.tomb WHERE namespace = r.namespace AND key = r.key AND until <= now;
+    DELETE FROM {schema}.waiter WHERE namespace = r.namespace AND key = r.key AND alive_until <= now - 60000000;
+    GET DIAGNOSTICS dead = ROW_COUNT;
+    UPDATE {schema}.lease SET waiting = waiting - dead, flagged_until = 0 WHERE namespace = r.namespace AND key = r.key;
+  END LOOP;
+  WITH old AS (
+    SELECT namespace, key FROM {schema}.lease
+    WHERE (namespace, key) > (p_namespace, p_key) AND (to_key IS NULL OR (namespace, key) <= (to_namespace, to_key))
+      AND (released OR expires_at <= now) AND waiting = 0 AND flagged_until = 0 AND block_end < now - 86400000000
+    ORDER BY namespace, key FOR UPDATE SKIP LOCKED
+  )
+  DELETE FROM {schema}.lease l USING old WHERE l.namespace = old.namespace AND l.key = old.key;
+  GET DIAGNOSTICS deleted = ROW_COUNT;
+  to_namespace := coalesce(to_namespace, '');
+  to_key := coalesce(to_key, '');
+END $$;

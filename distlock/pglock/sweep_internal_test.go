@@ -1,0 +1,70 @@
+package pglock
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// The sweep deletes what has no meaning any more, and nothing else.
+func TestSweep_S2_keepsWhatCounts(t *testing.T) {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(context.Background(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := Migrate(context.Background(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDriver(context.Background(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	do := func(sql string) string {
+		rows, err := db.Do(sql)
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return rows
+	}
+	const moments = "WITH m AS (SELECT belugalock.clock_v1() AS now, belugalock.clock_v1() - 90000000000 AS day) "
+	do(moments + `INSERT INTO belugalock.lease (namespace, key, owner, released, token, block_end, expires_at, waiting, flagged_until)
+		SELECT 'n', key, 'a', released, block_end, block_end, expires_at, waiting, flagged_until FROM m, LATERAL (VALUES
+			('released', true, day, day, 0, 0),
+			('expired', false, day, day, 0, 0),
+			('ended tombstone', true, day, day, 0, now - 1),
+			('dead waiter', true, day, day, 1, 0),
+			('held', false, day, now + 600000000, 0, 0),
+			('recent token', true, now - 80000000000, day, 0, 0),
+			('tombstone', true, day, day, 0, now + 600000000),
+			('waiter', true, day, day, 2, 0)
+		) AS v (key, released, block_end, expires_at, waiting, flagged_until)`)
+	do(moments + `INSERT INTO belugalock.waiter SELECT 'n', key, ticket, ticket::text, alive_until, 1, '', '{}' FROM m, LATERAL (VALUES
+			('dead waiter', 1, day), ('waiter', 2, day), ('waiter', 3, now + 600000000)) AS v (key, ticket, alive_until)`)
+	do(moments + `INSERT INTO belugalock.tomb SELECT 'n', key, 'b', until FROM m, LATERAL (VALUES
+			('ended tombstone', now - 1), ('tombstone', now + 600000000)) AS v (key, until)`)
+	do("INSERT INTO belugalock.lease (namespace, key) SELECT 'page', i::text FROM generate_series(1, 1500) AS i")
+
+	pages, deleted := 1, 0
+	place, n := d.(*service).sweepPage(context.Background(), driver.Name{})
+	for deleted += n; place != (driver.Name{}); pages++ {
+		place, n = d.(*service).sweepPage(context.Background(), place)
+		deleted += n
+	}
+	if pages != 2 || deleted != 1504 {
+		t.Errorf("%d pages deleted %d names, want 2 and 1504", pages, deleted)
+	}
+	if names := do("SELECT string_agg(key || ' ' || waiting, ', ' ORDER BY key) FROM belugalock.lease"); names !=
+		"held 0, recent token 0, tombstone 0, waiter 1" {
+		t.Errorf("left are: %s", names)
+	}
+	if rows := do("SELECT (SELECT count(*) FROM belugalock.waiter) + (SELECT count(*) FROM belugalock.tomb)"); rows != "2" {
+		t.Errorf("%s waiters and tombstones are left, want 2", rows)
+	}
+}

@@ -1,0 +1,89 @@
+package pglock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// entered is the channel of a waiter that listens and has entered the queue of a held name.
+func entered(t *testing.T, d driver.Driver) (wakes <-chan driver.Wake) {
+	t.Helper()
+	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	wakes, stop, err := d.(driver.Listener).Listen(context.Background(), name, owner2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	req := acquire(owner2, time.Minute)
+	req.Alive, req.Seq = time.Minute, 1
+	if _, err := d.Acquire(context.Background(), req); err != nil {
+		t.Fatal(err)
+	}
+	return wakes
+}
+
+// Above 50 drivers that listen, a new one polls: each notification wakes all connections that listen.
+func TestListen_L_above50_polls(t *testing.T) {
+	for others, channels := range map[int]string{49: "t", 50: "f"} {
+		db := migrated(t)
+		for range others {
+			newSession(t, db.URL()).must("SELECT pg_advisory_lock_shared(1818586987, 1)")
+		}
+		d := drivers(db.URL())(t)
+		wakes := entered(t, d)
+		if got := do(t, db, "SELECT channel <> '' FROM belugalock.waiter"); got != channels {
+			t.Errorf("beside %d drivers, the waiter has a channel: %s, want %s", others, got, channels)
+		}
+		if _, err := d.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1}); err != nil {
+			t.Fatal(err)
+		}
+		for wake := range wakes {
+			if wake.Seq == 1 {
+				break
+			}
+		}
+	}
+}
+
+// A waiter relies on no notification. An error of a notification is that of no call.
+func TestRelease_L_notifyFails_succeeds(t *testing.T) {
+	db := migrated(t)
+	url := grantedTo(t, db, "app")
+	do(t, db, "REVOKE EXECUTE ON FUNCTION belugalock.notify_v1 FROM app"+db.Name())
+	a, b := drivers(url)(t), drivers(url)(t)
+	entered(t, b)
+	if reply, err := a.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1}); err != nil || !reply.Released {
+		t.Errorf("Release: %+v, %v", reply, err)
+	}
+	req := acquire(owner2, time.Minute)
+	req.Alive, req.Seq = time.Minute, 2
+	if reply, err := b.Acquire(context.Background(), req); err != nil || reply.Outcome != driver.Granted {
+		t.Errorf("Acquire after the handoff: %+v, %v", reply, err)
+	}
+}
+
+// A handoff is notified also if the driver of the release closes at once.
+func TestClose_L_lastHandoff_isNotified(t *testing.T) {
+	db := migrated(t)
+	a, b := drivers(db.URL())(t), drivers(db.URL())(t)
+	wakes := entered(t, b)
+	if _, err := a.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case wake := <-wakes:
+		if wake.Seq != 1 {
+			t.Errorf("woken by %+v, want the handoff", wake)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the waiter was not notified")
+	}
+}
