@@ -33,7 +33,18 @@ func notDone(err error) error {
 	if server := serverError(err); server != nil {
 		kind = kindOfCode(server.Code)
 	}
+	if kind == nil && hasOtherHost(err) {
+		kind = driver.ErrTemporary // another server may be about to take over
+	}
 	return &kindError{kind, err}
+}
+
+// hasOtherHost reports whether a connection that failed could have led to several servers.
+func hasOtherHost(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect) && slices.ContainsFunc(connect.Config.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+		return f.Host != connect.Config.Host || f.Port != connect.Config.Port
+	})
 }
 
 // KindOf gives the error of a statement its kind.

@@ -69,6 +69,20 @@ func TestKindOf_C_onlyWhatIsCertain(t *testing.T) {
 	}
 }
 
+// While the servers of a URL fail over, the same call may succeed in a moment.
+func TestNotDone_L_severalHosts_isTemporary(t *testing.T) {
+	for url, want := range map[string]bool{
+		"postgres://127.0.0.1:1/x":                            false, // with and without TLS
+		"postgres://127.0.0.1:1/x?sslmode=disable":            false,
+		"postgres://127.0.0.1:1,127.0.0.1:2/x?sslmode=prefer": true,
+	} {
+		_, err := pgconn.Connect(context.Background(), url)
+		if err = notDone(err); errors.Is(err, driver.ErrTemporary) != want || driver.MayHaveEffect(err) {
+			t.Errorf("%s: %v; is ErrTemporary: %t", url, err, !want)
+		}
+	}
+}
+
 // Only what the server has undone is repeated.
 func TestIsUndone_S1_unknownOutcome_notRepeated(t *testing.T) {
 	for _, c := range []struct {
