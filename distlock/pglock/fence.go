@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -43,7 +45,7 @@ var ErrMisplaced = errors.New("pglock: fence misplaced")
 // idle_in_transaction_session_timeout of the application.
 //
 // If Fence fails, roll tx back: nothing is stored. If a lease has ended, Fence fails as Lease.Err,
-// and sends no statement. After the other failures the server refuses to commit tx:
+// and sends no statement. Once the server has refused, it does not commit tx. The other failures:
 //
 //   - [distlock.ErrLost]: a later lease has passed the fence.
 //   - [ErrMisplaced]: tx has run a query before, or has an open savepoint.
@@ -51,33 +53,36 @@ var ErrMisplaced = errors.New("pglock: fence misplaced")
 //   - [distlock.ErrUnavailable]: repeat the whole transaction. At REPEATABLE READ and above, that is usual
 //     under contention (SQLSTATE 40001). It also follows a loss of tokens in the lock service.
 //   - The error of ctx.
+//
+// Leases of locks in several schemas of pglock fail with [distlock.ErrInvalidOption].
 func Fence(ctx context.Context, tx pgx.Tx, leases ...*distlock.Lease) error {
-	return fence(ctx, func(ctx context.Context, statement string, args ...any) error {
-		_, err := tx.Exec(ctx, statement, args...)
+	return fence(ctx, func(ctx context.Context, statement string) error {
+		_, err := tx.Exec(ctx, statement)
 		return err
 	}, leases)
 }
 
 // FenceSQL is [Fence] for database/sql with the driver github.com/jackc/pgx/v5/stdlib.
 func FenceSQL(ctx context.Context, tx *sql.Tx, leases ...*distlock.Lease) error {
-	return fence(ctx, func(ctx context.Context, statement string, args ...any) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
+	return fence(ctx, func(ctx context.Context, statement string) error {
+		_, err := tx.ExecContext(ctx, statement)
 		return err
 	}, leases)
 }
 
-// firstStatement fails after any query of the transaction, and inside a savepoint: there the server
+// fenceStatement fails after any query of the transaction, and inside a savepoint: there the server
 // makes no read-only transaction writable.
-const firstStatement = "SET TRANSACTION READ ONLY; SET TRANSACTION READ WRITE; "
+const fenceStatement = "SET TRANSACTION READ ONLY; SET TRANSACTION READ WRITE; " +
+	"SELECT {schema}.fence_v1('{%s}', '{%s}', '{%s}', %d)"
 
-func fence(ctx context.Context, exec func(context.Context, string, ...any) error, leases []*distlock.Lease) error {
+func fence(ctx context.Context, exec func(context.Context, string) error, leases []*distlock.Lease) error {
 	if len(leases) == 0 {
 		return fmt.Errorf("%w: a fence needs a lease", distlock.ErrNotHeld)
 	}
 	var (
-		namespaces, keys []string
-		tokens           []int64
-		left             = time.Duration(math.MaxInt64)
+		statement                string
+		namespaces, keys, tokens []string
+		left                     = time.Duration(math.MaxInt64)
 	)
 	for _, lease := range leases {
 		if lease == nil {
@@ -86,14 +91,21 @@ func fence(ctx context.Context, exec func(context.Context, string, ...any) error
 		if err := fencing.Check(ctx, lease); err != nil {
 			return err
 		}
-		namespaces = append(namespaces, fencing.Options(fencing.Locker(lease)).Namespace)
-		keys = append(keys, lease.Key())
-		tokens = append(tokens, lease.Fence())
+		s := schemaOf(lease).In(fenceStatement)
+		if statement != "" && s != statement {
+			return fmt.Errorf("%w: the locks of the leases are in several schemas, and so are their marks; "+
+				"no statement was sent; use locks of one schema in one transaction", distlock.ErrInvalidOption)
+		}
+		statement = s
+		namespaces = append(namespaces, hex.EncodeToString([]byte(fencing.Options(fencing.Locker(lease)).Namespace)))
+		keys = append(keys, hex.EncodeToString([]byte(lease.Key())))
+		tokens = append(tokens, strconv.FormatInt(lease.Fence(), 10))
 		left = min(left, time.Until(lease.Deadline()))
 	}
-	// One message in the simple protocol needs no prepared statement, also behind a pooler.
-	err := exec(ctx, schemaOf(leases[0]).In(firstStatement+"SELECT {schema}.fence_v1($1, $2, $3, $4)"),
-		pgx.QueryExecModeSimpleProtocol, namespaces, keys, tokens, left.Milliseconds())
+	// A message without arguments leaves no prepared statement in a pooler. It has digits for names, so
+	// it means the same under all settings of the connection.
+	err := exec(ctx, fmt.Sprintf(statement, strings.Join(namespaces, ","), strings.Join(keys, ","),
+		strings.Join(tokens, ","), left.Milliseconds()))
 	if err != nil {
 		return fenceFailed(ctx, leases, err)
 	}
@@ -115,8 +127,8 @@ func fenceFailed(ctx context.Context, leases []*distlock.Lease, err error) error
 	}
 	switch err = postgres.KindOf(err); {
 	case errors.Is(err, driver.ErrRefused):
-		return fmt.Errorf("%w: fence: %w; nothing was written; run pglock.MigrateFence in the database of the transaction, "+
-			"check the rights of its user, and that the server is the primary", distlock.ErrRefused, err)
+		return fmt.Errorf("%w: fence: %w; nothing was written; run pglock.MigrateFence in the database of the "+
+			"transaction, check the rights of its user, and that the server is the primary", distlock.ErrRefused, err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("pglock: fence: %w; nothing was written", err)
 	}

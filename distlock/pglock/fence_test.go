@@ -319,14 +319,24 @@ func TestFence_onceInATransaction(t *testing.T) {
 	}
 }
 
-// Names are data in every mode: the statement is put together in the process.
+// Names are data under all settings of a connection.
 func TestFence_strangeNames(t *testing.T) {
 	s := newScene(t)
+	config := s.pool.Config()
+	config.ConnConfig.RuntimeParams = map[string]string{"standard_conforming_strings": "off", "client_encoding": "LATIN1"}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
 	for _, key := range []string{`a'b`, `"}{`, `\`, "$1", "-- ", "é ", "NULL", strings.Repeat("k", 1024)} {
 		lease := s.acquire(key)
-		s.commit(s.fence(lease))
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.Fence(t.Context(), tx, lease) })
+		if err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
 		var mark int64
-		err := s.pool.QueryRow(t.Context(), "SELECT token FROM belugalock.mark WHERE key = $1", key).Scan(&mark)
+		err = s.pool.QueryRow(t.Context(), "SELECT token FROM belugalock.mark WHERE key = $1", key).Scan(&mark)
 		if err != nil || mark != lease.Fence() {
 			t.Errorf("%q: the mark is %d, %v", key, mark, err)
 		}
@@ -475,7 +485,7 @@ func TestFence_idleTimeout(t *testing.T) {
 func TestFence_idleTimeoutAtItsLimits(t *testing.T) {
 	s := newScene(t)
 	for left, want := range map[string]string{"0": "1ms", "3000000000": "2147483647ms"} {
-		if timeout := s.do("BEGIN; SELECT belugalock.fence_v1('{shop}', '{k}', '{1}', " + left + "); " +
+		if timeout := s.do("BEGIN; SELECT belugalock.fence_v1('{73}', '{6b}', '{1}', " + left + "); " +
 			"SHOW idle_in_transaction_session_timeout"); timeout != want {
 			t.Errorf("with %s ms left the timeout is %s, want %s", left, timeout, want)
 		}
@@ -531,6 +541,12 @@ func TestFence_schemaOfItsLock(t *testing.T) {
 	if marks := s.do("SELECT count(*) FROM locks.mark"); marks != "1" {
 		t.Errorf("%s marks", marks)
 	}
+
+	s.open(memlock.NewDriver())
+	err = pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), s.acquire("elsewhere"), lease)
+	if !errors.Is(err, distlock.ErrInvalidOption) {
+		t.Errorf("leases of two schemas: %v", err)
+	}
 }
 
 func TestFence_missingSchema(t *testing.T) {
@@ -579,27 +595,6 @@ func TestFence_cancelledWait(t *testing.T) {
 		t.Error(err)
 	}
 	s.commit(open)
-}
-
-func TestFence_execModes(t *testing.T) {
-	s := newScene(t)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
-		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		config := s.pool.Config()
-		config.ConnConfig.DefaultQueryExecMode = mode
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		lease := s.acquire(mode.String())
-		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			return errors.Join(pglock.Fence(t.Context(), tx, lease), pglock.TxLock(t.Context(), tx, "k"))
-		}); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		s.isMark(lease)
-	}
 }
 
 func TestFence_refusesStandby(t *testing.T) {

@@ -18,7 +18,7 @@ CREATE TABLE {schema}.mark (
 -- fence_v1 raises the marks of several leases, or fails and so ends the transaction. Fence sees to it
 -- that the call is the first query of the transaction, and stands in no savepoint.
 --
--- namespaces, keys, tokens: one element per lease
+-- namespaces, keys, tokens: one element per lease; names are UTF-8 as hexadecimal digits
 -- left_ms: the time that is left of the first lease to end
 --
 -- ZF001: a mark is above the token; the detail is "lease <number from 1>, mark <mark>"
@@ -31,8 +31,10 @@ DECLARE
 BEGIN
 	-- The order is the same in all transactions, so they cause no deadlock.
 	FOR lease IN
-		SELECT * FROM unnest(namespaces, keys, tokens) WITH ORDINALITY AS l (namespace, key, token, number)
-		ORDER BY namespace COLLATE "C", key COLLATE "C"
+		SELECT convert_from(decode(l.namespace, 'hex'), 'UTF8') AS namespace, convert_from(decode(l.key, 'hex'), 'UTF8') AS key,
+			l.token, l.number
+		FROM unnest(namespaces, keys, tokens) WITH ORDINALITY AS l (namespace, key, token, number)
+		ORDER BY l.namespace, l.key
 	LOOP
 		-- An equal token writes the mark, too: at REPEATABLE READ, a transaction that began before the
 		-- end of this one then fails.
