@@ -59,6 +59,24 @@ func TestTxLock_refusesStricterIsolation(t *testing.T) {
 	}
 }
 
+func TestTxLock_execModes(t *testing.T) {
+	s := newScene(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
+		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		config := s.pool.Config()
+		config.ConnConfig.DefaultQueryExecMode = mode
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.TxLock(t.Context(), tx, "k") })
+		if err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestTxLockSQL_excludesOtherTransactions(t *testing.T) {
 	s := newScene(t)
 	db := stdlib.OpenDBFromPool(s.pool)
@@ -255,6 +273,31 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestSessionLock_hookHasALock(t *testing.T) {
+	s := newScene(t)
+	config := s.pool.Config()
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SELECT pg_advisory_lock_shared(1)")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	l := openSession(t, pool)
+	pinged := func() bool {
+		return s.do("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_backend_pid(), count(*)%' "+
+			"AND datname = current_database() AND pid <> pg_backend_pid()") == "1"
+	}
+	if !testservers.Within(10*time.Second, pinged) {
+		t.Fatal("there was no ping")
+	}
+	if err := l.Lock(t.Context(), "k"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,6 +28,7 @@ type SessionLock struct {
 	turn  chan struct{} // holds a token while a statement runs, and from the end on; guards what follows
 	conn  *pgx.Conn
 	held  map[int64]bool
+	extra int // advisory locks that a hook of the pool has taken
 	limit int // a tenth of the lock table, which all sessions of the server share
 }
 
@@ -37,6 +38,9 @@ const (
 	sessionPing     = time.Second
 	sessionPatience = 3 * time.Second
 )
+
+// sessionLocks counts the advisory locks of the session.
+const sessionLocks = "count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
 
 var (
 	errOtherProcess = errors.New("another server process answers than the one connected to, so a pooler is in between")
@@ -79,9 +83,9 @@ func (s *SessionLock) prepare(ctx context.Context) error {
 		pid     uint32
 		standby bool
 	)
-	err := s.conn.QueryRow(ctx, `SELECT pg_backend_pid(), pg_is_in_recovery(),
+	err := s.conn.QueryRow(ctx, `SELECT pg_backend_pid(), pg_is_in_recovery(), (SELECT `+sessionLocks+`),
 		current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int
-		+ current_setting('max_prepared_transactions')::int) / 10`).Scan(&pid, &standby, &s.limit)
+		+ current_setting('max_prepared_transactions')::int) / 10`).Scan(&pid, &standby, &s.extra, &s.limit)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: SessionLock: %w", distlock.ErrUnavailable, err)
@@ -193,8 +197,8 @@ func (s *SessionLock) ping() {
 		return
 	}
 	defer s.pass()
-	locks, err := s.ask("count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
-	if err == nil && locks != len(s.held) {
+	locks, err := s.ask(sessionLocks)
+	if err == nil && locks != len(s.held)+s.extra {
 		_ = s.lose(errFreed)
 	}
 }
