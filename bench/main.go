@@ -1,4 +1,4 @@
-// Command bench measures this library and its peers side by side, on one redis-server that it starts itself. usage.txt, which
+// Command bench measures this library and its peers side by side, on one redis-server and one PostgreSQL that it starts itself. usage.txt, which
 // -h prints, says more; package scenario says what is measured and how, package subject what is compared.
 package main
 
@@ -13,12 +13,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/chart"
 	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -102,6 +104,20 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	bench := &scenario.Bench{Addr: s.Addr(), Pace: cfg.pace, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
+	if slices.ContainsFunc(cfg.only, scenario.NeedsPostgres) {
+		p, stop, err := testservers.RunPostgres(scenario.PostgresSettings...)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		bench.Postgres = p.URL("postgres")
+		if err := subject.PreparePostgres(ctx, bench.Postgres); err != nil {
+			return fmt.Errorf("tables in PostgreSQL: %w", err)
+		}
+		if r.Postgres, err = p.Do("SHOW server_version"); err != nil {
+			return err
+		}
+	}
 	var failed []error // one scenario that cannot be run does not cost the others
 	for _, name := range cfg.only {
 		outcome, err := bench.Run(ctx, name)

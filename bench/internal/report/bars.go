@@ -39,6 +39,12 @@ var Bars = []Bar{
 	{"replace_1_of_1000_vs_pipeline", false, 4},
 	{"replace_1000_vs_pipeline", false, 4},
 	{"longest_step_ms", false, 5},
+	{"pg_serial_vs_raw", false, 1.25},
+	{"pg_cross_vs_ideal", true, 0.85},
+	{"pg_connections_1000_waiters", false, 4},
+	{"pg_save_vs_insert", false, 1.3},
+	{"pg_notify_tax", true, 0.6},
+	{"pg_renew_1000_ms", false, 50},
 }
 
 // Met reports whether the median of a ratio meets the bar. What is not a number meets none.

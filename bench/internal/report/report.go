@@ -17,6 +17,7 @@ type Report struct {
 	Took     time.Duration
 	Go       string // version
 	Redis    string // version
+	Postgres string // version; empty: not used
 	CPUs     int
 	Pace     string // quick or full
 	Outcomes []*scenario.Outcome
@@ -76,6 +77,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		"took_s":      math.Round(r.Took.Seconds()),
 		"go":          r.Go,
 		"redis":       r.Redis,
+		"postgres":    r.Postgres,
 		"cpus":        r.CPUs,
 		"pace":        r.Pace,
 		"ratios":      ratios,

@@ -18,7 +18,11 @@ import (
 // WriteTables writes a table for each scenario and one of the ratios.
 func (r *Report) WriteTables(w io.Writer) error {
 	p := &printer{w: w}
-	p.printf("%d CPUs, Redis %s on loopback, %s; pace %s, %s\n", r.CPUs, r.Redis, r.Go, r.Pace, r.Time.Format("2 January 2006"))
+	servers := "Redis " + r.Redis
+	if r.Postgres != "" {
+		servers += " and PostgreSQL " + r.Postgres
+	}
+	p.printf("%d CPUs, %s on loopback, %s; pace %s, %s\n", r.CPUs, servers, r.Go, r.Pace, r.Time.Format("2 January 2006"))
 	p.printf("Medians of the rounds, and from the lowest to the highest round.\n")
 	for _, o := range r.Outcomes {
 		p.printf("\n%s: %s (%s)\n%s\n", o.Name, o.Title, plural(o.Rounds, "round"), subjects(o))

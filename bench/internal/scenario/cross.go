@@ -10,6 +10,7 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/clock"
 	"github.com/belugalock/belugalock/bench/internal/stats"
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 const (
@@ -33,7 +34,7 @@ func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
 		sums := map[string]crossSum{}
 		ideal := 0.0
 		for _, s := range b.round("cross", n, pace.N, aroundOurs(names)) {
-			sum, err := b.fight(ctx, s, pace)
+			sum, err := b.fight(ctx, s, crossHold, pace)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s, err)
 			}
@@ -104,22 +105,33 @@ type crossSum struct {
 	perSecond           float64
 	callsPerAcquisition float64
 	minMaxShare         float64
+	acquired, remote    int64
 	waits               []time.Duration
 	faults              Faults
 }
 
 // fight lets the processes of one subject loose on each other and counts.
-func (b *Bench) fight(ctx context.Context, name string, pace Rounds) (sum crossSum, err error) {
-	processes, task := crossProcesses, crowdTask{Subject: name, Addr: b.Addr, Key: b.key("cross"), Goroutines: crossGoroutines, Hold: crossHold}
+func (b *Bench) fight(ctx context.Context, name string, hold time.Duration, pace Rounds) (sum crossSum, err error) {
+	task := crowdTask{Subject: name, Addr: b.addr(name), Key: b.key("cross"), Goroutines: crossGoroutines, Hold: hold}
 	if name == subject.Ideal {
-		processes, task.Goroutines = 1, 1
+		task.Goroutines = 1
 		pace.Window /= 2 // it has two turns
+		return b.count(ctx, pace, task)
 	}
-	members, err := startAll(ctx, processes, crowdRole, task)
-	if err != nil {
-		return sum, err
-	}
+	return b.count(ctx, pace, slices.Repeat([]crowdTask{task}, crossProcesses)...)
+}
+
+// count starts a process for each task, and counts what they do in the window.
+func (b *Bench) count(ctx context.Context, pace Rounds, tasks ...crowdTask) (sum crossSum, err error) {
+	var members []*childproc.Child
 	defer func() { err = errors.Join(err, closeAll(members)) }()
+	for _, task := range tasks {
+		started, err := startAll(ctx, 1, crowdRole, task)
+		if err != nil {
+			return sum, err
+		}
+		members = append(members, started...)
+	}
 	for _, m := range members {
 		if err := m.Receive(&ready{}); err != nil {
 			return sum, err
@@ -148,6 +160,7 @@ func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {
 	acquired := 0
 	for _, r := range results {
 		commands += r.Commands
+		sum.remote += r.Remote
 		for _, m := range r.Members {
 			counts = append(counts, len(m.Waits))
 			acquired += len(m.Waits)
@@ -158,6 +171,7 @@ func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {
 			}
 		}
 	}
+	sum.acquired = int64(acquired)
 	sum.perSecond = float64(acquired) / window.Seconds()
 	// Where nobody got the lock, one acquisition more would make no difference to what this says.
 	sum.callsPerAcquisition = float64(commands) / float64(max(1, acquired))

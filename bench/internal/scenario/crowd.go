@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +19,16 @@ const crowdRole = "crowd"
 type crowdTask struct {
 	Subject, Addr, Key string
 	Goroutines         int
+	Keys               int // of the goroutines, in turn; 0: one
 	Hold               time.Duration
+}
+
+// key returns that of a goroutine.
+func (t crowdTask) key(goroutine int) string {
+	if t.Keys == 0 {
+		return t.Key
+	}
+	return t.Key + "-" + strconv.Itoa(goroutine%t.Keys)
 }
 
 type ready struct{}
@@ -30,6 +40,7 @@ type crowdWindow struct{ Begin, From, To clock.Time }
 type crowdResult struct {
 	Members  []crowdMember
 	Commands int64 // sent between the times
+	Remote   int64 // acquisitions between the times that came from another process; of this library on PostgreSQL
 }
 
 // crowdMember is what one goroutine has counted. An acquisition belongs to the window if it was granted there; its wait
@@ -67,15 +78,19 @@ func crowd(ctx context.Context, lead *childproc.Line, task crowdTask) error {
 	var all sync.WaitGroup
 	for i := range result.Members {
 		all.Go(func() {
-			if err := result.Members[i].contend(ctx, l, task, window); err != nil {
+			if err := result.Members[i].contend(ctx, l, task.key(i), task.Hold, window); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	sleep(ctx, window.From.Until())
-	before := commands.Commands()
+	remote := func() int64 { return 0 }
+	if counts, ok := l.(interface{ RemoteHandoffs() int64 }); ok {
+		remote = counts.RemoteHandoffs
+	}
+	before, remoteBefore := commands.Commands(), remote()
 	sleep(ctx, window.To.Until())
-	result.Commands = commands.Commands() - before
+	result.Commands, result.Remote = commands.Commands()-before, remote()-remoteBefore
 	cancel(errOver)
 	all.Wait()
 	if cause := context.Cause(ctx); cause != errOver {
@@ -95,7 +110,7 @@ func connect(ctx context.Context, l subject.Locker, key string, goroutines int) 
 }
 
 // contend takes the lock again and again until the window ends.
-func (m *crowdMember) contend(ctx context.Context, l subject.Locker, task crowdTask, window crowdWindow) error {
+func (m *crowdMember) contend(ctx context.Context, l subject.Locker, key string, hold time.Duration, window crowdWindow) error {
 	uncancelled := context.WithoutCancel(ctx)
 	m.Waits = make([]time.Duration, 0, 4096)
 	for {
@@ -103,7 +118,7 @@ func (m *crowdMember) contend(ctx context.Context, l subject.Locker, task crowdT
 		if called >= window.To {
 			return nil
 		}
-		held, err := l.Acquire(ctx, task.Key)
+		held, err := l.Acquire(ctx, key)
 		granted := clock.Now()
 		if granted >= window.To {
 			m.Unfinished = window.To.Sub(called)
@@ -116,7 +131,7 @@ func (m *crowdMember) contend(ctx context.Context, l subject.Locker, task crowdT
 			}
 			return err
 		}
-		time.Sleep(task.Hold)
+		time.Sleep(hold)
 		m.Faults.add(held.Release(uncancelled))
 	}
 }

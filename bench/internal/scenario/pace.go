@@ -5,6 +5,8 @@ import "time"
 // Pace says how often and how long each scenario measures.
 type Pace struct {
 	Serial, Parallel, Local, Cross, Handoff, Idle, Store, History Rounds
+
+	PgSerial, PgCross, PgWaiters, PgSave, PgNotify, PgRenew Rounds // on PostgreSQL
 }
 
 // Rounds are the rounds of one scenario. What the times mean is said there.
@@ -25,6 +27,13 @@ var Quick = Pace{
 	Idle:     Rounds{N: 1, Window: 10 * time.Second, Peers: 800 * time.Millisecond, Settle: 2 * time.Second},
 	Store:    Rounds{N: 5, Window: 500 * time.Millisecond},
 	History:  Rounds{N: 3, Window: 500 * time.Millisecond},
+
+	PgSerial:  Rounds{N: 6, Window: time.Second},
+	PgCross:   Rounds{N: 3, Window: time.Second, Settle: 300 * time.Millisecond},
+	PgWaiters: Rounds{N: 1, Window: 2 * time.Second},
+	PgSave:    Rounds{N: 6, Window: 800 * time.Millisecond},
+	PgNotify:  Rounds{N: 4, Window: time.Second, Settle: 300 * time.Millisecond},
+	PgRenew:   Rounds{N: 3, Window: 500 * time.Millisecond},
 }
 
 // Full is the pace for figures that are kept: about seven minutes.
@@ -37,4 +46,11 @@ var Full = Pace{
 	Idle:     Rounds{N: 3, Window: 10 * time.Second, Peers: 2 * time.Second, Settle: 2 * time.Second},
 	Store:    Rounds{N: 11, Window: 1500 * time.Millisecond},
 	History:  Rounds{N: 7, Window: time.Second},
+
+	PgSerial:  Rounds{N: 11, Window: 2 * time.Second},
+	PgCross:   Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},
+	PgWaiters: Rounds{N: 1, Window: 10 * time.Second},
+	PgSave:    Rounds{N: 11, Window: 2 * time.Second},
+	PgNotify:  Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},
+	PgRenew:   Rounds{N: 7, Window: time.Second},
 }

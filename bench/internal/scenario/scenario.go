@@ -1,4 +1,4 @@
-// Package scenario measures the subjects in eight situations. In each of them the subjects take turns
+// Package scenario measures the subjects in several situations. In each of them the subjects take turns
 // in rounds, in another order every time, so that they all meet the same machine. A ratio compares
 // figures of the same round. The result is its median over the rounds.
 package scenario
@@ -25,7 +25,9 @@ var ServerArgs = []string{"--enable-debug-command", "local"}
 // Bench is where and how long the scenarios are run.
 type Bench struct {
 	Addr string // of the redis-server
-	Pace Pace
+	// Postgres is the URL of a database with the tables of package subject. It needs fsync.
+	Postgres string
+	Pace     Pace
 	// Progress is told what is going on.
 	Progress func(text string)
 
@@ -49,7 +51,19 @@ var all = []scenario{
 	{"idle", (*Bench).idle},
 	{"store", (*Bench).store},
 	{"history", (*Bench).history},
+	{"pg_serial", (*Bench).pgSerial},
+	{"pg_cross", (*Bench).pgCross},
+	{"pg_waiters", (*Bench).pgWaiters},
+	{"pg_save", (*Bench).pgSave},
+	{"pg_notify", (*Bench).pgNotify},
+	{"pg_renew", (*Bench).pgRenew},
 }
+
+// NeedsPostgres reports whether a scenario needs Bench.Postgres.
+func NeedsPostgres(name string) bool { return strings.HasPrefix(name, "pg_") }
+
+// PostgresSettings are what PostgreSQL has to be started with.
+var PostgresSettings = []string{"fsync=on"}
 
 // Names returns the names of the scenarios, in their order.
 func Names() (names []string) {
@@ -138,6 +152,14 @@ func (b *Bench) key(prefix string) string {
 	return fmt.Sprintf("%s-%d", prefix, b.keys)
 }
 
+// addr returns the server of a subject.
+func (b *Bench) addr(name string) string {
+	if subject.OnPostgres(name) {
+		return b.Postgres
+	}
+	return b.Addr
+}
+
 // round announces a round and returns the subjects in its order.
 func (b *Bench) round(scenario string, n, of int, subjects []string) []string {
 	b.watchdog.Reset(longestRound)
@@ -160,7 +182,7 @@ func (b *Bench) open(names []string) (lockers map[string]subject.Locker, closeAl
 		}
 	}
 	for _, name := range names {
-		l, err := subject.Open(name, subject.Setup{Addr: b.Addr, TTL: ttl})
+		l, err := subject.Open(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
 		if err != nil {
 			closeAll()
 			return nil, nil, err

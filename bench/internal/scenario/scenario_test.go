@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	childproc.Serve(Roles())
-	leakcheck.VerifyTestMain(m)
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
 // hurried is a pace that says nothing about anybody's speed.
@@ -28,12 +28,23 @@ var hurried = Pace{
 	Idle:     Rounds{N: 1, Window: 300 * time.Millisecond, Settle: 200 * time.Millisecond},
 	Store:    Rounds{N: 1, Window: 10 * time.Millisecond},
 	History:  Rounds{N: 2, Window: 10 * time.Millisecond},
+
+	PgSerial:  Rounds{N: 1, Window: 10 * time.Millisecond},
+	PgCross:   Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
+	PgWaiters: Rounds{N: 1, Window: 100 * time.Millisecond},
+	PgSave:    Rounds{N: 1, Window: 10 * time.Millisecond},
+	PgNotify:  Rounds{N: 1, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
+	PgRenew:   Rounds{N: 1, Window: 10 * time.Millisecond},
 }
 
 func newBench(t *testing.T) *Bench {
 	t.Helper()
 	s := testservers.StartRedis(t, ServerArgs...)
-	return &Bench{Addr: s.Addr(), Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
+	p := testservers.SharedPostgres(t).NewDatabase(t) // without fsync
+	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
+		t.Fatal(err)
+	}
+	return &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
 }
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
@@ -51,6 +62,12 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			"turn_append_100k_vs_10"},
 		"history": {"answered_round_trips", "last_20_100k_vs_100", "replace_1_of_1000_vs_pipeline", "replace_1000_vs_pipeline",
 			"longest_step_ms"},
+		"pg_serial":  {"pg_serial_vs_raw"},
+		"pg_cross":   {"pg_cross_vs_ideal"},
+		"pg_waiters": {"pg_connections_1000_waiters"},
+		"pg_save":    {"pg_save_vs_insert"},
+		"pg_notify":  {"pg_notify_tax"},
+		"pg_renew":   {"pg_renew_1000_ms"},
 	}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +82,14 @@ func TestRun_measuresEverySubject(t *testing.T) {
 				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
 			case "history":
 				subjects = []string{subject.Ours, subject.Stream}
+			case "pg_serial":
+				subjects = []string{subject.OursPostgres, subject.Cirello, subject.Allisson, subject.Updates, subject.UpdatesUnflushed}
+			case "pg_cross":
+				subjects = []string{subject.OursPostgres, subject.Cirello, subject.Allisson}
+			case "pg_save":
+				subjects = []string{subject.OursPostgres, subject.Insert}
+			case "pg_waiters", "pg_notify", "pg_renew":
+				subjects = []string{subject.OursPostgres}
 			}
 			for _, s := range subjects {
 				if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
@@ -113,7 +138,8 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
 		}
 	}
-	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store, history`
+	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store, history, ` +
+		`pg_serial, pg_cross, pg_waiters, pg_save, pg_notify, pg_renew`
 	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -15,38 +15,57 @@ const block = 50
 // serial measures how long a goroutine takes for one acquisition and release of a free key, when nobody else wants
 // anything. In a round all subjects share the window.
 func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
-	pace, names := b.Pace.Serial, subject.Free()
-	lockers, closeAll, err := b.open(names)
+	names := subject.Free()
+	p50, inRedis, err := b.serialTimes(ctx, "serial", b.Pace.Serial, names)
 	if err != nil {
 		return nil, err
+	}
+	return &Outcome{
+		Title:  "one goroutine, a free key: acquire and release",
+		Rounds: b.Pace.Serial.N,
+		Rows:   rows(names, column{"p50_us", "p50 µs", p50}, column{"redis_us", "µs in Redis", inRedis}),
+		Ratios: []Ratio{
+			ratio("serial_vs_raw", subject.Raw, p50[subject.Ours], p50[subject.Raw]),
+			ratio("serial_vs_redislock", subject.Bsm, p50[subject.Ours], p50[subject.Bsm]),
+			ratio("serial_redis_vs_raw", subject.Raw, inRedis[subject.Ours], inRedis[subject.Raw]),
+		},
+	}, nil
+}
+
+// serialTimes returns the median time of an acquisition and release of each subject, and for how long
+// Redis has run its commands, in µs.
+func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis rounds, err error) {
+	lockers, closeAll, err := b.open(names)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer closeAll()
 	times := make([]time.Duration, 0, block)
 	for _, name := range names { // warm-up: connections, scripts, caches
 		for range 4 {
 			if _, err := pairs(ctx, lockers[name], "warm-up", times); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
 
-	p50, inRedis := rounds{}, rounds{}
+	p50, inRedis = rounds{}, rounds{}
 	for n := range pace.N {
-		order := b.round("serial", n, pace.N, names)
+		order := b.round(scenario, n, pace.N, names)
 		taken, served := map[string][]time.Duration{}, map[string]time.Duration{}
 		for sweep, end := 0, time.Now().Add(pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
 			for _, name := range rotated(order, sweep) {
 				before, err := b.serverTime(ctx, name)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				times, err := pairs(ctx, lockers[name], "serial-"+name, times)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				after, err := b.serverTime(ctx, name)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				taken[name] = append(taken[name], times...)
 				served[name] += after - before
@@ -59,16 +78,7 @@ func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 			}
 		}
 	}
-	return &Outcome{
-		Title:  "one goroutine, a free key: acquire and release",
-		Rounds: pace.N,
-		Rows:   rows(names, column{"p50_us", "p50 µs", p50}, column{"redis_us", "µs in Redis", inRedis}),
-		Ratios: []Ratio{
-			ratio("serial_vs_raw", subject.Raw, p50[subject.Ours], p50[subject.Raw]),
-			ratio("serial_vs_redislock", subject.Bsm, p50[subject.Ours], p50[subject.Bsm]),
-			ratio("serial_redis_vs_raw", subject.Raw, inRedis[subject.Ours], inRedis[subject.Raw]),
-		},
-	}, nil
+	return p50, inRedis, nil
 }
 
 // pairs acquires and releases a block of times and returns how long each took, in the memory of times.

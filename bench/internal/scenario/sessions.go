@@ -69,12 +69,20 @@ type kept struct {
 	subject.Session
 	n     int
 	named bool // its Saves have turn IDs
+	large bool // its exchanges have 4 KB
+}
+
+func (k *kept) exchange(n int) (question, answer subject.Message) {
+	if k.large {
+		return exchangeOf(n, 1024, 3072)
+	}
+	return exchange(n)
 }
 
 // saves makes Saves.
 func (k *kept) saves(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
 	for range block {
-		question, answer := exchange(k.n)
+		question, answer := k.exchange(k.n)
 		id := "message-" + strconv.Itoa(k.n)
 		began := time.Now()
 		saving := ctx
@@ -93,7 +101,7 @@ func (k *kept) saves(ctx context.Context, times []time.Duration) ([]time.Duratio
 // save makes Saves that nobody times.
 func (k *kept) save(ctx context.Context, count int) error {
 	for range count {
-		question, answer := exchange(k.n)
+		question, answer := k.exchange(k.n)
 		if err := k.Save(ctx, question, answer); err != nil {
 			return err
 		}
@@ -162,7 +170,7 @@ func (k *kept) checkThat(messages []subject.Message) error {
 	if len(messages) != 2*k.n {
 		return fmt.Errorf("%d Saves were made, and %d messages are there", k.n, len(messages))
 	}
-	question, answer := exchange(k.n - 1)
+	question, answer := k.exchange(k.n - 1)
 	if messages[2*k.n-2] != question || messages[2*k.n-1] != answer {
 		return fmt.Errorf("the last of %d Saves has left other messages: %v", k.n, messages[2*k.n-2:])
 	}

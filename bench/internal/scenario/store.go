@@ -169,7 +169,7 @@ func (b *Bench) openSessions(names []string) (ways map[string]subject.Sessions, 
 		}
 	}
 	for _, name := range names {
-		w, err := subject.OpenSessions(name, subject.Setup{Addr: b.Addr, TTL: ttl})
+		w, err := subject.OpenSessions(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
 		if err != nil {
 			closeAll()
 			return nil, nil, err

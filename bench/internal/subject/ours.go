@@ -45,11 +45,16 @@ func (o *ours) Close() error {
 }
 
 // observer does the least that an Observer can do.
-type observer struct{ started, ended atomic.Int64 }
+type observer struct{ started, ended, remote atomic.Int64 }
 
 func (o *observer) Start(ctx context.Context, _ *distlock.Operation) context.Context {
 	o.started.Add(1)
 	return ctx
 }
 
-func (o *observer) End(context.Context, *distlock.Operation) { o.ended.Add(1) }
+func (o *observer) End(_ context.Context, op *distlock.Operation) {
+	o.ended.Add(1)
+	if op.Handoff == distlock.HandoffRemote {
+		o.remote.Add(1)
+	}
+}

@@ -43,10 +43,12 @@ type Sessions interface {
 }
 
 var keepers = map[string]func(Setup) (Sessions, error){
-	Ours:      openStore,
-	Stream:    func(s Setup) (Sessions, error) { return &streams{s.client()}, nil },
-	BsmStream: openBsmStreams,
-	List:      func(s Setup) (Sessions, error) { return &lists{s.client()}, nil },
+	Ours:         openStore,
+	Stream:       func(s Setup) (Sessions, error) { return &streams{s.client()}, nil },
+	BsmStream:    openBsmStreams,
+	OursPostgres: openPostgresStore,
+	Insert:       openInserts,
+	List:         func(s Setup) (Sessions, error) { return &lists{s.client()}, nil },
 }
 
 // OpenSessions opens the way of that name.

@@ -40,20 +40,25 @@ type Held interface {
 
 // Setup says how to open a subject.
 type Setup struct {
-	Addr string
+	Addr string // of Redis, or the URL of PostgreSQL
 	TTL  time.Duration
 	// Commands counts what the subject's connections send. Nil: nothing is put between it and its connections.
 	Commands *wire.Counter
 }
 
 var openers = map[string]func(Setup) (Locker, error){
-	Ours:        openOurs,
-	Bsm:         func(s Setup) (Locker, error) { return openBsm(s, bsmRetry) },
-	BsmEager:    func(s Setup) (Locker, error) { return openBsm(s, bsmEagerRetry) },
-	Redsync:     openRedsync,
-	Rueidislock: openRueidislock,
-	Raw:         openRaw,
-	Ideal:       func(Setup) (Locker, error) { return noLock{}, nil },
+	Ours:             openOurs,
+	Bsm:              func(s Setup) (Locker, error) { return openBsm(s, bsmRetry) },
+	BsmEager:         func(s Setup) (Locker, error) { return openBsm(s, bsmEagerRetry) },
+	Redsync:          openRedsync,
+	Rueidislock:      openRueidislock,
+	Raw:              openRaw,
+	OursPostgres:     func(s Setup) (Locker, error) { return newOursPostgres(s) },
+	Updates:          func(s Setup) (Locker, error) { return openUpdates(s, false) },
+	UpdatesUnflushed: func(s Setup) (Locker, error) { return openUpdates(s, true) },
+	Cirello:          openCirello,
+	Allisson:         openAllisson,
+	Ideal:            func(Setup) (Locker, error) { return noLock{}, nil },
 }
 
 // Open opens the subject of that name.
