@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func (b *Bench) connections(ctx context.Context, window time.Duration) (most int
 
 func (b *Bench) postgresKeys(prefix string) (keys []string) {
 	key := b.key(prefix)
-	for i := range idleWaiters {
+	for i := range cmp.Or(b.leases, idleWaiters) {
 		keys = append(keys, key+"-"+strconv.Itoa(i))
 	}
 	return keys

@@ -33,6 +33,7 @@ type Bench struct {
 
 	keys      int
 	longTurns int // of the long sessions of the scenarios store and history; 0: 100,000
+	leases    int // of the scenarios pg_waiters and pg_renew; 0: 1,000
 	watchdog  *time.Timer
 	faults    map[string]Faults // by subject
 }

@@ -44,7 +44,7 @@ func newBench(t *testing.T) *Bench {
 	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, Progress: func(text string) { t.Log(text) }}
+	return &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, leases: 50, Progress: func(text string) { t.Log(text) }}
 }
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
