@@ -99,6 +99,20 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 	})
 }
 
+// A Clear explains that earlier exchanges have disappeared, and no later ones.
+func TestAppend_O_clearedBefore_gone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 1)}))
+	needs := func(fence, n int64) (driver.Verdict, error) {
+		w := r.write("s", fence, n)
+		w.Need = lockedmemory.Place{Fence: fence}
+		return r.Append(t.Context(), driver.Append{Write: w, Content: content("x")})
+	}
+	r.is(driver.Gone)(needs(r.fence+1, 1))
+	r.is(driver.Done)(needs(r.fence, 2))
+}
+
 // Several leases begin a new session at once. Each call has its outcome, and the exchanges are in
 // order.
 func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
