@@ -206,7 +206,7 @@ func TestAgent_usage(t *testing.T) {
 		"locks of one process": {[]string{"-lock", "mem://"}, 2, "its locks live in one process"},
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
-		"PostgreSQL, password": {[]string{"-lock", "postgres://u:s3/cret@h/db"}, 2, "-lock: distlock: invalid option: lock URL: it cannot be parsed: percent-encode"},
+		"PostgreSQL, password": {[]string{"-lock", "postgres://u:s3/cret@h/db"}, 2, "-lock: distlock: invalid option: lock URL: it cannot be parsed: write postgres://"},
 		"Sentinel, unnamed":    {[]string{"-lock", "redis+sentinel://localhost"}, 2, "-lock: distlock: invalid option: lock URL: it has no master_name"},
 		"report nowhere":       {[]string{"-report", "/no/such/place/r.html"}, 2, "-report: there is no directory /no/such/place"},
 		"report no file":       {[]string{"-report", os.TempDir()}, 2, "is a directory"},
