@@ -103,8 +103,8 @@ hammer: deps ## Let 8 processes of 64 goroutines compete for a few locks, withou
 	go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run 'TestHammer$$' ./internal/randomfaults -args -minutes $(or $(MINUTES),5) -seed $(or $(SEED),0)
 
 .PHONY: chaos
-chaos: deps ## Kill and stop workers at exact moments of turns, and kill masters; MINUTES (5), ON, SEED, FLAGS="-server '--appendonly yes'"
-	@$(MAKE) --no-print-directory faults MINUTES=$(or $(MINUTES),5) ON=$(or $(ON),node,sentinel,cluster) FLAGS="-faults chaos $(FLAGS)"
+chaos: deps ## Kill and stop workers at exact moments of turns, and kill servers; MINUTES (5), ON, SEED, FLAGS="-server '--appendonly yes'"
+	@$(MAKE) --no-print-directory faults MINUTES=$(or $(MINUTES),5) ON=$(or $(ON),node,sentinel,cluster,postgres) FLAGS="-faults chaos $(FLAGS)"
 
 .PHONY: soak
 soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow? Draws OUT/soak.svg, in docs/charts; FLAGS="-leak 1000"
@@ -119,7 +119,7 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
-faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster, FLAGS="-table FILE"
+faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster,postgres, FLAGS="-table FILE"
 	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/randomfaults -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
 
 .PHONY: vuln

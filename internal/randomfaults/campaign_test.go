@@ -53,8 +53,10 @@ func planFor(on string, seed uint64, lasts time.Duration) plan {
 type campaign struct {
 	t         *testing.T
 	plan      plan
-	service   *testservers.Topology // nil: mem
-	version   string                // of Redis
+	service   *testservers.Topology // of Redis, or nil
+	postgres  *testservers.Postgres // or nil; mem has neither
+	database  *testservers.PostgresDatabase
+	version   string // of the servers, with their name
 	socket    net.Listener
 	register  *register
 	ledger    *ledger
@@ -100,13 +102,24 @@ func newCampaign(t *testing.T, p plan) *campaign {
 		s := &slot{n: n}
 		if n < p.proxied {
 			s.network, s.via = faultnet.NewNet(t), make(map[string]string)
-			for _, server := range slices.Concat(c.service.Nodes(), c.service.Sentinels()) {
-				s.via[server.Addr()] = s.network.Only(server.Addr()).Addr()
+			for _, addr := range c.addrs() {
+				s.via[addr] = s.network.Only(addr).Addr()
 			}
 		}
 		c.slots = append(c.slots, s)
 	}
 	return c
+}
+
+// addrs are those of all servers.
+func (c *campaign) addrs() (addrs []string) {
+	if c.postgres != nil {
+		return []string{c.postgres.Addr()}
+	}
+	for _, server := range slices.Concat(c.service.Nodes(), c.service.Sentinels()) {
+		addrs = append(addrs, server.Addr())
+	}
+	return addrs
 }
 
 // run returns when the time is over, all workers have ended, and everything is judged.

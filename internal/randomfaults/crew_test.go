@@ -91,6 +91,9 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	if c.service != nil {
 		config.Addrs, config.MasterName = c.service.Addrs(), c.service.MasterName()
 	}
+	if c.postgres != nil {
+		config.Postgres = c.database.URL()
+	}
 	child, err := childproc.StartRole(context.Background(), "worker", config, nil)
 	return &worker{Child: child, run: run}, err
 }

@@ -1,5 +1,5 @@
-// Package randomfaults lets worker processes use locks and session stores, on one node, Sentinel, Cluster
-// and in memory, while faults strike at random. It judges everything that the workers do.
+// Package randomfaults lets worker processes use locks and session stores, on one Redis, Sentinel,
+// Cluster, PostgreSQL and in memory, while faults strike at random. It judges everything that the workers do.
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42

@@ -8,7 +8,7 @@ import (
 // expire begins a session with a turn of two Saves. Half of these sessions are deleted between the
 // two, as an idle session expires. The history may end after the first Save, but never lacks it.
 func (h *hand) expire() {
-	if h.client == nil || h.config.Broken != "" {
+	if h.mem != nil || h.config.Broken != "" {
 		return
 	}
 	session := fmt.Sprint("expiry-", h.next())
@@ -26,8 +26,7 @@ func (h *hand) expire() {
 			return err
 		}
 		if h.rng.IntN(2) == 0 {
-			n, err := h.client.Del(ctx, sessionKeyOf(session)).Result()
-			deleted = err == nil && n == 1
+			deleted = h.drop(ctx, session)
 		}
 		return save(ctx, 2)
 	})
@@ -38,4 +37,14 @@ func (h *hand) expire() {
 	case len(history) > 0 && history[0].Turn != 1:
 		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a session that was deleted in a turn (%t) has the end of the turn alone", deleted)})
 	}
+}
+
+// drop deletes a session behind the back of its store, and reports whether it has.
+func (h *hand) drop(ctx context.Context, session string) bool {
+	if h.pool == nil {
+		n, err := h.client.Del(ctx, sessionKeyOf(session)).Result()
+		return err == nil && n == 1
+	}
+	tag, err := h.pool.Exec(ctx, "UPDATE belugalock.session SET kept_until = clock_timestamp() WHERE name = $1", session)
+	return err == nil && tag.RowsAffected() == 1
 }

@@ -167,32 +167,29 @@ func soFar(attempts []*attempt, moment int64) (over []*attempt) {
 
 // reader reads sessions as they are stored.
 func (l *ledger) reader() (read func(string) reading, closing func()) {
-	if l.c.service == nil {
+	if l.c.plan.on == "mem" {
 		return l.ask, func() {}
 	}
-	client := l.c.client()
 	var skipped bytes.Buffer
-	store, err := openStore(client, &config{Broken: l.c.plan.broken}, &skipped)
+	store, closing, err := l.c.store(&skipped)
 	if err != nil {
 		l.c.t.Fatal(err)
 	}
 	return func(session string) (r reading) {
-			for range 3 {
-				ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
-				skipped.Reset()
-				r.stored, r.err = store.Load(ctx, "")
-				cancel()
-				if r.err == nil {
-					for _, each := range regexp.MustCompile(`place=(\S+)`).FindAllStringSubmatch(skipped.String(), -1) {
-						r.named = append(r.named, each[1])
-					}
-					break
+		for range 3 {
+			ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
+			skipped.Reset()
+			r.stored, r.err = store.Load(ctx, "")
+			cancel()
+			if r.err == nil {
+				for _, each := range regexp.MustCompile(`place=(\S+)`).FindAllStringSubmatch(skipped.String(), -1) {
+					r.named = append(r.named, each[1])
 				}
+				break
 			}
-			return r
-		}, func() {
-			_ = client.Close()
 		}
+		return r
+	}, closing
 }
 
 // ask has a worker read a session.

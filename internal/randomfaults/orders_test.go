@@ -81,7 +81,11 @@ func (p *process) usePool(d time.Duration) {
 		calls.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), d+time.Second)
 			defer cancel()
-			_ = p.client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err()
+			if p.pool == nil {
+				_ = p.client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err()
+			} else {
+				_, _ = p.pool.Exec(ctx, "SELECT pg_sleep($1)", d.Seconds())
+			}
 		})
 	}
 	calls.Wait()

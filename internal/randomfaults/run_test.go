@@ -21,7 +21,7 @@ import (
 var (
 	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: a minute, and then -seed is drawn")
 	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
-	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, mem")
+	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, postgres, mem")
 	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: those of make chaos; none: all")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	page    = flag.String("table", "", "`file` to which the tables are written too")
@@ -105,7 +105,7 @@ func drawn() uint64 {
 
 // shares are how long each topology has: the fewer faults it has, the less.
 func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
-	weights, sum, shares := map[string]int{"node": 10, "sentinel": 12, "cluster": 13, "mem": 5}, 0, make(map[string]time.Duration)
+	weights, sum, shares := map[string]int{"node": 10, "sentinel": 12, "cluster": 13, "postgres": 12, "mem": 5}, 0, make(map[string]time.Duration)
 	for _, name := range topologies {
 		sum += weights[name]
 	}

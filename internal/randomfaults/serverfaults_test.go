@@ -3,6 +3,7 @@ package randomfaults
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,7 @@ import (
 var serverFaults = []*fault{
 	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
 	{name: "clients paused", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseClients},
-	{name: "server stopped for a moment", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
+	{name: "server stopped for a moment", on: servers, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
 	{name: "scripts flushed", on: redises, of: ofServer, short: 300 * ms, long: 1000 * ms, strike: flushScripts},
 	{name: "out of memory", on: redises, of: ofServer, short: 200 * ms, long: 1500 * ms, strike: sets("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")},
 	{name: "busy script", on: redises, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
@@ -30,8 +31,8 @@ var serverFaults = []*fault{
 	{name: "no right to notify", on: redises, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: withRights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
 	{name: "no right to run scripts", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: withRights("-eval -evalsha", "+eval +evalsha")},
 	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
-	{name: "subscribers disconnected", on: redises, of: ofServer, strike: hangUp("pubsub")},
-	{name: "clients disconnected", on: redises, of: ofServer, strike: hangUp("normal")},
+	{name: "subscribers disconnected", on: servers, of: ofServer, strike: hangUp("pubsub")},
+	{name: "clients disconnected", on: servers, of: ofServer, strike: hangUp("normal")},
 }
 
 // masterFor is the server that is struck.
@@ -52,13 +53,40 @@ func (c *campaign) startServers() {
 	switch {
 	case c.plan.on == "mem":
 		return
+	case c.plan.on == "postgres":
+		c.startPostgres()
+		return
 	case c.plan.on == "node": // which is to load its data again
 		c.service = testservers.StartTopology(c.t, c.plan.on, append([]string{"--enable-debug-command", "local"}, c.plan.server...)...)
 	default:
 		c.service = testservers.StartTopology(c.t, c.plan.on, c.plan.server...)
 		c.service.Patient(missed)
 	}
-	c.version = c.service.Nodes()[0].Info("redis_version")
+	c.version = "Redis " + c.service.Nodes()[0].Info("redis_version")
+}
+
+// nodes are those of Redis.
+func (c *campaign) nodes() []*testservers.Redis {
+	if c.service == nil {
+		return nil
+	}
+	return c.service.Nodes()
+}
+
+// store is one of the parent. It writes the places of skipped entries to skipped.
+func (c *campaign) store(skipped io.Writer) (store memory, closing func(), err error) {
+	worker := &config{Broken: c.plan.broken}
+	if c.postgres != nil {
+		pool, err := openPostgres(c.database.URL(), nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := openStore(nil, pool, worker, skipped)
+		return store, pool.Close, err
+	}
+	client := c.client()
+	store, err = openStore(client, nil, worker, skipped)
+	return store, func() { _ = client.Close() }, err
 }
 
 // client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name one that
@@ -119,6 +147,11 @@ func pauseClients(c *campaign, h *hit) {
 }
 
 func pauseServer(c *campaign, h *hit) {
+	if c.postgres != nil {
+		c.postgres.Pause()
+		h.restore = c.postgres.Resume
+		return
+	}
 	master := c.masterFor(h)
 	master.Pause()
 	h.restore = master.Resume
@@ -219,7 +252,10 @@ func withRights(taken, given string) func(*campaign, *hit) {
 func hangUp(kind string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		closed := 0
-		for _, node := range c.service.Nodes() {
+		if c.postgres != nil {
+			closed = c.hangUpPostgres(kind)
+		}
+		for _, node := range c.nodes() {
 			list, _ := node.Do("CLIENT", "LIST", "TYPE", kind)
 			if _, err := node.Do("CLIENT", "KILL", "TYPE", kind); err != nil { // a replica may be down
 				continue

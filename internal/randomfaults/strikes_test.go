@@ -47,12 +47,16 @@ type hit struct {
 	missed  bool   // it came to nothing
 }
 
-var everywhere, redises = []string{"node", "sentinel", "cluster", "mem"}, []string{"node", "sentinel", "cluster"}
+var (
+	redises    = []string{"node", "sentinel", "cluster"}
+	servers    = append(slices.Clone(redises), "postgres")
+	everywhere = append(slices.Clone(servers), "mem")
+)
 
 // chaos are the faults of make chaos.
 var chaos = []string{
 	"killed at a moment of a turn", "stopped at a moment of a turn", "clients disconnected",
-	"server restarted empty", "master killed", "fail-over that loses the last writes",
+	"server restarted empty", "server crashes", "master killed", "fail-over that loses the last writes",
 }
 
 // replaced is what servers do by themselves when the machine is too busy for them.
@@ -60,7 +64,7 @@ var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel"
 
 // faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults) {
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, postgresFaults) {
 		if f.of == of && slices.Contains(f.on, p.on) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
 			faults = append(faults, f)
 		}

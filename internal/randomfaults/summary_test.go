@@ -58,14 +58,17 @@ func failure(all []*campaign) (err error) {
 // summary is what a document about a run says, in Markdown.
 func summary(all []*campaign, lasts time.Duration, seed uint64, command string) string {
 	var text strings.Builder
-	redis := "no Redis"
+	var servers []string
 	for _, c := range all {
-		if c.service != nil {
-			redis = "Redis " + c.version
+		if c.version != "" && !slices.Contains(servers, c.version) {
+			servers = append(servers, c.version)
 		}
 	}
+	if servers == nil {
+		servers = []string{"no server"}
+	}
 	fmt.Fprintf(&text, "`%s`: %s, seed %d, %d cores, Go %s, %s.\n\n| On | Time |",
-		command, lasts.Round(time.Second), seed, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), redis)
+		command, lasts.Round(time.Second), seed, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), strings.Join(servers, ", "))
 	for _, column := range columns {
 		fmt.Fprintf(&text, " %s |", column.title)
 	}
@@ -109,7 +112,7 @@ func table(all []*campaign) string {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s | %s |\n",
 			f.name, c.plan.on, promised, times, wrong, list(s.apart), spread(s.recovered), spread(s.disturbed))
 	}
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, []*fault{replaced}) {
+	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, postgresFaults, []*fault{replaced}) {
 		for _, c := range all {
 			c.mu.Lock()
 			if s := c.stats[f]; s != nil {

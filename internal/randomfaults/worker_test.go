@@ -16,16 +16,19 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
@@ -58,8 +61,9 @@ type process struct {
 	config    config
 	parent    *childproc.Line
 	rooms     []*room
-	client    redis.UniversalClient // nil: mem
-	mem       *memService           // nil: Redis
+	client    redis.UniversalClient // or nil
+	pool      *pgxpool.Pool         // or nil
+	mem       *memService           // or nil: one of the three is there
 	leases    atomic.Int64
 	hasty     atomic.Int64        // contexts end soon until then
 	aim       atomic.Pointer[aim] // to come; nil: none
@@ -187,9 +191,15 @@ func (p *process) close() (err error) {
 
 func (p *process) open() error {
 	c := &p.config
-	if c.On == "mem" {
+	switch c.On {
+	case "mem":
 		p.mem = newMemService()
-	} else {
+	case "postgres":
+		var err error
+		if p.pool, err = openPostgres(c.Postgres, c.dialer()); err != nil {
+			return err
+		}
+	default:
 		p.client = redis.NewUniversalClient(&redis.UniversalOptions{
 			Addrs: c.Addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
 			PoolSize: pool, PoolTimeout: time.Second,
@@ -223,17 +233,20 @@ func (p *process) options() *distlock.Options {
 	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
 }
 
-// openStore opens the store of the sessions in Redis. The parent adds entries of another program to some
+// openStore opens the store of the sessions in Redis or PostgreSQL. The parent adds entries of another program to some
 // sessions. The store writes their places to skipped.
-func openStore(client redis.UniversalClient, c *config, skipped io.Writer) (memory, error) {
+func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skipped io.Writer) (memory, error) {
+	opts := sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))}
+	if pool != nil {
+		return pgstore.New(pool, sessionOf, codec{}, &pgstore.Options{Store: opts})
+	}
 	switch c.Broken {
 	case noFence, noLock:
 		return &document{client}, nil
 	case noOrder:
 		return newCounted(client), nil
 	}
-	store, err := redisstore.New(client, sessionOf, codec{}, nil,
-		&sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))})
+	store, err := redisstore.New(client, sessionOf, codec{}, nil, &opts)
 	if slices.Contains(brokenEdits, c.Broken) {
 		return &edited{store, c.Broken}, err
 	}
@@ -251,6 +264,12 @@ func (r *room) furnish() error {
 	case t.locker != nil:
 	case r.mem != nil:
 		t.locker, err = r.mem.locker(r.n, r.options())
+	case r.pool != nil:
+		// The server may be down just now. New connects, as that of Redis does not.
+		testservers.Within(10*time.Second, func() bool {
+			t.locker, err = pglock.New(context.Background(), r.pool, &pglock.Options{Lock: *r.options()})
+			return !errors.Is(err, distlock.ErrUnavailable)
+		})
 	default:
 		t.locker, err = redislock.New(r.client, r.options())
 	}
@@ -262,7 +281,7 @@ func (r *room) furnish() error {
 	case r.mem != nil:
 		t.store, err = r.mem.store()
 	default:
-		t.store, err = openStore(r.client, c, io.Discard)
+		t.store, err = openStore(r.client, r.pool, c, io.Discard)
 	}
 	if err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 const holderKilled = "holder killed"
 
 var workerFaults = []*fault{
-	{name: holderKilled, on: redises, of: ofWorker, barred: true, strike: killHolder},
-	{name: "holder stopped", on: redises, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
-	{name: "killed at a moment of a turn", on: redises, of: ofWorker, barred: true, strike: killAt},
-	{name: "stopped at a moment of a turn", on: redises, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
-	{name: "waiter killed in line", on: redises, of: ofWorker, barred: true, strike: killWaiter},
-	{name: "shut down", on: redises, of: ofWorker, barred: true, strike: shutDown},
-	{name: "connections used up", on: redises, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: told(doPool)},
+	{name: holderKilled, on: servers, of: ofWorker, barred: true, strike: killHolder},
+	{name: "holder stopped", on: servers, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
+	{name: "killed at a moment of a turn", on: servers, of: ofWorker, barred: true, strike: killAt},
+	{name: "stopped at a moment of a turn", on: servers, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
+	{name: "waiter killed in line", on: servers, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "shut down", on: servers, of: ofWorker, barred: true, strike: shutDown},
+	{name: "connections used up", on: servers, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: told(doPool)},
 	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: told(doCancel)},
 	{name: "hooks block", on: everywhere, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: breakHooks(doBlock)},
 	{name: "hooks panic", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: breakHooks(doPanic)},
