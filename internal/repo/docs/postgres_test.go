@@ -35,16 +35,11 @@ func TestPostgres_programPrintsWhatItSays(t *testing.T) {
 // The role of the page can do everything, and reads no table. So can one that had its rights before a Migrate.
 func TestPostgres_rightsSuffice(t *testing.T) {
 	t.Parallel()
-	db := testservers.StartPostgres(t).NewDatabase(t) // roles are those of the server
-	do := func(sql string) {
-		t.Helper()
-		if _, err := db.Do(sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	do("CREATE ROLE owner LOGIN PASSWORD 'owner'; CREATE ROLE agent LOGIN PASSWORD 'agent';" +
-		"GRANT CREATE ON DATABASE " + db.Name() + " TO owner")
+	db := testservers.SharedPostgres(t).NewDatabase(t)
 	owner, agent := poolOf(t, db, "owner"), poolOf(t, db, "agent")
+	if _, err := db.Do("GRANT CREATE ON DATABASE " + db.Name() + " TO owner"); err != nil {
+		t.Fatal(err)
+	}
 	if err := pglock.Migrate(t.Context(), owner, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +88,17 @@ func TestPostgres_rightsSuffice(t *testing.T) {
 	}
 }
 
-// poolOf is a pool of a role whose password is its name.
+// poolOf is a pool of a new role, which lasts as long as the test. The password of the role is its name.
 func poolOf(t *testing.T, db *testservers.PostgresDatabase, role string) *pgxpool.Pool {
 	t.Helper()
+	if _, err := db.Do("CREATE ROLE " + role + " LOGIN PASSWORD '" + role + "'"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := db.Do("BEGIN READ WRITE; DROP OWNED BY " + role + " CASCADE; DROP ROLE " + role + "; COMMIT"); err != nil {
+			t.Error(err)
+		}
+	})
 	u, err := url.Parse(db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -126,19 +129,23 @@ func TestPostgres_sqlRuns(t *testing.T) {
 // The texts of the table of errors are those of the library and the server.
 func TestPostgres_errorTexts(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartPostgres(t)
-	db := server.NewDatabase(t)
-	if _, err := db.Do("CREATE ROLE agent LOGIN PASSWORD 'another'; CREATE ROLE poor LOGIN PASSWORD 'poor'"); err != nil {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	admin, err := pgxpool.New(t.Context(), db.URL())
+	if err != nil {
 		t.Fatal(err)
 	}
-	admin := poolOf(t, db, "postgres")
+	defer admin.Close()
 	_, missing := pglock.New(t.Context(), admin, nil)
-	_, password := pglock.New(t.Context(), poolOf(t, db, "agent"), nil)
 	if err := pglock.Migrate(t.Context(), admin, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, rights := pglock.New(t.Context(), poolOf(t, db, "poor"), nil)
-	if _, err := server.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_read_only = on"); err != nil {
+	poor := poolOf(t, db, "poor")
+	_, rights := pglock.New(t.Context(), poor, nil)
+	if _, err := db.Do("ALTER ROLE poor PASSWORD 'another'"); err != nil {
+		t.Fatal(err)
+	}
+	_, password := pglock.New(t.Context(), poor, nil)
+	if _, err := db.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_read_only = on"); err != nil {
 		t.Fatal(err)
 	}
 	readOnly := tryAcquireError(t, open(t, db.URL(), nil))
