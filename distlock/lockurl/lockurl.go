@@ -12,11 +12,11 @@
 //
 //	redis://localhost:6379/0?namespace=chat&ttl=10s&wait=1m
 //
-// A program that keeps its data on the servers of the locks makes a client with redislock.ParseURL, or a pool
-// with pgxpool.New.
+// A program that keeps its data on the servers of the locks makes a client with redislock.ParseURL, or
+// a pool with pgxpool.New.
 //
-// lockurl compiles the clients of all backends into the program. A program of one backend saves that with
-// redislock.New or pglock.New.
+// lockurl compiles the clients of all backends into the program. A program of one backend saves that
+// with redislock.New or pglock.New.
 package lockurl
 
 import (
@@ -85,8 +85,9 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	return locker, nil
 }
 
-// OpenDriver makes the driver of rawURL, for a store beside the locks, or for several Lockers. It refuses the
-// parameters of the Locker: namespace, ttl and wait. It connects to no server, and its errors are those of [Open].
+// OpenDriver makes the driver of rawURL, for a store beside the locks, or for several Lockers. It
+// refuses the parameters of the Locker: namespace, ttl and wait. It connects to no server. Its errors
+// are those of [Open].
 func OpenDriver(rawURL string) (driver.Driver, error) {
 	scheme, _, found := strings.Cut(rawURL, "://")
 	known := ""

@@ -25,8 +25,8 @@ func takeParameters(rawURL string, options *distlock.Options) (rest string, quer
 		take(query, "namespace", &options.Namespace, func(text string) (string, error) { return text, nil }),
 		take(query, "ttl", &options.TTL, time.ParseDuration),
 		take(query, "wait", &options.Wait, time.ParseDuration))
-	// ⚑ What is left stays as it is written: PostgreSQL reads a plus sign in a parameter as a plus sign, Redis
-	// as a space.
+	// ⚑ The other parameters stay as the caller wrote them: a plus sign is a plus sign for PostgreSQL, and
+	// a space for Redis.
 	others := slices.DeleteFunc(strings.Split(text, "&"), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		name, _ = url.QueryUnescape(name)

@@ -253,7 +253,7 @@ func TestAgent_saysThatPostgresCannotBeReached(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(nil)
 	address := server.Listener.Addr().String()
-	server.Close() // nobody listens there now
+	server.Close() // the port is free now
 	got := finish(t, program(t, "-lock", "postgres://u:s3cret@"+address+"/db?sslmode=disable"))
 	if got.code != 1 || !strings.Contains(got.stderr, "agent: no answer from PostgreSQL: ") || !strings.Contains(got.stderr, address) ||
 		!strings.Contains(got.stderr, "refused") || strings.Contains(got.stderr, "s3cret") {

@@ -1,5 +1,5 @@
-// Package history has the two memories of conversations that the example compares: a list of messages, as many agents have it, and
-// a session store as if it were far away.
+// Package history has the two memories of conversations that the example compares: a list of messages, as
+// many agents have it, and a session store as if it were far away.
 package history
 
 import (

@@ -91,7 +91,8 @@ func (r onRedis) Remove(ctx context.Context) error {
 	})
 }
 
-// removeFrom removes the keys of one node, one at a time: in a Cluster, keys of one command must share a slot.
+// removeFrom removes the keys of one node, one at a time: in a Cluster, keys of one command must share a
+// slot.
 func (r onRedis) removeFrom(ctx context.Context, node redis.Cmdable) error {
 	keys := node.Scan(ctx, 0, r.run+":*", 1000).Iterator()
 	for keys.Next(ctx) {

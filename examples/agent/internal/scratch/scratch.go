@@ -29,7 +29,8 @@ type Server interface {
 	Close()
 }
 
-// New returns the server at a lock URL. It does not connect yet. The names of all that the run writes begin with run.
+// New returns the server at a lock URL. It does not connect yet. The names of all that the run writes
+// begin with run.
 func New(url, run string) (Server, error) {
 	scheme, _, _ := strings.Cut(url, "://")
 	if slices.Contains(strings.Fields(pglock.Schemes), scheme+"://") {
