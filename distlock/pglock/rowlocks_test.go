@@ -64,10 +64,11 @@ func TestExtend_N_rowLockedBriefly_renewed(t *testing.T) {
 	}
 	stranger := newSession(t, db.URL())
 	stranger.must("BEGIN; SELECT FROM belugalock.lease WHERE key = 'k' FOR UPDATE")
+	extending, extended := context.WithCancel(context.Background())
 	unlocked := make(chan struct{})
 	go func() {
 		defer close(unlocked)
-		for do(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "0" {
+		for extending.Err() == nil && do(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "0" {
 		}
 		stranger.must("ROLLBACK")
 	}()
@@ -78,6 +79,7 @@ func TestExtend_N_rowLockedBriefly_renewed(t *testing.T) {
 			t.Errorf("Extend of lease %d: %+v", i, reply)
 		}
 	}
+	extended()
 	<-unlocked
 }
 
