@@ -14,8 +14,8 @@ import (
 const (
 	// silence is how long the connection may be silent before it is checked.
 	silence = 10 * time.Second
-	// answerLimit bounds the wait for an answer on this connection, also when it closes.
-	answerLimit = time.Second
+	// answerLimit bounds the wait for an answer on this connection.
+	answerLimit = 5 * time.Second
 	// reconnectPause is the time between two attempts to connect.
 	reconnectPause = 100 * time.Millisecond
 )
@@ -122,7 +122,9 @@ func (w *wakes) settle(err error, again bool) {
 
 // discard closes a connection, whose session still listens, instead of returning it to its pool.
 func discard(conn *pgxpool.Conn) {
-	_ = within(context.Background(), conn.Conn().Close)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Conn().Close(ctx)
 	conn.Release()
 }
 

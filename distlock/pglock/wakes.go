@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// listenLimit bounds the wait of a Listen for its connection.
-	listenLimit = time.Second
 	// notifyLimit bounds one notification. Its waiters then ask by themselves.
 	notifyLimit = 5 * time.Second
 	// closeLimit bounds the wait of Close for the last notifications.
@@ -140,14 +138,10 @@ func (w *wakes) listen(ctx context.Context, name driver.Name, owner string) (<-c
 		delete(w.waiting, owner)
 	}
 
-	timer := time.NewTimer(listenLimit)
-	defer timer.Stop()
 	var err error
 	select {
 	case <-present.done:
 		err = present.err
-	case <-timer.C:
-		err = fmt.Errorf("pglock: the database did not answer LISTEN within %s", listenLimit)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
