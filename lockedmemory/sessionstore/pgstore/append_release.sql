@@ -13,7 +13,7 @@ CREATE FUNCTION {schema}.append_release_v1(
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
   OUT released boolean, OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint,
   OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   setting text;
 BEGIN

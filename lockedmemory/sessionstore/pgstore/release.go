@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// colocated returns the lock of the last write of a lease, if the lock is in the same database and
-// schema.
+// colocated returns the lock of the last write of a lease, if the lock is in the same database. In
+// another schema, append_release_v1 does not find it.
 func (s *service) colocated(a driver.Append) (lock pglock.Colocated, ok bool) {
 	if !a.EndsLease {
 		return lock, false
@@ -22,8 +22,7 @@ func (s *service) colocated(a driver.Append) (lock pglock.Colocated, ok bool) {
 	locks := fencing.Driver(fencing.Locker(a.Lease))
 	lock, ok = pglock.ColocatedOf(locks)
 	own := s.locks != nil && s.locks == locks || s.source != nil && s.source == lock.Source
-	const name = "{schema}"
-	return lock, ok && own && lock.Releases && lock.Schema.In(name) == s.pool.Schema().In(name)
+	return lock, ok && own && lock.Releases
 }
 
 // released is the reply of append_release_v1.

@@ -105,10 +105,10 @@ func (r *rig) lease() *distlock.Lease {
 }
 
 // last appends the last exchange of a lease.
-func (r *rig) last(lease *distlock.Lease, n int64) (driver.Verdict, error) {
+func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (driver.Verdict, error) {
 	w := r.write("s", lease.Fence(), n)
 	w.Lease, w.First = lease, true
-	return r.Append(r.Context(), driver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
+	return r.Append(ctx, driver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
 }
 
 // An error of the release undoes the release alone.
@@ -117,12 +117,12 @@ func TestRelease_fails_exchangeStored(t *testing.T) {
 	r := newRig(t, driver.Retention{})
 	lease := r.lease()
 	r.do("ALTER FUNCTION release_v1 RENAME TO gone")
-	r.is(driver.Done)(r.last(lease, 1))
+	r.is(driver.Done)(r.last(t.Context(), lease, 1))
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
 	r.do("ALTER FUNCTION gone RENAME TO release_v1")
-	r.is(driver.Done)(r.last(lease, 2))
+	r.is(driver.Done)(r.last(t.Context(), lease, 2))
 	if got := r.texts("s"); lease.Err() == nil || len(got) != 2 {
 		t.Errorf("the lease: %v; %q", lease.Err(), got)
 	}
@@ -136,9 +136,12 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	lease := r.lease()
 	tx, err := connect(t, r.db.URL()).Begin(t.Context())
 	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT FROM belugalock.lease FOR UPDATE")
 	must(t, err)
-	r.is(driver.Done)(r.last(lease, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r.is(driver.Done)(r.last(ctx, lease, 1))
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
@@ -147,11 +150,11 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 }
 
 // The release hands the lock off to a waiter of another process, and notifies it.
-func TestRelease_waiterElsewhere_handedOff(t *testing.T) {
+func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
 	lease := r.lease()
-	other := returned(pglock.New(t.Context(), r.pool, &pglock.Options{Lock: distlock.Options{TTL: time.Minute}}))(t)
+	other := returned(pglock.New(t.Context(), r.pool, nil))(t)
 	defer other.Close(t.Context())
 	granted := make(chan *distlock.Lease)
 	go func() {
@@ -161,35 +164,49 @@ func TestRelease_waiterElsewhere_handedOff(t *testing.T) {
 		}
 		granted <- next
 	}()
-	testservers.Await(t, 5*time.Second, "a waiter", func() bool { return r.do("SELECT waiting FROM lease") == "1" })
-	r.is(driver.Done)(r.last(lease, 1))
-	if held := r.do("SELECT released FROM lease"); lease.Err() == nil || held != "f" {
-		t.Errorf("the lease: %v; released: %s", lease.Err(), held)
+	testservers.Await(t, 10*time.Second, "a waiter", func() bool { return r.do("SELECT waiting FROM lease") == "1" })
+	listens := returned(r.pool.Acquire(t.Context()))(t)
+	defer listens.Release()
+	returned(listens.Exec(t.Context(), `LISTEN "`+r.do("SELECT channel FROM waiter")+`"`))(t)
+	r.is(driver.Done)(r.last(t.Context(), lease, 1))
+	if lease.Err() == nil {
+		t.Error("the lease goes on")
 	}
-	select {
-	case next := <-granted:
-		must(t, next.Release(t.Context()))
-	case <-time.After(5 * time.Second):
-		t.Error("the waiter was not notified")
-		must(t, (<-granted).Release(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := listens.Conn().WaitForNotification(ctx); err != nil {
+		t.Errorf("no notification: %v", err)
 	}
+	must(t, (<-granted).Release(t.Context()))
 }
 
-// Another transaction has the row of the session. The last Save gives up soon, so the lock is not
-// blocked.
-func TestRelease_sessionRowLocked_temporary(t *testing.T) {
+// Another transaction has the row of the session. Each call gives up soon, and the last Save leaves the lock.
+func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
 	lease := r.lease()
-	r.saves("s", lease.Fence(), 1, "x")
+	fence := lease.Fence()
+	r.saves("s", fence, 1, "x")
 	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
-	_, err := r.last(lease, 2)
-	if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) || lease.Err() != nil {
-		t.Errorf("%v; the lease: %v", err, lease.Err())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := r.last(ctx, lease, 2)
+	_, err2 := r.Append(ctx, driver.Append{Write: r.write("s", fence, 2), Content: content("y")})
+	_, err3 := r.Replace(ctx, driver.Replace{Write: r.write("s", fence, 2)})
+	access := r.write("s", fence, 1).Access
+	_, err4 := r.Read(ctx, driver.Read{Session: "s", Access: &access, Limit: 1})
+	for what, err := range map[string]error{"the last Save": err, "Save": err2, "Clear": err3, "Load": err4} {
+		if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	must(t, tx.Rollback(t.Context()))
-	r.is(driver.Done)(r.last(lease, 2))
+	if err := lease.Err(); err != nil {
+		t.Errorf("the lease: %v", err)
+	}
+	r.is(driver.Done)(r.last(t.Context(), lease, 2))
 }
 
 // A refused Save leaves the lock alone.
@@ -198,7 +215,7 @@ func TestRelease_refusedSave_lockHeld(t *testing.T) {
 	r := newRig(t, driver.Retention{})
 	lease := r.lease()
 	r.saves("s", lease.Fence()+1000, 1, "later")
-	r.is(driver.Stale)(r.last(lease, 1))
+	r.is(driver.Stale)(r.last(t.Context(), lease, 1))
 	if info := r.do("SELECT released FROM lease"); lease.Err() != nil || info != "f" {
 		t.Errorf("the lease: %v; released: %s", lease.Err(), info)
 	}
