@@ -7,7 +7,8 @@ CREATE FUNCTION {schema}.append_v1(
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   s      {schema}.session;
   t      {schema}.turn;

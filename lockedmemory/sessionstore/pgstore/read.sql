@@ -3,8 +3,7 @@
 -- revision, the oldest place, and the highest number under the turn ID. Each has an exchange.
 -- Without one, there is one row, whose place is 0.
 --
--- ⚑ One query reads all: it sees one moment. The planner knows averages alone, so it is told to use
--- the indexes: a session may be a thousand times longer than others.
+-- ⚑ One query reads all: it sees one moment.
 CREATE FUNCTION {schema}.read_v1(
   p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_shown bigint, p_awaited bigint,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
@@ -14,7 +13,7 @@ RETURNS TABLE (outcome integer, mark_fence bigint, mark_n bigint, revision bigin
   oldest_n bigint, oldest_sub bigint, stored bigint,
   fence bigint, n bigint, sub bigint, turn_id bytea, number integer, messages bytea[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   s       {schema}.session;
@@ -59,8 +58,9 @@ BEGIN
         WHERE NOT p_named AND p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
         AND (fence, n, sub) < (p_from[1], p_from[2], p_from[3]) ORDER BY fence DESC, n DESC, sub DESC LIMIT p_limit)
       UNION ALL
-      (SELECT x.* FROM unnest(h.fences, h.ns) AS known (fence, n), {schema}.exchange AS x
-        WHERE p_named AND h.oldest_fence IS NOT NULL AND x.session = h.id AND x.fence = known.fence AND x.n = known.n
-        AND x.turn_id = p_id AND (x.fence, x.n, x.sub) > (p_from[1], p_from[2], p_from[3])
-        ORDER BY x.fence, x.n, x.sub LIMIT p_limit)) AS e ON true;
+      (SELECT x.* FROM unnest(h.fences, h.ns) AS known (fence, n)
+        CROSS JOIN LATERAL (SELECT * FROM {schema}.exchange
+          WHERE session = h.id AND fence = known.fence AND n = known.n AND turn_id = p_id
+          AND (fence, n, sub) > (p_from[1], p_from[2], p_from[3]) ORDER BY sub LIMIT p_limit) AS x
+        WHERE p_named AND h.oldest_fence IS NOT NULL ORDER BY x.fence, x.n, x.sub LIMIT p_limit)) AS e ON true;
 END $$;

@@ -10,7 +10,8 @@ CREATE FUNCTION {schema}.replace_v1(
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
   p_max_sub bigint,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   s     {schema}.session;
   added bigint := cardinality(p_fences);

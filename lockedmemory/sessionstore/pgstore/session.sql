@@ -1,4 +1,8 @@
--- The common part of the functions of a session. The table of states is in docs/design/sessions.md.
+-- The common part of the functions of a session. docs/design/pgstore.md states the rules.
+--
+-- ⚑ A connection keeps its plans. Those that it has made for small tables would read all rows when the
+-- tables have grown. So the functions that a driver calls demand the indexes.
+--
 -- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
 -- gone, 7 range, 8 full, 9 deleted.
 

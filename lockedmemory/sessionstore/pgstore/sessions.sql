@@ -1,7 +1,8 @@
 -- Lists the sessions that have an exchange, after a name: those among the next 1,000 names.
 -- Reply: the names, and the last name looked at, or '' after the last session.
 CREATE FUNCTION {schema}.sessions_v1(p_namespace text, p_after text, OUT names text[], OUT next text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   looked bigint;
 BEGIN
