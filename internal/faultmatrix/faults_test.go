@@ -28,7 +28,7 @@ var rows = []row{
 	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
 	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared},
 	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired},
-	{name: "replaceKilled", run: replaceKilled, on: ofRedisAlone},
+	{name: "replaceKilled", run: replaceKilled},
 	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "wakeUpLost", run: wakeUpLost},
 	{name: "notificationMissed", run: notificationMissed},
