@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -50,11 +49,11 @@ func (w *wakes) session(again bool) {
 		return err
 	})
 	if err == nil && listeners > maxListeners {
-		discard(conn)
+		w.s.held.Discard(conn)
 		w.poll(again)
 		return
 	}
-	defer discard(conn)
+	defer w.s.held.Discard(conn) // its session still listens
 	w.settle(err, again)
 	if err != nil {
 		pause(w.ctx, reconnectPause)
@@ -118,14 +117,6 @@ func (w *wakes) settle(err error, again bool) {
 			replace(to.wake, driver.Wake{})
 		}
 	}
-}
-
-// discard closes a connection, whose session still listens, instead of returning it to its pool.
-func discard(conn *pgxpool.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Conn().Close(ctx)
-	conn.Release()
 }
 
 func within(ctx context.Context, do func(context.Context) error) error {

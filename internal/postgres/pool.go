@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 const (
 	// connectLimit bounds the wait for a new connection.
 	connectLimit = 5 * time.Second
+	// closeLimit bounds the wait for the farewell of a server.
+	closeLimit = time.Second
 	// repeats is how often a call is repeated after a serialization failure or a deadlock.
 	repeats = 5
 )
@@ -27,6 +30,9 @@ type Pool struct {
 	conns  *pgxpool.Pool
 	owned  bool
 	mode   pgx.QueryExecMode
+	// leaving are the connections that close outside of conns. hook is BeforeClose of its configuration.
+	leaving sync.WaitGroup
+	hook    func(*pgx.Conn)
 	// checked is set after the first check. Each new connection of an owned pool is checked.
 	checked, pooled atomic.Bool
 	// strict says that the default isolation is another one than READ COMMITTED.
@@ -56,6 +62,7 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 			notice(c, n)
 		}
 	}
+	p.hook = config.BeforeClose
 	connected := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		if connected != nil {
@@ -86,11 +93,12 @@ func Over(caller string, conns *pgxpool.Pool, schema Schema) *Pool {
 // Schema is the schema of the pool.
 func (p *Pool) Schema() Schema { return p.schema }
 
-// Close closes connections of its own, and waits for the end of their goroutines. No call is under
-// way.
+// Close closes connections of its own, and waits for the end of their goroutines: at most 15 s for a
+// server that does not answer. No call is under way.
 func (p *Pool) Close() {
 	if p.owned {
 		p.conns.Close()
+		p.leaving.Wait()
 	}
 }
 
@@ -104,13 +112,38 @@ func (p *Pool) Ping(ctx context.Context) error {
 // no notifications.
 func (p *Pool) Pooled() bool { return p.pooled.Load() }
 
-// Acquire takes a connection out of the pool, for example to listen. The caller releases it.
+// Acquire takes a connection out of the pool, for example to listen. The caller releases or discards
+// it.
 func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	c, err := p.conns.Acquire(ctx)
 	if err != nil {
 		return nil, p.failed(notDone(err))
 	}
 	return c, nil
+}
+
+// release returns a connection to the pool.
+//
+// ⚑ A broken connection leaves the pool at once. pgx waits for its peer, at most 15 s, and the pool
+// would make no other connection in its place meanwhile.
+func (p *Pool) release(c *pgxpool.Conn) {
+	if p.owned && c.Conn().IsClosed() {
+		p.Discard(c)
+		return
+	}
+	c.Release()
+}
+
+// Discard closes a connection of an owned pool instead of releasing it.
+func (p *Pool) Discard(c *pgxpool.Conn) {
+	conn := c.Hijack()
+	if p.hook != nil {
+		p.hook(conn)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = conn.Close(ctx)
+	p.leaving.Go(func() { <-conn.PgConn().CleanupDone() })
 }
 
 // Query runs one statement in a transaction of its own, and reads all of its rows. Parameters and
@@ -147,7 +180,7 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 	if err != nil {
 		return nil, notDone(err)
 	}
-	defer c.Release()
+	defer p.release(c)
 	if !p.checked.Load() {
 		if err := p.check(ctx, c.Conn()); err != nil {
 			return nil, notDone(err)

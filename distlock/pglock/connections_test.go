@@ -1,0 +1,85 @@
+package pglock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// The network forgets a connection, as a NAT or a load balancer does. New connections work. pgx waits for
+// the peer of the old one for 15 s.
+func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
+	db := migrated(t)
+	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
+	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))(t)
+	ctx := context.Background()
+	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	_, stop, err := d.(driver.Listener).Listen(ctx, name, owner2) // takes the connection beside that for renewals
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	extend := func(ctx context.Context) error {
+		reply := d.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0]
+		if reply.Err == nil && !reply.Held {
+			t.Error("the lease is not held")
+		}
+		return reply.Err
+	}
+	inspect := func(ctx context.Context) error {
+		_, err := d.Inspect(ctx, name)
+		return err
+	}
+	for text, call := range map[string]struct {
+		do    func(context.Context) error
+		conns int // for these calls
+	}{
+		"extend_v1": {extend, 1}, "inspect_v1": {inspect, 2},
+	} {
+		held := proxy.HoldRequests(faultnet.First(call.conns, faultnet.Containing(text)))
+		var calls sync.WaitGroup
+		for range call.conns {
+			calls.Go(func() {
+				short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				defer cancel()
+				if call.do(short) == nil {
+					t.Errorf("%s: a held request was answered", text)
+				}
+			})
+		}
+		calls.Wait()
+		held.Wait(call.conns)
+		long, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if err := call.do(long); err != nil {
+			t.Errorf("%s: no connection in the place of a silent one: %v", text, err)
+		}
+		cancel()
+		held.Release()
+	}
+}
+
+// In this database, each statement at a strict isolation has a conflict, and so has its repetition.
+func TestDriver_L_strictDefault_noConflict(t *testing.T) {
+	db := migrated(t)
+	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
+	do(t, db, `CREATE FUNCTION public.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE SQLSTATE '40001'; END IF;
+		RETURN NEW;
+	END $$`)
+	do(t, db, "CREATE TRIGGER conflict BEFORE INSERT OR UPDATE ON belugalock.lease FOR EACH ROW EXECUTE FUNCTION public.conflict()")
+	d := drivers(db.URL())(t)
+	if grant, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil || grant.Outcome != driver.Granted {
+		t.Fatalf("%+v, %v", grant, err)
+	}
+	if owner := do(t, db, "SELECT owner FROM belugalock.lease"); owner != owner1 {
+		t.Errorf("%q holds the name", owner)
+	}
+}
