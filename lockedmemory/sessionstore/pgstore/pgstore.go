@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -157,23 +158,26 @@ func (s *service) appendArgs(a driver.Append) ([]any, error) {
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil, nil), nil
 	}
-	return append(args, []byte(a.ID), hash(a.ID), a.Number, a.Digest, s.keep.RememberTurns), nil
+	return append(args, []byte(a.ID), hash(a.ID), a.Number, uuid(a.Digest[:]), s.keep.RememberTurns), nil
 }
 
 // identity is the Op of a write.
-func identity(op string) (id [16]byte, err error) {
+func identity(op string) (id pgtype.UUID, err error) {
 	digits, err := hex.DecodeString(op)
-	if err != nil || len(digits) != len(id) {
+	if err != nil || len(digits) != 16 {
 		return id, fmt.Errorf("pgstore: %w: the Op of a write has 32 hexadecimal digits", lockdriver.ErrNotDone)
 	}
-	return [16]byte(digits), nil
+	return uuid(digits), nil
 }
 
 // hash is the key of a turn ID among all of a session. An ID may be any text.
-func hash(id string) [16]byte {
+func hash(id string) pgtype.UUID {
 	sum := sha256.Sum256([]byte(id))
-	return [16]byte(sum[:16])
+	return uuid(sum[:16])
 }
+
+// uuid has a type of pgx, which can also be sent as text.
+func uuid(id []byte) pgtype.UUID { return pgtype.UUID{Bytes: [16]byte(id), Valid: true} }
 
 // size is what an exchange counts for Retention.MaxBytes.
 func size(id string, messages [][]byte) int64 {

@@ -1,0 +1,49 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// A pool without caches works through a pooler that sends each transaction to another server
+// connection.
+func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, driver.Retention{})
+	bouncer := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	config := returned(pgxpool.ParseConfig(bouncer.URL(r.db.Name())))(t)
+	config.MaxConns = 8
+	config.ConnConfig.StatementCacheCapacity, config.ConnConfig.DescriptionCacheCapacity = 0, 0
+	pool := returned(pgxpool.NewWithConfig(t.Context(), config))(t)
+	t.Cleanup(pool.Close)
+	r.Driver = returned(pgstore.NewDriver(pool, nil))(t)
+	var sessions sync.WaitGroup
+	for i := range 8 {
+		session := fmt.Sprint("session", i)
+		sessions.Go(func() {
+			for n := range 20 {
+				v, err := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, int64(n+1)), Content: content(session)})
+				if err != nil || v.Outcome != driver.Done {
+					r.Errorf("Save %d of %s: %+v, %v", n+1, session, v, err)
+					return
+				}
+				page, err := r.Read(r.Context(), driver.Read{Session: session, Limit: 100})
+				if err != nil || len(page.Entries) != n+1 || string(page.Entries[n].Messages[0]) != session {
+					r.Errorf("%d exchanges after Save %d of %s: %v", len(page.Entries), n+1, session, err)
+					return
+				}
+			}
+			if v, err := r.Replace(r.Context(), driver.Replace{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != driver.Done {
+				r.Errorf("Clear of %s: %+v, %v", session, v, err)
+			}
+		})
+	}
+	sessions.Wait()
+}
