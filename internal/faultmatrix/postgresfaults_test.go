@@ -72,12 +72,12 @@ END $$`)
 	return s, s.listener(tb, "silent")
 }
 
-// compete lets four Lockers compete for a lock. They hold it one at a time, with rising tokens, and
-// see no other errors than these.
+// compete lets four Lockers compete for a lock, for a time and at least 20 turns. They hold it one at a
+// time, with rising tokens, and see no other errors than these.
 func compete(t *testing.T, s *service, key string, lasts time.Duration, allowed ...error) {
 	t.Helper()
-	load, stop := context.WithTimeout(t.Context(), lasts)
-	defer stop()
+	const enough = 20
+	start := time.Now()
 	var workers sync.WaitGroup
 	var inside, turns, failed atomic.Int64
 	var last int64 // written by the holder
@@ -89,10 +89,14 @@ func compete(t *testing.T, s *service, key string, lasts time.Duration, allowed 
 		}
 		return err == nil
 	}
+	more := func() bool {
+		took := time.Since(start)
+		return took < lasts || turns.Load() < enough && took < lasts+30*time.Second
+	}
 	for range 4 {
 		l := locker(t, s.client(t), distlock.Options{TTL: 10 * time.Second, Wait: -1})
 		workers.Go(func() {
-			for load.Err() == nil {
+			for more() {
 				lease, err := l.Acquire(t.Context(), key)
 				if !check("Acquire", err) {
 					continue
@@ -109,7 +113,7 @@ func compete(t *testing.T, s *service, key string, lasts time.Duration, allowed 
 	}
 	workers.Wait()
 	t.Logf("%d turns; %d calls have failed", turns.Load(), failed.Load())
-	if turns.Load() < 20 {
+	if turns.Load() < enough {
 		t.Errorf("%d turns are too few to show anything", turns.Load())
 	}
 }

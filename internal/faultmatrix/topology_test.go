@@ -182,8 +182,9 @@ func (s *service) dropListener(tb testing.TB, name string) {
 		s.everywhere(tb, "CLIENT", "KILL", "TYPE", "pubsub", "USER", name)
 		return
 	}
-	n, err := s.postgres.database.Do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity " +
-		"WHERE application_name = '" + name + "' AND query LIKE 'LISTEN%'")
+	// A connection that listens holds an advisory lock of pglock.
+	n, err := s.postgres.database.Do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity JOIN pg_locks USING (pid) " +
+		"WHERE application_name = '" + name + "' AND locktype = 'advisory' AND classid = 1818586987")
 	if err != nil || n != "1" {
 		tb.Errorf("%s connections that listen were closed, %v; want 1", n, err)
 	}

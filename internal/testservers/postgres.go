@@ -113,7 +113,7 @@ var defaultSettings = []string{
 // postgresPrograms returns the directory of the server's programs. Debian does not have it on PATH.
 func postgresPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		path, err = filepath.EvalSymlinks(path) // the other programs are where it is, and need no links of their own
+		path, err = filepath.EvalSymlinks(path) // the other programs are beside it
 		return filepath.Dir(path), err
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")

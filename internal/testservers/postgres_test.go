@@ -66,7 +66,7 @@ func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 	}
 }
 
-// A crash keeps what was committed, also while a client is connected.
+// A crash keeps committed data, also while a client is connected.
 func TestPostgres_restart_keepsTheData(t *testing.T) {
 	t.Parallel()
 	p := StartPostgres(t)

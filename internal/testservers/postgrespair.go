@@ -57,7 +57,7 @@ func (p *PostgresPair) Detach() {
 // runs, takes writes, too. The new primary waits for no standby.
 func (p *PostgresPair) Promote() {
 	p.Standby.tb.Helper()
-	p.Standby.mustDo("SELECT pg_promote()")
+	p.Standby.mustDo("SELECT pg_promote(wait => false)")
 	p.Standby.await("f", "SELECT pg_is_in_recovery()")
 }
 
