@@ -42,8 +42,14 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 		do    func(context.Context) error
 		conns int // for these calls
 	}{
-		"extend_v1": {extend, 1}, "inspect_v1": {inspect, 2},
+		"extend_v1": {extend, 1}, "inspect_v1": {inspect, 2}, "-- ping": {extend, 1},
 	} {
+		if text == "-- ping" {
+			if err := extend(ctx); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(1100 * time.Millisecond) // the driver pings a connection that was idle for 1 s
+		}
 		held := proxy.HoldRequests(faultnet.First(call.conns, faultnet.Containing(text)))
 		var calls sync.WaitGroup
 		for range call.conns {

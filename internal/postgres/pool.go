@@ -16,6 +16,10 @@ import (
 const (
 	// connectLimit bounds the wait for a new connection.
 	connectLimit = 5 * time.Second
+	// pingLimit bounds the wait for the answer of a connection that was idle.
+	pingLimit = time.Second
+	// unproven is the key of a connection that was idle.
+	unproven = "belugalock.unproven"
 	// closeLimit bounds the wait for the farewell of a server.
 	closeLimit = time.Second
 	// repeats is how often a call is repeated after a serialization failure or a deadlock.
@@ -63,6 +67,13 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 		}
 	}
 	p.hook = config.BeforeClose
+	isIdle := config.ShouldPing
+	config.ShouldPing = func(ctx context.Context, c pgxpool.ShouldPingParams) bool {
+		if isIdle == nil && c.IdleDuration > time.Second || isIdle != nil && isIdle(ctx, c) {
+			c.Conn.PgConn().CustomData()[unproven] = true
+		}
+		return false // Pool pings
+	}
 	connected := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		if connected != nil {
@@ -115,11 +126,35 @@ func (p *Pool) Pooled() bool { return p.pooled.Load() }
 // Acquire takes a connection out of the pool, for example to listen. The caller releases or discards
 // it.
 func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	c, err := p.conns.Acquire(ctx)
+	c, err := p.acquire(ctx)
 	if err != nil {
-		return nil, p.failed(notDone(err))
+		return nil, p.failed(err)
 	}
 	return c, nil
+}
+
+// acquire takes a connection out of the pool. One that was idle has answered a ping.
+//
+// ⚑ The pool pings, too, but keeps the place of a connection that does not answer.
+func (p *Pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	for {
+		c, err := p.conns.Acquire(ctx)
+		if err != nil {
+			return nil, notDone(err)
+		}
+		data := c.Conn().PgConn().CustomData()
+		if data[unproven] == nil {
+			return c, nil
+		}
+		delete(data, unproven)
+		ping, cancel := context.WithTimeout(ctx, pingLimit)
+		err = c.Ping(ping)
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+		p.Discard(c)
+	}
 }
 
 // release returns a connection to the pool.
@@ -176,9 +211,9 @@ func One[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string,
 }
 
 func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
-	c, err := p.conns.Acquire(ctx)
+	c, err := p.acquire(ctx)
 	if err != nil {
-		return nil, notDone(err)
+		return nil, err
 	}
 	defer p.release(c)
 	if !p.checked.Load() {
