@@ -18,7 +18,7 @@ type Colocated struct {
 	// Releases reports whether a function of the store may release the lock. It is false if the
 	// driver is wrapped, because the wrapper has to see each release.
 	Releases bool
-	// Notify notifies the waiter of a handoff. Call it after the commit. The zero Handoff is none.
+	// Notify notifies the waiter of a handoff. Call it after the commit. It ignores the zero Handoff.
 	Notify func(Handoff)
 }
 

@@ -7,7 +7,7 @@
 //
 // Every operation is one statement that calls one function of the schema, so it happens at one moment
 // by the server's clock. A grant is on disk before its caller has it. docs/design/postgres.md states
-// the tables, the functions, what is durable, and the errors.
+// the tables, the functions, their durability, and the errors.
 //
 // # Rights
 //

@@ -35,8 +35,8 @@ func newRowLocks() *rowLocks {
 	return &rowLocks{turn: make(chan struct{}, 1), names: make(map[driver.Name]bool)}
 }
 
-// do makes a call of a name, which waits for so many ms for its row. A call that has waited in vain is
-// made again at its turn: it has had no effect.
+// do makes a call of a name. The call waits for its row for the given number of ms. After a timeout, do
+// makes the call again at its turn: the first one has had no effect.
 func (l *rowLocks) do(ctx context.Context, name driver.Name, call func(wait int64) error) error {
 	l.mu.Lock()
 	locked := l.names[name]

@@ -24,7 +24,8 @@ const (
 	closeLimit = time.Second
 )
 
-// Handoff is the grant of a name to a waiter, as release_v1 returns it. The zero Handoff is none.
+// Handoff is the grant of a name to a waiter, as release_v1 returns it. The zero Handoff means that no
+// waiter was granted the name.
 type Handoff struct {
 	owner, channel  zeronull.Text
 	seq, ttl        zeronull.Int8

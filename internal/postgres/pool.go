@@ -39,7 +39,7 @@ type Pool struct {
 	hook    func(*pgx.Conn)
 	// checked is set after the first check. Each new connection of an owned pool is checked.
 	checked, pooled atomic.Bool
-	// strict says that the default isolation is another one than READ COMMITTED.
+	// strict: the default isolation of the database is above READ COMMITTED.
 	strict atomic.Bool
 }
 
@@ -182,7 +182,8 @@ func (p *Pool) Discard(c *pgxpool.Conn) {
 }
 
 // Query runs one statement in a transaction of its own, and reads all of its rows. Parameters and
-// columns are binary. It returns soon after ctx ends, and closes the connection then. The error has the kind that is certain, see driver.MayHaveEffect.
+// columns are binary. It returns soon after ctx ends, and closes the connection then. The error has the
+// kind that is certain, see driver.MayHaveEffect.
 //
 // Query repeats a statement that the server has undone because of concurrent ones, up to five times.
 func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, err error) {

@@ -26,7 +26,8 @@ type Schema struct {
 // Part is one part of a schema, with versions of its own.
 type Part struct {
 	Name string // "lock", "fence", "store"
-	// Versions is the SQL of version 1, of version 2 from version 1, and so on, see [Schema.In]. Functions of an earlier version stay as they are.
+	// Versions is the SQL of version 1, of version 2 from version 1, and so on, see [Schema.In].
+	// Functions of an earlier version stay as they are.
 	Versions []string
 	// Command is the call that installs the part, for errors: "pglock.Migrate".
 	Command string
@@ -49,8 +50,10 @@ func (s Schema) In(sql string) string {
 	return strings.ReplaceAll(sql, "{schema}", pgx.Identifier{s.name()}.Sanitize())
 }
 
-// check refuses a database without the schema, with an older one, or with another encoding than
-// UTF8. ⚑ With another encoding of the connection, a name would be two names for two programs. It also finds a pooler: ⚑ the server that answers is another one than that of the handshake.
+// check refuses a database without the schema, with an older one, or with another encoding than UTF8.
+// ⚑ With another encoding of the connection, a name would be two names for two programs.
+//
+// ⚑ check also finds a pooler: its handshake names another process than the one that answers.
 func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	for parameter, of := range map[string]string{"server_encoding": "database", "client_encoding": "connection"} {
 		if encoding := c.PgConn().ParameterStatus(parameter); encoding != "" && encoding != "UTF8" {
