@@ -3,6 +3,8 @@
 -- ⚑ It locks the rows in the order of the primary key, and skips rows that others lock: one locked row
 -- would delay all other requests. With p_wait, in ms, it waits for them, at most for so long each.
 --
+-- ⚑ Each call is planned anew: a plan from a time when the table was tiny would read all of it.
+--
 -- outcome of request i   held      its owner holds the name, and the TTL is set
 --                        not held  final
 --                        skipped   another transaction locks the row
@@ -11,7 +13,8 @@
 CREATE FUNCTION {schema}.extend_v1(
   p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_wait integer
 ) RETURNS TABLE (i bigint, outcome text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET plan_cache_mode = force_custom_plan SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
@@ -59,7 +62,8 @@ END $$;
 CREATE FUNCTION {schema}.raise_v1(
   p_namespace text, p_key text, p_owner text, p_floor bigint, p_wait integer DEFAULT 200,
   OUT held boolean, OUT fence bigint, OUT fence_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');

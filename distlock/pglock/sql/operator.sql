@@ -2,7 +2,8 @@
 CREATE FUNCTION {schema}.inspect_v1(
   p_namespace text, p_key text,
   OUT held boolean, OUT fence bigint, OUT waiters integer, OUT age bigint, OUT remaining bigint, OUT holder bytea
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   now bigint := {schema}.clock_v1();
@@ -20,7 +21,8 @@ CREATE FUNCTION {schema}.list_v1(p_namespace text, p_after text, p_limit integer
 RETURNS TABLE (
   key text, held boolean, fence bigint, waiters integer, age bigint, remaining bigint, holder bytea,
   tickets bigint[], alive bigint[], holders bytea[]
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   now bigint := {schema}.clock_v1();
@@ -49,7 +51,8 @@ END $$;
 -- deleted                names
 CREATE FUNCTION {schema}.sweep_v1(
   p_namespace text, p_key text, OUT to_namespace text, OUT to_key text, OUT deleted integer
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   now  bigint := {schema}.clock_v1();

@@ -14,7 +14,8 @@ CREATE FUNCTION {schema}.release_v1(
   OUT released boolean,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');
@@ -94,7 +95,8 @@ CREATE FUNCTION {schema}.break_v1(
   OUT released boolean,
   OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
   OUT to_token bigint, OUT to_end bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   setting text := current_setting('synchronous_commit');

@@ -17,7 +17,9 @@ CREATE FUNCTION {schema}.poll_v1(p_namespaces text[], p_keys text[], p_owners te
 RETURNS TABLE (
   ahead bigint, to_owner text, to_channel text, to_seq bigint, to_ttl bigint, to_waiters integer,
   to_token bigint, to_end bigint
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
   now bigint := {schema}.clock_v1();
