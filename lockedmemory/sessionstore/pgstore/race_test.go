@@ -41,7 +41,7 @@ func (r *rig) behind(sql string, pause time.Duration, call func()) {
 	}
 	var waits sync.WaitGroup
 	waits.Go(call)
-	testservers.Await(r, 5*time.Second, "a call that waits", func() bool {
+	testservers.Await(r, 15*time.Second, "a call that waits", func() bool {
 		return r.do("SELECT count(*) FROM pg_stat_activity "+
 			"WHERE wait_event_type = 'Lock' AND datname = current_database()") == "1"
 	})

@@ -82,7 +82,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 			_, err := r.Append(context.Background(), driver.Append{Write: w, Content: content("z")})
 			errs <- err
 		}()
-		testservers.Await(t, 5*time.Second, "a commit that waits", func() bool {
+		testservers.Await(t, time.Minute, "a commit that waits", func() bool {
 			return r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 		})
 		if err := <-errs; !lockdriver.MayHaveEffect(err) {
