@@ -13,7 +13,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-// long makes a session of n exchanges, two in each turn, beside 1,000 sessions and turn IDs. Its last place is (r.fence, n). The turn ID "id" has 20 of 100,000.
+// long makes a session of n exchanges, two in each turn, beside 1,000 sessions and turn IDs. Its
+// last place is (r.fence, n). The turn ID "id" has 20 of 100,000.
 func (r *rig) long(n int) {
 	r.Helper()
 	c := named(content("an exchange with an ID"), "id", 1)
@@ -83,7 +84,8 @@ func TestRead_longSession_fewRows(t *testing.T) {
 	}
 }
 
-// A Save touches no exchange but its own. The first access of a lease trims 100, and the rest of a turn.
+// A Save touches no exchange but its own. The first access of a lease trims 100, and the rest of a
+// turn.
 func TestAppend_longSession_fewRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{MaxExchanges: 1000, MaxBytes: 64 << 10, MaxAge: time.Second})

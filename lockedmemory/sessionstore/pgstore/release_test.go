@@ -139,7 +139,7 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT FROM belugalock.lease FOR UPDATE")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	r.is(driver.Done)(r.last(ctx, lease, 1))
 	if err := lease.Err(); err != nil {
@@ -172,7 +172,7 @@ func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 	if lease.Err() == nil {
 		t.Error("the lease goes on")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	if _, err := listens.Conn().WaitForNotification(ctx); err != nil {
 		t.Errorf("no notification: %v", err)
@@ -190,7 +190,7 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	_, err := r.last(ctx, lease, 2)
 	_, err2 := r.Append(ctx, driver.Append{Write: r.write("s", fence, 2), Content: content("y")})
