@@ -51,6 +51,7 @@ func startPair(tb testing.TB, args ...string) *service {
 	tb.Helper()
 	pair := testservers.StartPostgresPair(tb, slices.Contains(args, synchronous))
 	s := newPostgres(tb, pair.Primary)
+	pair.AwaitStandby()
 	s.Name, s.postgres.pair = "standby", pair
 	s.postgres.url = strings.Replace(s.postgres.url, pair.Primary.Addr(), pair.Primary.Addr()+","+pair.Standby.Addr(), 1) +
 		"&target_session_attrs=read-write"

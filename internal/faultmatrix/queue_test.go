@@ -206,14 +206,14 @@ func failoverKeepsTheQueue(t *testing.T, s *service) {
 	for n := range 3 {
 		queue = append(queue, enqueue(t, s, locker(t, s.client(t), opts), key, n+1))
 	}
-	old := s.master(key)
-	s.AwaitReplicas(old)
-	before := asked(old, key)
-	old.Kill()
-	s.AwaitMaster(lockKey(key), old)
+	failover := s.failover(key)
+	failover.awaitReplicas()
+	before := s.requests(key)
+	failover.kill()
+	failover.awaitMaster()
 	var after map[string]int
 	if !testservers.Within(2*check, func() bool {
-		after = asked(s.master(key), key)
+		after = s.requests(key)
 		n := 0
 		for owner, seq := range after {
 			if seq > before[owner] {
@@ -243,9 +243,9 @@ func failoverKeepsTheQueue(t *testing.T, s *service) {
 	s.gone(t, key)
 }
 
-// asked is how often each of those in line has asked.
-func asked(node *testservers.Redis, key string) map[string]int {
-	reply, err := node.Do("HGETALL", waitersKey(key))
+// requests is how often each waiter has asked.
+func (s *service) requests(key string) map[string]int {
+	reply, err := s.asked(waiterRows, key)
 	if err != nil {
 		return nil
 	}

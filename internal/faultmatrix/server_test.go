@@ -90,11 +90,16 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 	const key, ttl = "failoverIsWaitedFor", 20 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: ttl})
 	mustRelease(t, mustAcquire(t, l, key))
-	s.master(key).Kill()
+	failover := s.failover(key)
+	failover.awaitReplicas() // or the release may be lost
+	failover.kill()
 	start := time.Now()
 	_, err := l.TryAcquire(t.Context(), key)
 	wants(t, "TryAcquire", err, distlock.ErrUnavailable)
+	var replacing sync.WaitGroup
+	replacing.Go(failover.awaitMaster)
 	lease := mustAcquire(t, l, key)
+	replacing.Wait()
 	t.Logf("the lock came %s after the master had died", time.Since(start).Round(time.Millisecond))
 	mustRelease(t, lease)
 	s.gone(t, key)

@@ -311,6 +311,9 @@ return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1
 	}, "SELECT count(*) FROM belugalock.lease WHERE key = {key} AND NOT released AND expires_at > {now}"}
 	waiters = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} },
 		"SELECT count(*) FROM belugalock.waiter WHERE key = {key} AND alive_until > {now}"}
+	// waiterRows are, by turns, owners and what the backend keeps of them: the second field is seq.
+	waiterRows = question{func(key string) []string { return []string{"HGETALL", waitersKey(key)} },
+		"SELECT owner || ' :' || seq || ':' FROM belugalock.waiter WHERE key = {key}"}
 	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} },
 		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
 	// expire lets a lock expire.

@@ -40,7 +40,7 @@ func (p *Postgres) follow(primary *Postgres) {
 // time of the call.
 func (p *PostgresPair) AwaitStandby() {
 	p.Primary.tb.Helper()
-	at := p.Primary.mustDo("SELECT pg_current_wal_lsn()")
+	at := p.Primary.mustDo("SELECT pg_current_wal_insert_lsn()") // also of commits that wait for no disk
 	p.Standby.await("t", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'", at))
 }
 
