@@ -25,7 +25,6 @@ DECLARE
   now     bigint := {schema}.clock_v1();
   gone    integer := 0;
   r       {schema}.lease;
-  h       record;
 BEGIN
   PERFORM set_config('lock_timeout', p_wait::text, true);
   -- ⚑ The fast path: every condition stands in the row, so it holds after a wait for the row, too.
@@ -86,16 +85,9 @@ BEGIN
   END IF;
   IF r.released OR r.expires_at <= now THEN
     IF r.waiting > 0 THEN -- no request overtakes the queue
-      SELECT * INTO h FROM {schema}.hand_off_v1(p_namespace, p_key, now,
-        coalesce(place, nullif(p_ticket, 0), 9223372036854775807), false, 0, 0, setting);
-      to_owner := h.to_owner;
-      to_channel := h.to_channel;
-      to_seq := h.to_seq;
-      to_ttl := h.to_ttl;
-      to_waiters := h.to_waiters;
-      to_token := h.to_token;
-      to_end := h.to_end;
-      gone := h.dead;
+      SELECT * INTO gone, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+        FROM {schema}.hand_off_v1(p_namespace, p_key, now, coalesce(place, nullif(p_ticket, 0), 9223372036854775807),
+          false, 0, 0, setting);
     END IF;
     IF to_owner IS NULL THEN
       IF place IS NOT NULL THEN

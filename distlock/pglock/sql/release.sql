@@ -21,11 +21,11 @@ DECLARE
   setting text := current_setting('synchronous_commit');
   now     bigint := {schema}.clock_v1();
   gone    integer := 0;
+  dead    integer;
   flagged bigint := 0;
   ends    boolean;
   held    boolean;
   r       {schema}.lease;
-  h       record;
 BEGIN
   PERFORM set_config('lock_timeout', p_wait::text, true);
   IF p_tombstone = 0 AND NOT p_leave THEN -- ⚑ the fast path: every condition stands in the row
@@ -68,18 +68,12 @@ BEGIN
   END IF;
   PERFORM {schema}.durable_v1(p_tombstone > 0, setting);
   IF (ends OR NOT held) AND r.waiting > gone THEN
-    SELECT * INTO h FROM {schema}.hand_off_v1(p_namespace, p_key, now, 9223372036854775807, ends, gone, flagged, setting);
-    IF h.to_owner IS NOT NULL THEN
-      to_owner := h.to_owner;
-      to_channel := h.to_channel;
-      to_seq := h.to_seq;
-      to_ttl := h.to_ttl;
-      to_waiters := h.to_waiters;
-      to_token := h.to_token;
-      to_end := h.to_end;
+    SELECT * INTO dead, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+      FROM {schema}.hand_off_v1(p_namespace, p_key, now, 9223372036854775807, ends, gone, flagged, setting);
+    IF to_owner IS NOT NULL THEN
       RETURN;
     END IF;
-    gone := gone + h.dead;
+    gone := gone + dead;
   END IF;
   IF ends OR gone > 0 OR flagged > 0 THEN
     UPDATE {schema}.lease l SET
@@ -101,22 +95,14 @@ CREATE FUNCTION {schema}.break_v1(
 DECLARE
   setting text := current_setting('synchronous_commit');
   r       {schema}.lease;
-  h       record;
 BEGIN
   PERFORM set_config('lock_timeout', p_wait::text, true);
   SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
   released := FOUND AND NOT r.released AND r.expires_at > {schema}.clock_v1()
     AND p_token BETWEEN r.token AND r.block_end;
   IF released THEN
-    SELECT * INTO h FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false, p_wait);
-    released := h.released;
-    to_owner := h.to_owner;
-    to_channel := h.to_channel;
-    to_seq := h.to_seq;
-    to_ttl := h.to_ttl;
-    to_waiters := h.to_waiters;
-    to_token := h.to_token;
-    to_end := h.to_end;
+    SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+      FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false, p_wait);
     PERFORM {schema}.durable_v1(true, setting);
   END IF;
 END $$;
