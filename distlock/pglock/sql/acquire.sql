@@ -42,23 +42,7 @@ BEGIN
     RETURN;
   END IF;
 
-  LOOP
-    SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
-    EXIT WHEN FOUND;
-    now := {schema}.clock_v1();
-    INSERT INTO {schema}.lease (namespace, key, owner, released, token, block_end, granted_at, expires_at, payload)
-      SELECT p_namespace, p_key, p_owner, false, now, now + 20000, now, now + p_ttl, p_payload
-      WHERE NOT EXISTS (SELECT FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key)
-        AND NOT EXISTS (SELECT FROM {schema}.tomb WHERE namespace = p_namespace AND key = p_key)
-      ON CONFLICT DO NOTHING
-      RETURNING token, block_end INTO fence, fence_end;
-    IF FOUND THEN
-      outcome := 'granted';
-      PERFORM {schema}.durable_v1(true, setting);
-      RETURN;
-    END IF;
-    PERFORM {schema}.restore_v1(p_namespace, p_key);
-  END LOOP;
+  r := {schema}.lease_lock_v1(p_namespace, p_key);
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
 
   IF NOT r.released AND r.expires_at > now AND r.owner = p_owner THEN

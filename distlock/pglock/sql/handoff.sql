@@ -1,11 +1,19 @@
--- Makes a free row for a name that has none, or whose row an operator has deleted: its waiters and its
--- tombstones stay.
-CREATE FUNCTION {schema}.restore_v1(p_namespace text, p_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- Locks the row of a name. It makes a missing row, which is free. The waiters and the tombstones stay
+-- if an operator has deleted the row.
+CREATE FUNCTION {schema}.lease_lock_v1(p_namespace text, p_key text) RETURNS {schema}.lease
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  r {schema}.lease;
 BEGIN
-  INSERT INTO {schema}.lease (namespace, key, waiting, flagged_until) VALUES (p_namespace, p_key,
-      (SELECT count(*) FROM {schema}.waiter w WHERE w.namespace = p_namespace AND w.key = p_key),
-      (SELECT coalesce(max(t.until), 0) FROM {schema}.tomb t WHERE t.namespace = p_namespace AND t.key = p_key))
-    ON CONFLICT DO NOTHING;
+  LOOP
+    SELECT * INTO r FROM {schema}.lease l WHERE l.namespace = p_namespace AND l.key = p_key FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO {schema}.lease (namespace, key, waiting, flagged_until) VALUES (p_namespace, p_key,
+        (SELECT count(*) FROM {schema}.waiter w WHERE w.namespace = p_namespace AND w.key = p_key),
+        (SELECT coalesce(max(t.until), 0) FROM {schema}.tomb t WHERE t.namespace = p_namespace AND t.key = p_key))
+      ON CONFLICT DO NOTHING;
+  END LOOP;
+  RETURN r;
 END $$;
 
 -- Hands a free name to its first live waiter whose ticket is below p_below, and deletes the dead

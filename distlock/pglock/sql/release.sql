@@ -39,15 +39,14 @@ BEGIN
     END IF;
   END IF;
 
-  LOOP
-    SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
-    EXIT WHEN FOUND;
+  SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
+  IF NOT FOUND THEN
     IF p_tombstone = 0 AND NOT EXISTS (SELECT FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key) THEN
       released := false;
       RETURN;
     END IF;
-    PERFORM {schema}.restore_v1(p_namespace, p_key);
-  END LOOP;
+    r := {schema}.lease_lock_v1(p_namespace, p_key);
+  END IF;
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
   held := NOT r.released AND r.expires_at > now;
   ends := held AND r.owner = p_owner;
