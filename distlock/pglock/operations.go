@@ -15,24 +15,6 @@ import (
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
-// statements are the calls of the functions, in the schema of a service.
-type statements struct{ acquire, release, breaks, extend, raise, inspect, list, notify, poll, sweep string }
-
-func newStatements(schema postgres.Schema) statements {
-	return statements{
-		acquire: schema.In("SELECT * FROM {schema}.acquire_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
-		release: schema.In("SELECT * FROM {schema}.release_v1($1, $2, $3, $4, $5, $6)"),
-		breaks:  schema.In("SELECT * FROM {schema}.break_v1($1, $2, $3, $4)"),
-		extend:  schema.In("SELECT * FROM {schema}.extend_v1($1, $2, $3, $4, $5, $6)"),
-		raise:   schema.In("SELECT * FROM {schema}.raise_v1($1, $2, $3, $4, $5)"),
-		inspect: schema.In("SELECT * FROM {schema}.inspect_v1($1, $2)"),
-		list:    schema.In("SELECT * FROM {schema}.list_v1($1, $2, $3, $4)"),
-		notify:  schema.In("SELECT {schema}.notify_v1($1, $2)"),
-		poll:    schema.In("SELECT * FROM {schema}.poll_v1($1, $2, $3)"),
-		sweep:   schema.In("SELECT * FROM {schema}.sweep_v1($1, $2)"),
-	}
-}
-
 // errReply is the error of an answer in an unknown format.
 var errReply = errors.New("pglock: the database answered in an unknown format")
 
@@ -70,11 +52,11 @@ func micros[N ~int64](n N) time.Duration { return time.Duration(n) * time.Micros
 
 // one calls a function that locks the row of a name.
 func one[T any](
-	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], sql string, args ...any,
+	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], function string, args ...any,
 ) (answer T, err error) {
 	err = s.rows.do(ctx, name, func(wait int64) error {
 		with := append(append([]any{name.Namespace, name.Key}, args...), wait)
-		answer, err = postgres.One(ctx, s.calls, scan, sql, with...)
+		answer, err = postgres.One(ctx, s.calls, scan, function, with...)
 		return err
 	})
 	return answer, err
@@ -119,7 +101,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	if req.Alive > 0 {
 		channel = s.wakes.enter(req.Owner)
 	}
-	answer, err := one(ctx, s, req.Name, scanAcquired, s.sql.acquire, req.Owner, req.TTL.Microseconds(),
+	answer, err := one(ctx, s, req.Name, scanAcquired, "acquire_v1", req.Owner, req.TTL.Microseconds(),
 		encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -133,7 +115,7 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 	return one(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
 		err = row.Scan(&reply.Held, (*zeronull.Int8)(&reply.Fence), (*zeronull.Int8)(&reply.FenceEnd))
 		return reply, err
-	}, s.sql.raise, req.Owner, req.Floor)
+	}, "raise_v1", req.Owner, req.Floor)
 }
 
 const (
@@ -182,9 +164,9 @@ func (s *service) extend(
 		i       int
 		outcome string
 	}
-	answers, err := postgres.Query(ctx, s.held, func(row pgx.CollectableRow) (a answer, err error) {
+	answers, err := postgres.Call(ctx, s.held, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(&a.i, &a.outcome)
-	}, s.sql.extend, namespaces, keys, owners, ttls, exact, wait.Milliseconds())
+	}, "extend_v1", namespaces, keys, owners, ttls, exact, wait.Milliseconds())
 	if err == nil && len(answers) != len(reqs) {
 		err = errReply
 	}
@@ -204,18 +186,18 @@ func (s *service) extend(
 
 // Release implements driver.Driver.
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	released, err := s.release(ctx, req.Name, s.sql.release, req.Owner, req.Tombstone.Microseconds(), req.Leave)
+	released, err := s.release(ctx, req.Name, "release_v1", req.Owner, req.Tombstone.Microseconds(), req.Leave)
 	return driver.ReleaseReply{Released: released}, err
 }
 
-func (s *service) release(ctx context.Context, name driver.Name, sql string, args ...any) (bool, error) {
+func (s *service) release(ctx context.Context, name driver.Name, function string, args ...any) (bool, error) {
 	type answer struct {
 		released bool
 		to       Handoff
 	}
 	a, err := one(ctx, s, name, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(append([]any{&a.released}, a.to.Columns()...)...)
-	}, sql, args...)
+	}, function, args...)
 	s.wakes.handoff(a.to)
 	return a.released, err
 }
@@ -229,12 +211,12 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 			return state, err
 		}
 		return g.state()
-	}, s.sql.inspect, name.Namespace, name.Key)
+	}, "inspect_v1", name.Namespace, name.Key)
 }
 
 // List implements driver.Lister. Pages are in the order of the keys.
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
-	page.Names, err = postgres.Query(ctx, s.calls, func(row pgx.CollectableRow) (l driver.Listed, err error) {
+	page.Names, err = postgres.Call(ctx, s.calls, func(row pgx.CollectableRow) (l driver.Listed, err error) {
 		var held bool
 		var g shown
 		var tickets, alive []int64
@@ -256,7 +238,7 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 			l.Queue = append(l.Queue, driver.Waiter{Holder: p.Holder, Ticket: ticket, Alive: micros(alive[i])})
 		}
 		return l, err
-	}, s.sql.list, req.Namespace, req.After, req.Limit, req.Waiters)
+	}, "list_v1", req.Namespace, req.After, req.Limit, req.Waiters)
 	if err == nil && len(page.Names) == req.Limit {
 		page.Next = page.Names[req.Limit-1].Name.Key
 	}
@@ -265,5 +247,5 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 
 // Break implements driver.Breaker.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	return s.release(ctx, name, s.sql.breaks, fence)
+	return s.release(ctx, name, "break_v1", fence)
 }

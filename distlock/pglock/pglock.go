@@ -113,15 +113,13 @@ type service struct {
 	held  *postgres.Pool
 	wakes *wakes
 	rows  *rowLocks
-	sql   statements
 
 	mu         sync.Mutex
 	companions map[string]*postgres.Pool // by part
 }
 
 func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error) {
-	s := &service{config: config, schema: schema, companions: make(map[string]*postgres.Pool)}
-	s.sql, s.rows = newStatements(schema), newRowLocks()
+	s := &service{config: config, schema: schema, rows: newRowLocks(), companions: make(map[string]*postgres.Pool)}
 	var err error
 	if s.calls, err = postgres.Open("pglock", config.Copy(), 2, schema); err != nil {
 		return nil, err

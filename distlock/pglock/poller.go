@@ -59,9 +59,9 @@ func (w *wakes) look() (ahead int64, err error) {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, answerLimit)
 	defer cancel()
-	answers, err := postgres.Query(ctx, w.s.held, func(row pgx.CollectableRow) (a answer, err error) {
+	answers, err := postgres.Call(ctx, w.s.held, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(append([]any{&a.ahead}, a.to.Columns()...)...)
-	}, w.s.sql.poll, namespaces, keys, owners)
+	}, "poll_v1", namespaces, keys, owners)
 	if err != nil {
 		return 0, err
 	}

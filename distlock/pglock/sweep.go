@@ -33,6 +33,6 @@ func (s *service) sweep(ctx context.Context) {
 func (s *service) sweepPage(ctx context.Context, place driver.Name) (next driver.Name, deleted int) {
 	_, _ = postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (struct{}, error) {
 		return struct{}{}, row.Scan(&next.Namespace, &next.Key, &deleted)
-	}, s.sql.sweep, place.Namespace, place.Key)
+	}, "sweep_v1", place.Namespace, place.Key)
 	return next, deleted
 }

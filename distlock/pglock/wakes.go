@@ -211,8 +211,8 @@ func (w *wakes) send() {
 			channels, texts = append(channels, string(to.channel)), append(texts, to.message())
 		}
 		ctx, cancel := context.WithTimeout(w.ctx, notifyLimit)
-		_, _ = postgres.Query(ctx, w.s.calls, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil },
-			w.s.sql.notify, channels, texts)
+		_, _ = postgres.Call(ctx, w.s.calls, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil },
+			"notify_v1", channels, texts)
 		cancel()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,9 +103,6 @@ func Over(caller string, conns *pgxpool.Pool, schema Schema) *Pool {
 	return p
 }
 
-// Schema is the schema of the pool.
-func (p *Pool) Schema() Schema { return p.schema }
-
 // Close closes connections of its own, and waits for the end of their goroutines: at most 15 s for a
 // server that does not answer. No call is under way.
 func (p *Pool) Close() {
@@ -199,9 +198,18 @@ func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 	return rows, nil
 }
 
-// One is Query of a statement that returns one row.
-func One[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (row T, err error) {
-	rows, err := Query(ctx, p, scan, sql, args...)
+// Call is [Query] of a function of the schema.
+func Call[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], function string, args ...any) ([]T, error) {
+	places := make([]string, len(args))
+	for i := range places {
+		places[i] = "$" + strconv.Itoa(i+1)
+	}
+	return Query(ctx, p, scan, p.schema.In("SELECT * FROM {schema}."+function+"("+strings.Join(places, ", ")+")"), args...)
+}
+
+// One is [Call] of a function that returns one row.
+func One[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], function string, args ...any) (row T, err error) {
+	rows, err := Call(ctx, p, scan, function, args...)
 	if err == nil && len(rows) != 1 {
 		err = fmt.Errorf("%s: the server answered %d rows, want 1", p.caller, len(rows))
 	}

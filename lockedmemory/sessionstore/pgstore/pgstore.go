@@ -96,23 +96,9 @@ type service struct {
 	locks  lockdriver.Driver
 }
 
-// call makes a statement of a function and its number of arguments.
-func (s *service) call(function string, arguments int) string {
-	var b strings.Builder
-	b.WriteString("SELECT * FROM {schema}." + function + "(")
-	for i := range arguments {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "$%d", i+1)
-	}
-	b.WriteString(")")
-	return s.pool.Schema().In(b.String())
-}
-
 // verdict makes a call that answers one.
 func (s *service) verdict(ctx context.Context, function string, args []any) (driver.Verdict, error) {
-	return postgres.One(ctx, s.pool, scanVerdict, s.call(function, len(args)), args...)
+	return postgres.One(ctx, s.pool, scanVerdict, function, args...)
 }
 
 func scanVerdict(row pgx.CollectableRow) (v driver.Verdict, err error) {

@@ -30,7 +30,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 	if r.ID != "" {
 		args[11], args[12] = []byte(r.ID), hash(r.ID)
 	}
-	rows, err := postgres.Query(ctx, s.pool, scanRow, s.call("read_v1", len(args)), args...)
+	rows, err := postgres.Call(ctx, s.pool, scanRow, "read_v1", args...)
 	if err == nil && len(rows) == 0 {
 		err = fmt.Errorf("pgstore: the server answered no row")
 	}

@@ -42,7 +42,7 @@ func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock
 		}
 		all := append([]any{fencing.Options(fencing.Locker(lease)).Namespace, owner}, args...)
 		var reply released
-		reply, err = postgres.One(ctx, s.pool, scanReleased, s.call("append_release_v1", len(all)), all...)
+		reply, err = postgres.One(ctx, s.pool, scanReleased, "append_release_v1", all...)
 		if err == nil {
 			lock.Notify(reply.to)
 		}

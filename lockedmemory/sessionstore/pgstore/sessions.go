@@ -19,6 +19,6 @@ func (s *service) Sessions(ctx context.Context, after string) (names []string, n
 	if err := session(after); err != nil {
 		return nil, "", err
 	}
-	p, err := postgres.One(ctx, s.pool, pgx.RowToStructByPos[page], s.call("sessions_v1", 2), s.keep.Namespace, after)
+	p, err := postgres.One(ctx, s.pool, pgx.RowToStructByPos[page], "sessions_v1", s.keep.Namespace, after)
 	return p.Names, p.Next, err
 }
