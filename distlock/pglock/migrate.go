@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -47,16 +48,29 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options, parts ...postgres.Part) error {
+	if opts == nil {
+		opts = &Options{}
+	}
+	return MigrateParts(ctx, "pglock", pool, opts.Schema, parts...)
+}
+
+// MigrateParts is [Migrate] of other parts, for packages like pgstore. caller begins the errors.
+func MigrateParts(ctx context.Context, caller string, pool *pgxpool.Pool, schema string, parts ...postgres.Part) error {
 	if pool == nil {
-		return fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+		return errNoPool
 	}
-	schema, err := opts.schema()
-	if err != nil {
-		return err
+	s := postgres.Schema{Name: schema, Parts: parts}
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
 	}
-	schema.Parts = parts
-	if err := postgres.Migrate(ctx, "pglock", pool, schema); err != nil {
+	switch err := postgres.Migrate(ctx, caller, pool, s); {
+	case err == nil:
+		return nil
+	case ctx.Err() == nil && driver.MayHaveEffect(err):
+		return fmt.Errorf("%w: call Migrate again: %w", distlock.ErrOutcomeUnknown, err)
+	default:
 		return explain(ctx, err)
 	}
-	return nil
 }
+
+var errNoPool = fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)

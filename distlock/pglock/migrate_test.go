@@ -3,6 +3,7 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -88,5 +90,18 @@ func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 		t.Errorf("Migrate: %v, want the end of its context", err)
 	}
 	other.must("ROLLBACK")
+	migrate(t, db.URL())
+}
+
+// The answer to the COMMIT of a Migrate is lost.
+func TestMigrate_C_answerLost_isUnknown(t *testing.T) {
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
+	dropped := proxy.DropReplies(faultnet.Containing("commit"))
+	defer dropped.Stop()
+	pool := newPool(t, fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))
+	if err := pglock.Migrate(context.Background(), pool, nil); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+		t.Errorf("Migrate: %v, want ErrOutcomeUnknown", err)
+	}
 	migrate(t, db.URL())
 }

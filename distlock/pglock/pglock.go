@@ -60,7 +60,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*distlock.Lock
 // NewDriver makes the driver of [New]. It does not use opts.Lock.
 func NewDriver(ctx context.Context, pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+		return nil, errNoPool
 	}
 	schema, err := opts.schema()
 	if err != nil {

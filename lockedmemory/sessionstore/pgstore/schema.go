@@ -3,14 +3,13 @@ package pgstore
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -59,21 +58,5 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
 	if opts == nil {
 		opts = &Options{}
 	}
-	schema, err := opts.schema()
-	if err != nil {
-		return err
-	}
-	if pool == nil {
-		return errNoPool
-	}
-	err = postgres.Migrate(ctx, "pgstore", pool, schema)
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
-	case lockdriver.MayHaveEffect(err):
-		return fmt.Errorf("%w: call Migrate again: %w", distlock.ErrOutcomeUnknown, err)
-	case errors.Is(err, lockdriver.ErrRefused):
-		return fmt.Errorf("%w: %w", distlock.ErrRefused, err)
-	}
-	return fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+	return pglock.MigrateParts(ctx, "pgstore", pool, opts.Schema, part)
 }
