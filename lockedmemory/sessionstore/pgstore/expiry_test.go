@@ -150,8 +150,8 @@ func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
 	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
-	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, '{0,0,0}', false, " +
-		"'{0,0,0}', 1, NULL, NULL, false)"
+	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, " +
+		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL, false)"
 	returned(tx.Exec(t.Context(), show))(t)
 	must(t, tx.Commit(t.Context()))
 	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "1" {
