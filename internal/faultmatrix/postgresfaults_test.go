@@ -32,7 +32,7 @@ func (p *postgres) setByDefault(tb testing.TB, setting, value string) {
 	p.mustDo(tb, fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", p.database.Name(), setting, value))
 }
 
-// stranger is another program's transaction. It ends with the test or by end.
+// stranger runs statements of another program, whose connection stays open until end.
 func (p *postgres) stranger(tb testing.TB, sql ...string) (end func()) {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())

@@ -104,7 +104,8 @@ func setting(name, value string) func(*campaign, *hit) {
 func (c *campaign) hangUpPostgres(kind string) (closed int) {
 	which := "true"
 	if kind == "pubsub" {
-		which = "pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1818586987)" // of pglock
+		// pglock's advisory lock.
+		which = "pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1818586987)"
 	}
 	n, _ := c.database.Do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity " +
 		"WHERE datname = current_database() AND pid <> pg_backend_pid() AND " + which)

@@ -233,8 +233,8 @@ func (p *process) options() *distlock.Options {
 	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
 }
 
-// openStore opens the store of the sessions in Redis or PostgreSQL. The parent adds entries of another program to some
-// sessions. The store writes their places to skipped.
+// openStore opens the store of the sessions in Redis or PostgreSQL. The parent adds entries of another
+// program to some sessions. The store writes their places to skipped.
 func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skipped io.Writer) (memory, error) {
 	opts := sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))}
 	if pool != nil {

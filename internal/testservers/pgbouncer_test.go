@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// In session mode a client keeps its server process. In transaction mode it need not: here another
-// client has it meanwhile.
+// In session mode a client keeps its server process. In transaction mode, PgBouncer gives the next
+// transaction to any process.
 func TestPgBouncer_mode_decidesWhoKeepsAProcess(t *testing.T) {
 	t.Parallel()
 	p := StartPostgres(t)
