@@ -72,9 +72,17 @@ END $$`)
 	return s, s.listener(tb, "silent")
 }
 
-// compete lets four Lockers compete for a lock, for a time and at least 20 turns. They hold it one at a
+// competitors makes Lockers for compete. Each connects, so a fault begins later.
+func competitors(t *testing.T, s *service) (lockers []*distlock.Locker) {
+	for range 4 {
+		lockers = append(lockers, locker(t, s.client(t), distlock.Options{TTL: 10 * time.Second, Wait: -1}))
+	}
+	return lockers
+}
+
+// compete lets Lockers compete for a lock, for a time and at least 20 turns. They hold it one at a
 // time, with rising tokens, and see no other errors than these.
-func compete(t *testing.T, s *service, key string, lasts time.Duration, allowed ...error) {
+func compete(t *testing.T, lockers []*distlock.Locker, key string, lasts time.Duration, allowed ...error) {
 	t.Helper()
 	const enough = 20
 	start := time.Now()
@@ -93,10 +101,9 @@ func compete(t *testing.T, s *service, key string, lasts time.Duration, allowed 
 		took := time.Since(start)
 		return took < lasts || turns.Load() < enough && took < lasts+30*time.Second
 	}
-	for range 4 {
-		l := locker(t, s.client(t), distlock.Options{TTL: 10 * time.Second, Wait: -1})
+	for _, l := range lockers {
 		workers.Go(func() {
-			for more() {
+			for more() && !t.Failed() {
 				lease, err := l.Acquire(t.Context(), key)
 				if !check("Acquire", err) {
 					continue
@@ -123,6 +130,7 @@ func connectionsDropped(t *testing.T, s *service) {
 	const key, ttl, lasts = "connectionsDropped", 2 * time.Second, 2 * time.Second
 	s = newPostgres(t, s.postgres.server)
 	kept := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl}), key+"-kept")
+	lockers := competitors(t, s)
 	var dropping sync.WaitGroup
 	over := make(chan struct{})
 	dropped := 0
@@ -139,7 +147,7 @@ func connectionsDropped(t *testing.T, s *service) {
 			dropped += n
 		}
 	})
-	compete(t, s, key, lasts, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
+	compete(t, lockers, key, lasts, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
 	close(over)
 	dropping.Wait()
 	if err := kept.Err(); err != nil || dropped < 50 {
@@ -187,7 +195,7 @@ func longSnapshot(t *testing.T, s *service) {
 	s = newPostgres(t, s.postgres.server)
 	mustRelease(t, mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key))
 	end := s.postgres.stranger(t, "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM belugalock.lease")
-	compete(t, s, key, time.Second)
+	compete(t, competitors(t, s), key, time.Second)
 	end()
 }
 
@@ -198,7 +206,7 @@ func serializableDefault(t *testing.T, s *service) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		s := newPostgres(t, s.postgres.server)
 		s.postgres.setByDefault(t, "default_transaction_isolation", level)
-		compete(t, s, key, time.Second)
+		compete(t, competitors(t, s), key, time.Second)
 		instances := []*instance{s.instance(t, distlock.Options{Wait: -1}), s.instance(t, distlock.Options{Wait: -1})}
 		for _, apart := range []bool{false, true} {
 			b := new(book)
@@ -270,6 +278,7 @@ func poolerRestarted(t *testing.T, s *service) {
 	pooler := testservers.StartPgBouncer(t, s.postgres.server, "transaction")
 	s.postgres.url = pooler.URL(s.postgres.database.Name())
 	kept := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: ttl / 10}), key+"-kept")
+	lockers := competitors(t, s)
 	var restarting sync.WaitGroup
 	restarting.Go(func() {
 		for range 3 {
@@ -277,7 +286,7 @@ func poolerRestarted(t *testing.T, s *service) {
 			pooler.Restart()
 		}
 	})
-	compete(t, s, key, ttl, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
+	compete(t, lockers, key, ttl, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
 	restarting.Wait()
 	keeps(t, kept, ttl)
 	for range 3 {
