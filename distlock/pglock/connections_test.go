@@ -89,3 +89,19 @@ func TestDriver_L_strictDefault_noConflict(t *testing.T) {
 		t.Errorf("%q holds the name", owner)
 	}
 }
+
+// At a strict isolation, a call is a transaction of several statements. The answer to its COMMIT is lost.
+func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
+	db := migrated(t)
+	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
+	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
+	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))(t)
+	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))
+	defer dropped.Stop()
+	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err == nil || !driver.MayHaveEffect(err) {
+		t.Errorf("%v, want an unknown outcome", err)
+	}
+	if owner := do(t, db, "SELECT owner FROM belugalock.lease"); owner != owner1 {
+		t.Errorf("%q holds the name", owner)
+	}
+}

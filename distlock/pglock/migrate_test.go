@@ -97,7 +97,7 @@ func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 func TestMigrate_C_answerLost_isUnknown(t *testing.T) {
 	db := testservers.SharedPostgres(t).NewDatabase(t)
 	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
-	dropped := proxy.DropReplies(faultnet.Containing("commit"))
+	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))
 	defer dropped.Stop()
 	pool := newPool(t, fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))
 	if err := pglock.Migrate(context.Background(), pool, nil); !errors.Is(err, distlock.ErrOutcomeUnknown) {

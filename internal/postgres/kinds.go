@@ -51,11 +51,12 @@ func hasOtherHost(err error) bool {
 //
 // ⚑ Only an error with the severity ERROR says that the transaction was undone. After FATAL, a broken
 // connection, or the end of ctx the outcome is unknown. So is an error of class 08: a pooler sends it
-// for a server connection that broke.
+// for a server connection that broke. So is a closed connection: pgx says that, and that a repetition is
+// safe, also if it has sent a COMMIT and has lost the answer.
 func KindOf(err error) error {
 	server := serverError(err)
 	undone := server != nil && server.SeverityUnlocalized == "ERROR" && server.Code[:2] != "08"
-	if undone || pgconn.SafeToRetry(err) {
+	if undone || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		return notDone(err)
 	}
 	return err
