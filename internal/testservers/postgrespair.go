@@ -40,7 +40,9 @@ func (p *Postgres) follow(primary *Postgres) {
 // time of the call.
 func (p *PostgresPair) AwaitStandby() {
 	p.Primary.tb.Helper()
-	at := p.Primary.mustDo("SELECT pg_current_wal_insert_lsn()") // also of commits that wait for no disk
+	// A durable commit takes along those before it that wait for no disk.
+	p.Primary.mustDo("SELECT pg_logical_emit_message(true, 'testservers', '')")
+	at := p.Primary.mustDo("SELECT pg_current_wal_lsn()")
 	p.Standby.await("t", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'", at))
 }
 
