@@ -4,10 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -17,7 +22,8 @@ import (
 func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	db := migrated(t)
 	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
-	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))(t)
+	// Each request of an unnamed statement has its text.
+	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable&default_query_exec_mode=cache_describe", proxy.Addr(), db.Name()))(t)
 	ctx := context.Background()
 	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
 		t.Fatal(err)
@@ -103,5 +109,40 @@ func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
 	}
 	if owner := do(t, db, "SELECT owner FROM belugalock.lease"); owner != owner1 {
 		t.Errorf("%q holds the name", owner)
+	}
+}
+
+// A hook of the application's pool makes the server forget all statements between two calls.
+func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
+	config, err := pgxpool.ParseConfig(migrated(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named atomic.Bool
+	config.AfterRelease = func(c *pgx.Conn) bool {
+		var statements int
+		_ = c.QueryRow(context.Background(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&statements)
+		named.Store(named.Load() || statements > 0)
+		_, _ = c.Exec(context.Background(), "DEALLOCATE ALL", pgx.QueryExecModeExec)
+		return true
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	d, err := pglock.NewDriver(context.Background(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	for range 8 { // more than there are connections
+		if _, err := d.Inspect(context.Background(), name); err != nil {
+			t.Error(err)
+		}
+	}
+	if !named.Load() {
+		t.Error("no statement had a name, so the server parsed each call")
 	}
 }

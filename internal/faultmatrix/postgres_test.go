@@ -40,7 +40,9 @@ func newPostgres(tb testing.TB, server *testservers.Postgres) *service {
 	if err := errors.Join(pglock.Migrate(tb.Context(), pool, nil), pgstore.Migrate(tb.Context(), pool, nil)); err != nil {
 		tb.Fatal(err)
 	}
-	return &service{Name: "postgres", postgres: &postgres{server: server, database: database, url: database.URL()}}
+	// Faults look for the text of a statement, which each request of an unnamed one has.
+	url := database.URL() + "&default_query_exec_mode=cache_describe"
+	return &service{Name: "postgres", postgres: &postgres{server: server, database: database, url: url}}
 }
 
 // synchronous is the argument for a pair whose commits wait for the standby.

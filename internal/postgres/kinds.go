@@ -106,6 +106,12 @@ func isUndone(err error) bool {
 	return hasCode(err, "40001", "40P01") && errors.Is(err, driver.ErrTemporary)
 }
 
+// isForgotten reports that the name of a statement is not that of the server: a hook of the pool has run
+// DISCARD or DEALLOCATE, a pooler was not recognized, or the schema was made anew. Nothing was done.
+func isForgotten(err error) bool {
+	return hasCode(err, "26000", "42P05", "0A000") && errors.Is(err, driver.ErrNotDone)
+}
+
 // isReadOnly reports that the server is a standby, or was made read-only.
 func isReadOnly(err error) bool { return hasCode(err, "25006") }
 

@@ -35,7 +35,10 @@ type Pool struct {
 	schema Schema
 	conns  *pgxpool.Pool
 	owned  bool
-	mode   pgx.QueryExecMode
+	// unnamed: statements have no name.
+	unnamed atomic.Bool
+	// mode is that of unnamed statements.
+	mode pgx.QueryExecMode
 	// leaving are the connections that close outside of conns. hook is BeforeClose of its configuration.
 	leaving sync.WaitGroup
 	hook    func(*pgx.Conn)
@@ -56,6 +59,7 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 	config.MaxConns, config.MinConns, config.MinIdleConns = int32(size), 0, 0
 	conn := config.ConnConfig
 	conn.DescriptionCacheCapacity = max(conn.DescriptionCacheCapacity, 64)
+	p.unnamed.Store(!isNaming(conn))
 	conn.RuntimeParams["client_encoding"] = "UTF8" // else one name is two for two programs
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > connectLimit {
 		conn.ConnectTimeout = connectLimit
@@ -97,10 +101,17 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 // that the server shows by a warning, see noteWarning.
 func Over(caller string, conns *pgxpool.Pool, schema Schema) *Pool {
 	p := &Pool{caller: caller, schema: schema, conns: conns, mode: pgx.QueryExecModeCacheDescribe}
-	if conns.Config().ConnConfig.DescriptionCacheCapacity == 0 {
+	conn := conns.Config().ConnConfig
+	p.unnamed.Store(!isNaming(conn))
+	if conn.DescriptionCacheCapacity == 0 {
 		p.mode = pgx.QueryExecModeExec // ⚑ DescribeExec is two transactions, which a pooler may part
 	}
 	return p
+}
+
+// isNaming reports whether the application lets pgx give names to statements, as it does by default.
+func isNaming(conn *pgx.ConnConfig) bool {
+	return conn.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && conn.StatementCacheCapacity > 0
 }
 
 // Close closes connections of its own, and waits for the end of their goroutines: at most 15 s for a
@@ -184,11 +195,14 @@ func (p *Pool) Discard(c *pgxpool.Conn) {
 // columns are binary. It returns soon after ctx ends, and closes the connection then. The error has the
 // kind that is certain, see driver.MayHaveEffect.
 //
-// Query repeats a statement that the server has undone because of concurrent ones, up to five times.
+// Query repeats a statement that the server has undone because of concurrent ones, up to five times. If
+// the server has forgotten the statement of a name, Query sends it without one, now and later.
 func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, err error) {
 	for range 1 + repeats {
 		rows, err = query(ctx, p, scan, sql, args)
-		if !isUndone(err) || ctx.Err() != nil {
+		if isForgotten(err) {
+			p.unnamed.Store(true)
+		} else if !isUndone(err) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -232,8 +246,13 @@ func query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql strin
 	}
 	conn := c.Conn().PgConn()
 	forgetWarning(conn)
-	// ⚑ A pooler sends the next statement to another server connection, so no statement has a name.
-	args = append([]any{p.mode}, args...)
+	// The server parses and plans a statement with a name once for each connection. ⚑ A pooler sends the
+	// next statement to another connection, which does not know the name.
+	mode := pgx.QueryExecModeCacheStatement
+	if p.unnamed.Load() {
+		mode = p.mode
+	}
+	args = append([]any{mode}, args...)
 	var rows []T
 	if p.strict.Load() {
 		rows, err = readCommitted(ctx, c, scan, sql, args)

@@ -79,6 +79,7 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	}
 	if pid != c.PgConn().PID() {
 		p.pooled.Store(true)
+		p.unnamed.Store(true)
 	}
 	if isolation != "read committed" {
 		p.strict.Store(true)
