@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,21 @@ func TestMigrate_C_rightMissing_refused(t *testing.T) {
 	do(t, db, "CREATE SCHEMA mine AUTHORIZATION app"+db.Name()) // as an operator may
 	if err := pglock.Migrate(context.Background(), newPool(t, url), &pglock.Options{Schema: "mine"}); err != nil {
 		t.Errorf("Migrate in a schema of its own: %v", err)
+	}
+}
+
+// A Migrate that cannot connect has changed nothing: its outcome is known.
+func TestMigrate_C_noConnection_refused(t *testing.T) {
+	url := grantedTo(t, migrated(t), "app")
+	for bad, want := range map[string]error{
+		strings.Replace(url, "secret", "secreT", 1):          distlock.ErrRefused,
+		strings.Replace(url, "?", "x?", 1):                   distlock.ErrRefused, // no such database
+		"postgres://app:secret@127.0.0.1:1/x?sslmode=prefer": distlock.ErrUnavailable,
+	} {
+		err := pglock.Migrate(context.Background(), newPool(t, bad), nil)
+		if !errors.Is(err, want) || errors.Is(err, distlock.ErrOutcomeUnknown) || strings.Contains(err.Error(), "secre") {
+			t.Errorf("Migrate: %v, want %v", err, want)
+		}
 	}
 }
 

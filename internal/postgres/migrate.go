@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -24,6 +26,10 @@ func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Sche
 		})
 		if err == nil {
 			return nil
+		}
+		var connect *pgconn.ConnectError
+		if errors.As(err, &connect) {
+			return fmt.Errorf("%s: %w", caller, notDone(err))
 		}
 		if !hasCode(err, "40001", "40P01", "55P03") {
 			return fmt.Errorf("%s: %w", caller, KindOf(err))
@@ -68,7 +74,9 @@ DECLARE
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF current_setting('server_encoding') <> 'UTF8' OR current_setting('server_version_num')::integer < 140000 THEN
-    RAISE feature_not_supported USING MESSAGE = 'belugalock needs PostgreSQL 14 or newer and a database with UTF8';
+    RAISE feature_not_supported USING MESSAGE = format(
+      'belugalock needs PostgreSQL 14 or newer and a database with the encoding UTF8: this is PostgreSQL %%s with %%s',
+      current_setting('server_version'), current_setting('server_encoding'));
   END IF;
   PERFORM pg_advisory_xact_lock(7809911865962128235);
   PERFORM set_config('lock_timeout', '2s', true);

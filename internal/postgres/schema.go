@@ -70,7 +70,7 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	var isolation string
 	var found []int
 	if err := c.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(&pid, &isolation, &found); err != nil {
-		return err
+		return p.schema.unusable(err)
 	}
 	for i, part := range p.schema.Parts {
 		if found[i] < len(part.Versions) {
@@ -86,6 +86,18 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 	}
 	p.checked.Store(true)
 	return nil
+}
+
+// unusable says what to do if the schema, or a right to use it, is missing.
+func (s Schema) unusable(err error) error {
+	switch {
+	case isMissing(err):
+		return fmt.Errorf("%w (%v)", s.missing(), err)
+	case hasCode(err, "42501"):
+		return fmt.Errorf("%w; grant the role of this program USAGE on the schema %q and EXECUTE on all functions in it",
+			err, s.name())
+	}
+	return err
 }
 
 // missing says how to install the parts.

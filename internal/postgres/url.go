@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,6 +23,9 @@ var secrets = map[string]string{"password": "PGPASSWORD", "sslpassword": "PGSSLP
 // has none. All other parameters are those of pgxpool.ParseConfig, without password and sslpassword.
 // ParseURL connects to no server. No error shows a part of a password.
 func ParseURL(rawURL string) (config *pgxpool.Config, schema string, err error) {
+	if scheme, _, _ := strings.Cut(rawURL, "://"); !slices.Contains(strings.Fields(Schemes), scheme+"://") {
+		return nil, "", errForm // pgx reads another text as a list of name=value
+	}
 	if err := checkSecrets(rawURL); err != nil {
 		return nil, "", err
 	}

@@ -68,6 +68,8 @@ func TestParseURL_refusalShowsNoPassword(t *testing.T) {
 		"key":                     {"postgres://h/db?sslpassword=s3&cret", "PGSSLPASSWORD"},
 		"pool size":               {"postgres://u:s3cret@h/db?pool_max_conns=0", "pool_max_conns too small"},
 		"parameter without =":     {"postgres://u:s3cret@h/db?ssl", "?name=value"},
+		"another backend":         {"redis://u:s3cret@h:6379/0", "write postgres://"},
+		"no URL":                  {"host=h password=s3cret", "write postgres://"},
 		"empty schema":            {"postgres://u:s3cret@h/db?schema=", "schema is empty"},
 		"namespace":               {"postgres://u:s3cret@h/db?namespace=a", "namespace is a parameter of lockurl.Open alone"},
 		"ttl":                     {"postgres://u:s3cret@h/db?ttl=1s", "ttl is a parameter of lockurl.Open alone"},
