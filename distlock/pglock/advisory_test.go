@@ -228,6 +228,12 @@ func TestSessionLock_S1_refusesPooledConnection(t *testing.T) {
 	}
 }
 
+func TestNewSessionLock_nilPool_invalidOption(t *testing.T) {
+	if _, err := pglock.NewSessionLock(t.Context(), nil); !errors.Is(err, distlock.ErrInvalidOption) {
+		t.Errorf("NewSessionLock without a pool: %v, want ErrInvalidOption", err)
+	}
+}
+
 func TestSessionLock_N_noticesLoss(t *testing.T) {
 	for name, lose := range map[string]func(*scene, *pglock.SessionLock, *route, *pgx.Conn){
 		"connection": func(s *scene, _ *pglock.SessionLock, _ *route, _ *pgx.Conn) {

@@ -52,8 +52,11 @@ var (
 //
 // It fails with [distlock.ErrRefused] behind a pooler, which gives one session to several clients,
 // and on a standby. Without a connection it fails with [distlock.ErrUnavailable] and the error of
-// ctx.
+// ctx. A nil pool fails with [distlock.ErrInvalidOption].
 func NewSessionLock(ctx context.Context, pool *pgxpool.Pool) (*SessionLock, error) {
+	if pool == nil {
+		return nil, errNoPool
+	}
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves no prepared statement in a pooler
