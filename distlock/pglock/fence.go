@@ -44,8 +44,9 @@ var ErrMisplaced = errors.New("pglock: fence misplaced")
 // server ends tx if tx is idle for the time that was left of the lease, or for a shorter
 // idle_in_transaction_session_timeout of the application.
 //
-// If Fence fails, roll tx back: nothing is stored. If a lease has ended, Fence fails as Lease.Err,
-// and sends no statement. Once the server has refused, it does not commit tx. The other failures:
+// If Fence fails, roll tx back: nothing is stored. If a lease has ended, Fence fails as Lease.Err, and
+// sends no statement, so a commit that follows would succeed. Once the server has refused, it does not
+// commit tx. The other failures:
 //
 //   - [distlock.ErrLost]: a later lease has passed the fence.
 //   - [ErrMisplaced]: tx has run a query before, or has an open savepoint.
@@ -89,7 +90,7 @@ func fence(ctx context.Context, exec func(context.Context, string) error, leases
 			return fmt.Errorf("%w: the lease is nil", distlock.ErrNotHeld)
 		}
 		if err := fencing.Check(ctx, lease); err != nil {
-			return err
+			return fmt.Errorf("%w; the fence sent no statement: roll the transaction back", err)
 		}
 		s := schemaOf(lease).In(fenceStatement)
 		if statement != "" && s != statement {
