@@ -37,7 +37,8 @@ func (o *Options) schema() (postgres.Schema, error) {
 // New makes a Locker whose locks are rows in the database of pool. It connects once: a missing or
 // older schema, a missing right and a wrong password fail with distlock.ErrRefused, and a server
 // that does not answer fails with distlock.ErrUnavailable. Options out of range fail with
-// distlock.ErrInvalidOption.
+// distlock.ErrInvalidOption. New succeeds on a standby, which may soon be the primary. Until then each
+// operation fails with distlock.ErrUnavailable.
 //
 // The Locker has at most four connections of its own, with the configuration and the hooks of pool,
 // so a pool without a free connection delays no call. The caller closes pool after the Locker.
