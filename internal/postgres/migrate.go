@@ -92,7 +92,14 @@ BEGIN
     CREATE FUNCTION {schema}.version_v1(part text) RETURNS integer
       LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
       RETURN coalesce((SELECT v.version FROM {schema}.version v WHERE v.part = version_v1.part), 0);
-    REVOKE ALL ON FUNCTION {schema}.version_v1 FROM PUBLIC;
+    -- Makes the present transaction durable, or not. setting is what the database had set before. ⚑ A SET
+    -- clause of a function ends before the commit. ⚑ The warning of a cancelled commit must reach the driver,
+    -- also if the database had turned warnings off.
+    CREATE FUNCTION {schema}.durable_v1(wanted boolean, setting text) RETURNS text LANGUAGE sql VOLATILE
+      RETURN CASE WHEN NOT wanted THEN set_config('synchronous_commit', 'off', true)
+        ELSE concat(set_config('client_min_messages', 'warning', true), set_config('synchronous_commit',
+          CASE WHEN setting IN ('off', 'local') THEN 'on' ELSE setting END, true)) END;
+    REVOKE ALL ON FUNCTION {schema}.version_v1, {schema}.durable_v1 FROM PUBLIC;
   END IF;
 `
 

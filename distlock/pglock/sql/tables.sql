@@ -49,11 +49,3 @@ CREATE TABLE {schema}.tomb (
 -- The server's clock.
 CREATE FUNCTION {schema}.clock_v1() RETURNS bigint LANGUAGE sql VOLATILE
   RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-
--- Makes the present transaction durable, or not. setting is what the database had set before. ⚑ A SET
--- clause of a function ends before the commit. ⚑ The warning of a cancelled commit must reach the driver,
--- also if the database had turned warnings off.
-CREATE FUNCTION {schema}.durable_v1(wanted boolean, setting text) RETURNS text LANGUAGE sql VOLATILE
-  RETURN CASE WHEN NOT wanted THEN set_config('synchronous_commit', 'off', true)
-    ELSE concat(set_config('client_min_messages', 'warning', true), set_config('synchronous_commit',
-      CASE WHEN setting IN ('off', 'local') THEN 'on' ELSE setting END, true)) END;

@@ -15,7 +15,7 @@ DECLARE
   known  integer := 0;
   is_new boolean;
 BEGIN
-  PERFORM {schema}.session_durable_v1();
+  PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
   IF NOT p_first AND p_id IS NULL THEN
     UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,

@@ -21,7 +21,7 @@ DECLARE
   zero    bigint := 0;
 BEGIN
   IF p_shows THEN
-    PERFORM {schema}.session_durable_v1();
+    PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
     s := {schema}.session_lock_v1(p_namespace, p_name);
     refusal := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
     IF refusal = 0 AND p_fence < s.fence THEN

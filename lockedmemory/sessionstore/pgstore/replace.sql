@@ -17,7 +17,7 @@ DECLARE
   added bigint := cardinality(p_fences);
   moved bigint;
 BEGIN
-  PERFORM {schema}.session_durable_v1();
+  PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;

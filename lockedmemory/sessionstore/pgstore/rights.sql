@@ -5,7 +5,6 @@ REVOKE ALL ON FUNCTION
   {schema}.read_v1,
   {schema}.replace_v1,
   {schema}.session_barred_v1,
-  {schema}.session_durable_v1,
   {schema}.session_judged_v1,
   {schema}.session_keep_v1,
   {schema}.session_lock_v1,

@@ -6,19 +6,6 @@
 -- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
 -- gone, 7 range, 8 full, 9 deleted.
 
--- Makes the transaction durable before the call is answered. A stronger setting of the database stays.
--- ⚑ The server answers a commit with success and a warning if its wait for a standby was cancelled.
-CREATE FUNCTION {schema}.session_durable_v1() RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  IF current_setting('client_min_messages') = 'error' THEN
-    PERFORM set_config('client_min_messages', 'warning', true);
-  END IF;
-END $$;
-
 -- Locks the row of a session, and removes what has expired.
 -- ⚑ The row is locked before the clock is read: the call may have waited for the row.
 CREATE FUNCTION {schema}.session_lock_v1(p_namespace text, p_name text) RETURNS {schema}.session
