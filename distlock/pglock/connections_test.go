@@ -17,8 +17,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// The network forgets a connection, as a NAT or a load balancer does. New connections work. pgx waits for
-// the peer of the old one for 15 s.
+// A NAT or a load balancer drops the state of old connections, and passes new ones. pgx waits for
+// 15 s for the peer of an old connection.
 func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	db := migrated(t)
 	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
@@ -28,7 +28,8 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	_, stop, err := d.(driver.Listener).Listen(ctx, name, owner2) // takes the connection beside that for renewals
+	// The listener takes one of the two connections that no call shares. Renewals have the other one.
+	_, stop, err := d.(driver.Listener).Listen(ctx, name, owner2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	}
 	a := agent{cfg, name, server, memory, provider.Tracer("examples/agent")}
 	for d := range deliveries {
-		// A turn that has lost its lock is none, nor is one that the server did not answer in time: its message will be delivered again.
+		// A turn that has lost its lock, or has had no answer in time, is no error: its message is delivered
+		// again.
 		err := a.answer(ctx, d)
 		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			return err

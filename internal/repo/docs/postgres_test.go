@@ -32,7 +32,8 @@ func TestPostgres_programPrintsWhatItSays(t *testing.T) {
 	}
 }
 
-// The role of the page can do everything, and reads no table. So can one that had its rights before a Migrate.
+// The role of the page can do everything, and reads no table. So can a role that had its rights before
+// a Migrate.
 func TestPostgres_rightsSuffice(t *testing.T) {
 	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
