@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -178,10 +177,9 @@ func schemaOf(lease *distlock.Lease) postgres.Schema {
 	return locks.Schema
 }
 
-//go:embed sql/fence.sql
-var fenceSQL string
-
-var fencePart = postgres.Part{Name: "fence", Command: "pglock.MigrateFence", Versions: []string{fenceSQL}}
+var fencePart = postgres.Part{Name: "fence", Command: "pglock.MigrateFence", Versions: []string{
+	postgres.Source(files, "sql", "fence"),
+}}
 
 // MigrateFence installs what [Fence] needs in the database of pool, and nothing else: for an
 // application whose locks are in another database or backend. Programs may call it at the same

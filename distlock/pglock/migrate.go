@@ -2,7 +2,7 @@ package pglock
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,28 +12,12 @@ import (
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
-var (
-	//go:embed sql/tables.sql
-	tablesSQL string
-	//go:embed sql/handoff.sql
-	handoffSQL string
-	//go:embed sql/acquire.sql
-	acquireSQL string
-	//go:embed sql/release.sql
-	releaseSQL string
-	//go:embed sql/extend.sql
-	extendSQL string
-	//go:embed sql/operator.sql
-	operatorSQL string
-	//go:embed sql/wakes.sql
-	wakesSQL string
-	//go:embed sql/rights.sql
-	rightsSQL string
+//go:embed sql/*.sql
+var files embed.FS
 
-	lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: []string{
-		tablesSQL + handoffSQL + acquireSQL + releaseSQL + extendSQL + operatorSQL + wakesSQL + rightsSQL,
-	}}
-)
+var lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: []string{
+	postgres.Source(files, "sql", "tables", "handoff", "acquire", "release", "extend", "operator", "wakes", "rights"),
+}}
 
 // Migrate installs the tables and functions of the locks and of [Fence] in the schema of opts, or their
 // newer versions, in one transaction. It changes nothing if they are up to date. Any number of programs may

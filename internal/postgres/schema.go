@@ -3,8 +3,10 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 
@@ -31,6 +33,19 @@ type Part struct {
 	Versions []string
 	// Command is the call that installs the part, for errors: "pglock.Migrate".
 	Command string
+}
+
+// Source joins files of SQL of a folder, in an order in which each name is known before its use.
+func Source(files embed.FS, folder string, names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := files.ReadFile(path.Join(folder, name+".sql"))
+		if err != nil {
+			panic(err) // the file is not embedded
+		}
+		b.Write(text)
+	}
+	return b.String()
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,21 +16,9 @@ import (
 var files embed.FS
 
 // part is that of the store in a schema.
-var part = postgres.Part{Name: "store", Command: "pgstore.Migrate",
-	Versions: []string{source("tables", "session", "append", "append_release", "replace", "read", "sessions", "rights")}}
-
-// source joins files of SQL.
-func source(names ...string) string {
-	var b strings.Builder
-	for _, name := range names {
-		text, err := files.ReadFile(name + ".sql")
-		if err != nil {
-			panic(err) // the file is not embedded
-		}
-		b.Write(text)
-	}
-	return b.String()
-}
+var part = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []string{
+	postgres.Source(files, ".", "tables", "session", "append", "append_release", "replace", "read", "sessions", "rights"),
+}}
 
 // schema is the schema of a store.
 func (opts *Options) schema() (postgres.Schema, error) {
