@@ -26,6 +26,30 @@ func (p *postgres) mustDo(tb testing.TB, sql string) string {
 	return answer
 }
 
+// repeats sends SQL again and again. end returns the sum of its answers.
+func (p *postgres) repeats(tb testing.TB, pause time.Duration, sql string) (end func() (sum int)) {
+	var sending sync.WaitGroup
+	over := make(chan struct{})
+	sum := 0
+	sending.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(pause):
+			}
+			var n int
+			_, _ = fmt.Sscan(p.mustDo(tb, sql), &n)
+			sum += n
+		}
+	})
+	return func() int {
+		close(over)
+		sending.Wait()
+		return sum
+	}
+}
+
 // setByDefault changes a setting of new connections.
 func (p *postgres) setByDefault(tb testing.TB, setting, value string) {
 	tb.Helper()
@@ -131,25 +155,10 @@ func connectionsDropped(t *testing.T, s *service) {
 	s = newPostgres(t, s.postgres.server)
 	kept := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl}), key+"-kept")
 	lockers := competitors(t, s)
-	var dropping sync.WaitGroup
-	over := make(chan struct{})
-	dropped := 0
-	dropping.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-			var n int
-			_, _ = fmt.Sscan(s.postgres.mustDo(t, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "+
-				"WHERE datname = current_database() AND pid <> pg_backend_pid()"), &n)
-			dropped += n
-		}
-	})
+	end := s.postgres.repeats(t, 100*time.Millisecond, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "+
+		"WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	compete(t, lockers, key, lasts, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
-	close(over)
-	dropping.Wait()
+	dropped := end()
 	if err := kept.Err(); err != nil || dropped < 50 {
 		t.Errorf("the lease that is renewed: %v; %d connections were dropped", err, dropped)
 	}
@@ -199,8 +208,8 @@ func longSnapshot(t *testing.T, s *service) {
 	end()
 }
 
-// serializableDefault: the database has a stricter default isolation. Calls are repeated within the
-// driver, so that neither locks nor sessions show it.
+// serializableDefault: the database has a stricter default isolation. The drivers call at READ
+// COMMITTED, so locks and sessions work as before.
 func serializableDefault(t *testing.T, s *service) {
 	const key = "serializableDefault"
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -310,24 +319,10 @@ func commitCancelled(t *testing.T, s *service) {
 	lease := mustAcquire(t, l, key)
 	mustRelease(t, lease)
 	s.postgres.pair.Standby.Pause()
-	var cancelling sync.WaitGroup
-	over := make(chan struct{})
-	cancelled := 0
-	cancelling.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-			var n int
-			_, _ = fmt.Sscan(s.postgres.mustDo(t, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"), &n)
-			cancelled += n
-		}
-	})
+	end := s.postgres.repeats(t, 10*time.Millisecond,
+		"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 	got, err := l.Acquire(t.Context(), key)
-	close(over)
-	cancelling.Wait()
+	cancelled := end()
 	s.postgres.pair.Standby.Resume()
 	if err == nil {
 		t.Errorf("a lease without a commit on the standby: fence %d", got.Fence())
