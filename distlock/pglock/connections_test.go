@@ -2,7 +2,6 @@ package pglock_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,16 +13,14 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // A NAT or a load balancer drops the state of old connections, and passes new ones. pgx waits for
 // 15 s for the peer of an old connection.
 func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	db := migrated(t)
-	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
-	// Each request of an unnamed statement has its text.
-	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable&default_query_exec_mode=cache_describe", proxy.Addr(), db.Name()))(t)
+	proxy, url := proxied(t, db)
+	d := drivers(url + "&default_query_exec_mode=cache_describe")(t) // each request of an unnamed statement has its text
 	ctx := context.Background()
 	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
 		t.Fatal(err)
@@ -101,8 +98,8 @@ func TestDriver_L_strictDefault_noConflict(t *testing.T) {
 func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
 	db := migrated(t)
 	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
-	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
-	d := drivers(fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))(t)
+	proxy, url := proxied(t, db)
+	d := drivers(url)(t)
 	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))
 	defer dropped.Stop()
 	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err == nil || !driver.MayHaveEffect(err) {

@@ -3,7 +3,6 @@ package pglock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -112,11 +111,10 @@ func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 // The answer to the COMMIT of a Migrate is lost.
 func TestMigrate_C_answerLost_isUnknown(t *testing.T) {
 	db := testservers.SharedPostgres(t).NewDatabase(t)
-	proxy := faultnet.New(t, testservers.SharedPostgres(t).Addr())
+	proxy, url := proxied(t, db)
 	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))
 	defer dropped.Stop()
-	pool := newPool(t, fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", proxy.Addr(), db.Name()))
-	if err := pglock.Migrate(context.Background(), pool, nil); !errors.Is(err, distlock.ErrOutcomeUnknown) {
+	if err := pglock.Migrate(context.Background(), newPool(t, url), nil); !errors.Is(err, distlock.ErrOutcomeUnknown) {
 		t.Errorf("Migrate: %v, want ErrOutcomeUnknown", err)
 	}
 	migrate(t, db.URL())

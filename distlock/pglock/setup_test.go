@@ -14,6 +14,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -26,6 +27,14 @@ func newPool(tb testing.TB, url string) *pgxpool.Pool {
 	}
 	tb.Cleanup(pool.Close)
 	return pool
+}
+
+// proxied puts a proxy in front of a database, whose URL leads through it.
+func proxied(tb testing.TB, db *testservers.PostgresDatabase) (proxy *faultnet.Proxy, url string) {
+	tb.Helper()
+	server := testservers.SharedPostgres(tb).Addr()
+	proxy = faultnet.New(tb, server)
+	return proxy, strings.Replace(db.URL(), server, proxy.Addr(), 1)
 }
 
 // migrated is a database of the shared server with the tables of the locks.
