@@ -1,5 +1,6 @@
-// Command bench measures this library and its peers side by side, on one redis-server and one PostgreSQL that it starts itself. usage.txt, which
-// -h prints, says more; package scenario says what is measured and how, package subject what is compared.
+// Command bench measures this library and its peers side by side, on one redis-server and one PostgreSQL
+// that it starts itself. usage.txt, which -h prints, says more; package scenario says what is measured and
+// how, package subject what is compared.
 package main
 
 import (

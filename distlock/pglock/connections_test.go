@@ -20,7 +20,8 @@ import (
 func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	db := migrated(t)
 	proxy, url := proxied(t, db)
-	d := drivers(url + "&default_query_exec_mode=cache_describe")(t) // each request of an unnamed statement has its text
+	// Each request of an unnamed statement has its text.
+	d := drivers(url + "&default_query_exec_mode=cache_describe")(t)
 	ctx := context.Background()
 	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
 	}
 }
 
-// A hook of the application's pool makes the server forget all statements between two calls.
+// After each call, a hook of the application's pool removes the statements of the connection.
 func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
 	config, err := pgxpool.ParseConfig(migrated(t).URL())
 	if err != nil {

@@ -106,8 +106,9 @@ func isUndone(err error) bool {
 	return hasCode(err, "40001", "40P01") && errors.Is(err, driver.ErrTemporary)
 }
 
-// isForgotten reports that the name of a statement is not that of the server: a hook of the pool has run
-// DISCARD or DEALLOCATE, a pooler was not recognized, or the schema was made anew. Nothing was done.
+// isForgotten reports that the server does not know the name of a statement, or has another one under it:
+// a hook of the pool has run DISCARD or DEALLOCATE, check did not recognize a pooler, or the schema was
+// made anew. Nothing was done.
 func isForgotten(err error) bool {
 	return hasCode(err, "26000", "42P05", "0A000") && errors.Is(err, driver.ErrNotDone)
 }

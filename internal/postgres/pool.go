@@ -169,8 +169,8 @@ func (p *Pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // release returns a connection to the pool.
 //
-// ⚑ A broken connection leaves the pool at once. pgx waits for its peer, at most 15 s, and the pool
-// would make no other connection in its place meanwhile.
+// ⚑ A broken connection leaves the pool at once. pgx waits for its peer, at most 15 s, and until then
+// the pool would make no other connection in its place.
 func (p *Pool) release(c *pgxpool.Conn) {
 	if p.owned && c.Conn().IsClosed() {
 		p.Discard(c)
@@ -196,7 +196,7 @@ func (p *Pool) Discard(c *pgxpool.Conn) {
 // kind that is certain, see driver.MayHaveEffect.
 //
 // Query repeats a statement that the server has undone because of concurrent ones, up to five times. If
-// the server has forgotten the statement of a name, Query sends it without one, now and later.
+// the server does not know the name of a statement, Query and all later calls send it without a name.
 func Query[T any](ctx context.Context, p *Pool, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, err error) {
 	for range 1 + repeats {
 		rows, err = query(ctx, p, scan, sql, args)

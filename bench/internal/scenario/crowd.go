@@ -40,7 +40,9 @@ type crowdWindow struct{ Begin, From, To clock.Time }
 type crowdResult struct {
 	Members  []crowdMember
 	Commands int64 // sent between the times
-	Remote   int64 // acquisitions between the times that came from another process; of this library on PostgreSQL
+	// Remote are the acquisitions between the times that came from another process: of this library on
+	// PostgreSQL alone.
+	Remote int64
 }
 
 // crowdMember is what one goroutine has counted. An acquisition belongs to the window if it was granted there; its wait

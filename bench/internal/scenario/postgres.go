@@ -19,8 +19,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 )
 
-// pgSerial is serial on PostgreSQL. The bare lock has two UPDATEs, each flushed to disk. A release of this library
-// without waiters is not flushed, so the release of the second bare lock is not, either.
+// pgSerial is serial on PostgreSQL. The bare lock has two UPDATEs, each flushed to disk. A release of this
+// library without waiters is not flushed, so the release of the second bare lock is not, either.
 func (b *Bench) pgSerial(ctx context.Context) (*Outcome, error) {
 	names := []string{subject.OursPostgres, subject.Cirello, subject.Allisson, subject.Updates, subject.UpdatesUnflushed}
 	p50, _, err := b.serialTimes(ctx, "pg_serial", b.Pace.PgSerial, names)
@@ -74,7 +74,7 @@ func (b *Bench) pgSave(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// pgWaiters counts the connections of a Locker with a thousand waiters, each for a key of its own that is held.
+// pgWaiters counts the connections of a Locker with a thousand waiters, each for a held key of its own.
 func (b *Bench) pgWaiters(ctx context.Context) (*Outcome, error) {
 	pace, name := b.Pace.PgWaiters, subject.OursPostgres
 	most := rounds{}
@@ -221,8 +221,8 @@ func (b *Bench) pgRenew(ctx context.Context) (*Outcome, error) {
 // pgHold is how long the holders of pgCross hold the lock.
 const pgHold = 5 * time.Millisecond
 
-// pgCross is cross on PostgreSQL. The ideal holds the lock all the time, and needs one bare commit and one bare
-// notification for each handoff between processes, but not within a process.
+// pgCross is cross on PostgreSQL. The ideal holds the lock all the time, and needs one bare commit and one
+// bare notification for each handoff between processes, but not within a process.
 func (b *Bench) pgCross(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.PgCross, []string{subject.OursPostgres, subject.Cirello, subject.Allisson}
 	var rate, share, held, remote, handoff, ofIdeal = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
@@ -308,9 +308,10 @@ func (b *Bench) bareHandoff(ctx context.Context) (time.Duration, error) {
 	return stats.Quantile(times, 0.5), nil
 }
 
-// pgNotify measures what the notices to waiters cost. 16 keys are held at any moment. Without waiters, two processes
-// have 8 of them each. With waiters, two processes of 16 goroutines want all of them, and each release hands a lock
-// to the other process and notifies it. Both ways, one commit for each acquisition is flushed to disk.
+// pgNotify measures what the notices to waiters cost. 16 keys are held at any moment. Without waiters, two
+// processes have 8 of them each. With waiters, two processes of 16 goroutines want all of them, and each
+// release hands a lock to the other process and notifies it. Both ways, one commit for each acquisition is
+// flushed to disk.
 func (b *Bench) pgNotify(ctx context.Context) (*Outcome, error) {
 	const keys = 16
 	pace, name := b.Pace.PgNotify, subject.OursPostgres
