@@ -30,6 +30,7 @@ func acquire(owner string, ttl time.Duration) driver.AcquireRequest {
 
 // New fails with a typed error that shows what to do, and no part of the password.
 func TestNew_C_badServer_typedError(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	empty := testservers.SharedPostgres(t).NewDatabase(t)
@@ -72,6 +73,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 
 // A name is the same for all programs, whatever encoding their connections had.
 func TestAcquire_S1_otherClientEncoding_excludes(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	do(t, db, "ALTER DATABASE "+db.Name()+" SET client_encoding = 'LATIN1'")
 	utf8, latin1 := drivers(db.URL())(t), drivers(db.URL()+"&client_encoding=LATIN1")(t)
@@ -88,6 +90,7 @@ func TestAcquire_S1_otherClientEncoding_excludes(t *testing.T) {
 
 // A call in a transaction that a hook has left open is not committed.
 func TestAcquire_S1_hookBegins_isUnknown(t *testing.T) {
+	t.Parallel()
 	config, err := pgxpool.ParseConfig(migrated(t).URL())
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +111,7 @@ func TestAcquire_S1_hookBegins_isUnknown(t *testing.T) {
 
 // A schema that an older program installed is refused; that of a newer program is used.
 func TestNew_C_schemaVersion(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	for version, want := range map[string]error{"0": distlock.ErrRefused, "1": nil, "2": nil} {
 		do(t, db, "UPDATE belugalock.version SET version = "+version+" WHERE part = 'lock'")
@@ -123,6 +127,7 @@ func TestNew_C_schemaVersion(t *testing.T) {
 
 // OpenDriver does no I/O, so its calls report what New would.
 func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
+	t.Parallel()
 	empty := testservers.SharedPostgres(t).NewDatabase(t)
 	d, err := pglock.OpenDriver(empty.URL())
 	if err != nil {
@@ -140,6 +145,7 @@ func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
 }
 
 func TestOpenDriver_refusesBadURLs(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"postgres://h/db?schema=a-b", "postgres://h/db?schema=", "postgres://h/db?ttl=1s", "postgres://u:s3@cret@h/db"} {
 		if _, err := pglock.OpenDriver(url); !errors.Is(err, distlock.ErrInvalidOption) || strings.Contains(err.Error(), "cret") {
 			t.Errorf("OpenDriver(%q): %v", url, err)
@@ -149,6 +155,7 @@ func TestOpenDriver_refusesBadURLs(t *testing.T) {
 
 // The driver alone meets such names: the Locker refuses them.
 func TestDriver_C_nameNotUTF8_refused(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	d := drivers(db.URL())(t)
 	for _, key := range []string{"nul\x00", "\xff\xfeu\x00t\x00f\x001\x006\x00"} {
@@ -170,6 +177,7 @@ func TestDriver_C_nameNotUTF8_refused(t *testing.T) {
 
 // A read-only server answers no call with "no", and none has an effect.
 func TestDriver_C_readOnly_neverNo(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	d := drivers(url)(t)
@@ -223,6 +231,7 @@ func TestDriver_C_readOnly_neverNo(t *testing.T) {
 
 // The functions are for roles that were granted them.
 func TestDriver_C_rightMissing_refused(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	d := drivers(url)(t)

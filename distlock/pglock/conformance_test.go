@@ -1,6 +1,7 @@
 package pglock_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock/drivertest"
@@ -8,7 +9,14 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait, so more of them than processors can.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
 
 // TestConformance runs as a role that has the documented rights alone.
 func TestConformance(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 // A NAT or a load balancer drops the state of old connections, and passes new ones. pgx waits for
 // 15 s for the peer of an old connection.
 func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	proxy, url := proxied(t, db)
 	// Each request of an unnamed statement has its text.
@@ -79,6 +80,7 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 
 // In this database, each statement at a strict isolation has a conflict, and so has its repetition.
 func TestDriver_L_strictDefault_noConflict(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
 	do(t, db, `CREATE FUNCTION public.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -97,6 +99,7 @@ func TestDriver_L_strictDefault_noConflict(t *testing.T) {
 
 // At a strict isolation, a call is a transaction of several statements. The answer to its COMMIT is lost.
 func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = 'serializable'")
 	proxy, url := proxied(t, db)
@@ -113,6 +116,7 @@ func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
 
 // After each call, a hook of the application's pool removes the statements of the connection.
 func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
+	t.Parallel()
 	config, err := pgxpool.ParseConfig(migrated(t).URL())
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 // Ten instances of an application start at once. All of them migrate, and then take a lock.
 func TestMigrate_tenAtOnce_allSucceed(t *testing.T) {
+	t.Parallel()
 	for _, schema := range []string{"", "order"} { // a reserved word
 		db := testservers.SharedPostgres(t).NewDatabase(t)
 		opts := &pglock.Options{Schema: schema}
@@ -46,6 +47,7 @@ func TestMigrate_tenAtOnce_allSucceed(t *testing.T) {
 
 // A repetition changes nothing, and loses no lock.
 func TestMigrate_repeated_keepsLocks(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	d := drivers(db.URL())(t)
 	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil {
@@ -67,6 +69,7 @@ func TestMigrate_repeated_keepsLocks(t *testing.T) {
 
 // A failed Migrate leaves nothing.
 func TestMigrate_C_rightMissing_refused(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	err := pglock.Migrate(context.Background(), newPool(t, url), &pglock.Options{Schema: "mine"})
@@ -81,6 +84,7 @@ func TestMigrate_C_rightMissing_refused(t *testing.T) {
 
 // A Migrate that cannot connect has changed nothing: its outcome is known.
 func TestMigrate_C_noConnection_refused(t *testing.T) {
+	t.Parallel()
 	url := grantedTo(t, migrated(t), "app")
 	for bad, want := range map[string]error{
 		strings.Replace(url, "secret", "secreT", 1):          distlock.ErrRefused,
@@ -96,6 +100,7 @@ func TestMigrate_C_noConnection_refused(t *testing.T) {
 
 // Migrate waits for other transactions, and stops with its context.
 func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
+	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
 	other := newSession(t, db.URL())
 	other.must("BEGIN; SELECT pg_advisory_xact_lock(7809911865962128235)")
@@ -110,6 +115,7 @@ func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 
 // The answer to the COMMIT of a Migrate is lost.
 func TestMigrate_C_answerLost_isUnknown(t *testing.T) {
+	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
 	proxy, url := proxied(t, db)
 	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))

@@ -13,6 +13,7 @@ import (
 
 // Each function chooses whether its transaction waits for the disk.
 func TestFunctions_S1_durability(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	s := newSession(t, db.URL())
 	const (
@@ -66,6 +67,7 @@ func TestFunctions_S1_durability(t *testing.T) {
 
 // A grant is there after a crash, whatever the server has set.
 func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
@@ -91,6 +93,7 @@ func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
 
 // With a stricter default isolation, a call that has waited does not decide by an old snapshot.
 func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
+	t.Parallel()
 	const hold = "SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, '')"
 	const release = "SELECT coalesce(to_owner, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)"
 	db := migrated(t)
@@ -115,6 +118,7 @@ func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
 
 // The functions run at READ COMMITTED, whatever the database has as its default.
 func TestDriver_L_strictIsolation_noFailures(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []string{"serializable", "repeatable read"} {
 		db := migrated(t)
 		do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = '"+isolation+"'")
@@ -143,6 +147,7 @@ func TestDriver_L_strictIsolation_noFailures(t *testing.T) {
 
 // An operator has deleted the row of a name. Its queue and its tombstones stay.
 func TestAcquire_L_rowDeleted_queueStays(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	d := drivers(db.URL())(t)
 	ctx := context.Background()
@@ -179,6 +184,7 @@ func TestAcquire_L_rowDeleted_queueStays(t *testing.T) {
 
 // A role that may create operators in the schema public must not choose what the functions run.
 func TestMigrate_S1_foreignOperator_isNotUsed(t *testing.T) {
+	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
 	do(t, db, `CREATE FUNCTION public.evil(numeric, integer) RETURNS numeric LANGUAGE sql RETURN 0;
 		CREATE OPERATOR public.* (FUNCTION = public.evil, LEFTARG = numeric, RIGHTARG = integer)`)
@@ -190,6 +196,7 @@ func TestMigrate_S1_foreignOperator_isNotUsed(t *testing.T) {
 
 // Migrate changes nothing of another program.
 func TestMigrate_C_schemaInUse_refused(t *testing.T) {
+	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
 	do(t, db, "CREATE FUNCTION public.mine() RETURNS integer LANGUAGE sql RETURN 1")
 	err := pglock.Migrate(context.Background(), newPool(t, db.URL()), &pglock.Options{Schema: "public"})
@@ -206,6 +213,7 @@ func TestMigrate_C_schemaInUse_refused(t *testing.T) {
 
 // No role has a right that it was not granted.
 func TestMigrate_C_publicHasNoRight(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	if open := do(t, db, `SELECT string_agg(proname, ' ') FROM pg_proc
 		WHERE pronamespace = 'belugalock'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')`); open != "" {

@@ -29,6 +29,7 @@ func entered(t *testing.T, d driver.Driver) (wakes <-chan driver.Wake) {
 
 // Above 50 drivers that listen, a new one polls: each notification wakes all connections that listen.
 func TestListen_L_above50_polls(t *testing.T) {
+	t.Parallel()
 	for others, channels := range map[int]string{49: "t", 50: "f"} {
 		db := migrated(t)
 		for range others {
@@ -52,6 +53,7 @@ func TestListen_L_above50_polls(t *testing.T) {
 
 // A waiter relies on no notification. An error of a notification is that of no call.
 func TestRelease_L_notifyFails_succeeds(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	do(t, db, "REVOKE EXECUTE ON FUNCTION belugalock.notify_v1 FROM app"+db.Name())
@@ -69,6 +71,7 @@ func TestRelease_L_notifyFails_succeeds(t *testing.T) {
 
 // A handoff is notified also if the driver of the release closes at once.
 func TestClose_L_lastHandoff_isNotified(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	a, b := drivers(db.URL())(t), drivers(db.URL())(t)
 	wakes := entered(t, b)
