@@ -56,6 +56,7 @@ func TestRead_longSession_fewRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
 	d, touched := r.counting()
+	r.do("ANALYZE") // else the server takes the empty tables for larger ones
 	middle := lockedmemory.Place{Fence: r.fence - 25_000, N: 50_000}
 	for _, there := range []int{0, 20} { // the server has planned the queries for a table without a row
 		for name, read := range map[string]driver.Read{
