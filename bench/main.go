@@ -1,6 +1,6 @@
-// Command bench measures this library and its peers side by side, on one redis-server and one PostgreSQL
-// that it starts itself. usage.txt, which -h prints, says more; package scenario says what is measured and
-// how, package subject what is compared.
+// Command bench measures this library and its peers side by side. It starts one redis-server and one
+// PostgreSQL for that. usage.txt has the flags, which -h prints. Package scenario has the measurements, and
+// package subject the libraries.
 package main
 
 import (
