@@ -140,6 +140,8 @@ type AcquireReply struct {
 	// Replayed says that the client may have sent the request more than once: a copy may still
 	// arrive.
 	Replayed bool
+	// Refused is how many of the Nodes of a quorum refused a busy name; 0 without a quorum.
+	Refused, Nodes int
 }
 
 // RaiseRequest asks for a higher token for an owner that holds the name.
@@ -149,6 +151,9 @@ type RaiseRequest struct {
 	// Floor is the least token that is high enough. A floor more than FloorAhead ahead of the
 	// backend's clock fails with ErrFloor.
 	Floor int64
+	// FenceEnd, if not 0, asks for exactly the tokens from Floor to FenceEnd, see Capabilities.Exact.
+	// The grant keeps its tokens if Floor is not above them.
+	FenceEnd int64
 }
 
 // RaiseReply answers a RaiseRequest.
@@ -207,6 +212,7 @@ type ReleaseReply struct {
 // State is what a backend shows of a name.
 type State struct {
 	Held     bool
+	Owner    string // only a backend with Capabilities.Exact shows the owner
 	Holder   string
 	Fence    int64
 	Age      time.Duration // since the grant, by the backend's clock

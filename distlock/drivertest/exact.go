@@ -19,6 +19,7 @@ var exactTests = map[string]func(*testing.T, New){
 	"S1_anExactGrantRisesForItsOwner":   testExactRises,
 	"S1_theLastBlockIsTakenAgain":       testExactAgain,
 	"S1_aCancelledExactOwnerIsRefused":  testExactCancelled,
+	"S2_anExactRaiseHasTheStatedTokens": testExactRaise,
 	"L_anExactRequestDoesNotOvertake":   testExactQueue,
 }
 
@@ -121,7 +122,7 @@ func testExactExcludes(t *testing.T, newDriver New) {
 	req.Holder = "first"
 	s.propose(req, driver.Granted, req.FenceEnd)
 	reply := s.propose(exactly(s.request(), req.FenceEnd+1), driver.Busy, req.FenceEnd)
-	if reply.State.Holder != "first" || reply.State.Fence != req.Fence || reply.Fence != 0 {
+	if st := reply.State; st.Holder != "first" || st.Owner != req.Owner || st.Fence != req.Fence || reply.Fence != 0 {
 		t.Errorf("a busy reply shows %+v, want the holder", reply)
 	}
 	s.refused(s.request(), driver.Busy)
@@ -141,6 +142,26 @@ func testExactRises(t *testing.T, newDriver New) {
 	}
 	s.propose(req, driver.TooLow, higher.FenceEnd) // a copy that comes late
 	s.release(req, true)
+}
+
+func testExactRaise(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	req := exactly(s.request(), s.clock())
+	s.propose(req, driver.Granted, req.FenceEnd)
+	raise := driver.RaiseRequest{Name: s.name, Owner: req.Owner}
+	next := req.FenceEnd + 1
+	for _, c := range []struct{ floor, want int64 }{
+		{req.Fence, req.Fence}, {req.FenceEnd, req.Fence}, // not above the block: the grant keeps its tokens
+		{next + 7, next + 7}, {next + 7, next + 7}, {next, next + 7},
+	} {
+		raise.Floor, raise.FenceEnd = c.floor, c.floor+255
+		reply, err := s.Raise(context.Background(), raise)
+		if want := (driver.RaiseReply{Held: true, Fence: c.want, FenceEnd: c.want + 255}); err != nil || reply != want {
+			t.Errorf("a raise to exactly %d: %+v, %v; want %+v", c.floor, reply, err, want)
+		}
+	}
+	s.release(req, true)
+	s.propose(exactly(s.request(), next+7+255), driver.TooLow, next+7+255)
 }
 
 // A node that lost a grant by its TTL takes it back, if no other owner had the name since.

@@ -132,7 +132,10 @@ func (t *table) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rais
 		if err := checkFloor(req.Floor, now); err != nil || !r.heldBy(req.Owner) {
 			return reply, err
 		}
-		if r.fence < req.Floor {
+		switch {
+		case req.FenceEnd > 0 && req.Floor > r.last:
+			r.fence, r.last = req.Floor, req.FenceEnd
+		case req.FenceEnd == 0 && req.Floor > r.fence:
 			r.mint(req.Floor, now)
 		}
 		return driver.RaiseReply{Held: true, Fence: r.fence, FenceEnd: r.last}, nil

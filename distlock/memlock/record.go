@@ -106,7 +106,7 @@ func (r *record) state(now time.Duration) driver.State {
 		return driver.State{}
 	}
 	return driver.State{
-		Held: true, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
+		Held: true, Owner: r.req.Owner, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
 		Waiters: len(r.queue), Metadata: maps.Clone(r.req.Metadata),
 	}
 }
