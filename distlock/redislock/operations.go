@@ -47,7 +47,7 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	args := []any{req.Owner, req.TTL.Milliseconds(), encodePayload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
-		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.wakes.id)
+		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.channel)
 	}
 	keys := keysOf(req.Name).all()
 	cmd, replayed := acquireFull.RunOr(ctx, s.redis, keys, args, acquireFull, args)

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"reflect"
@@ -46,7 +47,10 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 
 func newService(client redis.UniversalClient) *service {
 	over := redisconn.New(client)
-	return &service{client: client, redis: over, wakes: newWakes(over)}
+	return &service{
+		client: client, redis: over, channel: rand.Text(),
+		notices: redisconn.NewNotices(over, "redislock", parseWake),
+	}
 }
 
 // service is a driver.Driver.
@@ -54,7 +58,8 @@ type service struct {
 	client     redis.UniversalClient
 	ownsClient bool                 // Close closes the client, too
 	redis      *redisconn.Transport // over the client
-	wakes      *wakes
+	channel    string               // the end of the name of the driver's channels
+	notices    *redisconn.Notices
 	// busy are names whose last answer was busy, or a grant from the queue. Their next Acquire and Release
 	// need the full scripts.
 	busy names
@@ -68,7 +73,7 @@ func (s *service) failed(err error) error { return redisconn.Explain(s.client, "
 
 // Close closes the service's own connections and its subscription. The caller's client stays open.
 func (s *service) Close() error {
-	s.wakes.close()
+	s.notices.Close()
 	s.redis.Close()
 	if s.ownsClient {
 		return s.client.Close()

@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -11,12 +11,21 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
+// newNotices are notices whose messages are their addressees.
+func newNotices(over *Transport) *Notices {
+	return NewNotices(over, "redisconn", func(message string) (string, driver.Wake, error) {
+		if message == "" {
+			return "", driver.Wake{}, errors.New("no addressee")
+		}
+		return message, driver.Wake{Seq: 1}, nil
+	})
+}
+
 // After a refusal the driver subscribes again, because the right may have been granted since.
-func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
+func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
@@ -31,12 +40,12 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 		}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
 		defer client.Close()
-		over := redisconn.New(client)
+		over := New(client)
 		defer over.Close()
-		w := newWakes(over)
-		w.refusedFor = 300 * time.Millisecond
+		n := newNotices(over)
+		n.refusedFor = 300 * time.Millisecond
 		listen := func() error {
-			_, stop, err := w.listen(t.Context(), "n:wake:x", "owner")
+			_, stop, err := n.Listen(t.Context(), "n:wake:x", "owner")
 			if err == nil {
 				stop()
 			}
@@ -47,29 +56,29 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 			t.Errorf("%s: %v", missing, err)
 		}
 		user()
-		if err := listen(); err == nil && time.Since(start) < w.refusedFor {
+		if err := listen(); err == nil && time.Since(start) < n.refusedFor {
 			t.Errorf("%s: the server was asked again after %s", missing, time.Since(start))
 		}
 		testservers.Await(t, 5*time.Second, "a subscription without "+missing, func() bool { return listen() == nil })
-		w.close()
+		n.Close()
 		if err := listen(); err == nil {
 			t.Error("Listen works after Close")
 		}
 	}
 }
 
-// Messages are lost while the connection is down. All waiters ask Redis as soon as it is up again.
-func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
+// Messages are lost while the connection is down. All listeners ask Redis as soon as it is up again.
+func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	over := redisconn.New(client)
+	over := New(client)
 	defer over.Close()
-	w := newWakes(over)
-	defer w.close()
+	n := newNotices(over)
+	defer n.Close()
 	wakes := make(map[string]<-chan driver.Wake)
 	for _, owner := range []string{"a", "b"} {
-		wake, stop, err := w.listen(t.Context(), "n:wake:x", owner)
+		wake, stop, err := n.Listen(t.Context(), "n:wake:x", owner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,50 +101,74 @@ func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 }
 
 // A waiter can leave at once while the driver connects, and leaves nothing behind.
-func TestWakes_C_leaver_leavesNothing(t *testing.T) {
+func TestNotices_C_leaver_leavesNothing(t *testing.T) {
 	server := testservers.StartRedis(t)
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	over := redisconn.New(client)
+	over := New(client)
 	defer over.Close()
-	w := newWakes(over)
+	n := newNotices(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	stop, start := leakcheck.Stalls(), time.Now()
-	if _, _, err := w.listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if took := time.Since(start) - stop(); took > listenLimit/2 {
 		t.Errorf("it left after %s", took)
 	}
-	if len(w.waiting) != 0 {
+	if len(n.waiting) != 0 {
 		t.Error("the waiter is still registered")
 	}
 	server.Resume()
-	w.close()
+	n.Close()
 }
 
-// Every message is parsed or dropped, without a panic and without an invalid grant.
-func FuzzWakes(f *testing.F) {
-	owner := strings.Repeat("0f", 16)
-	for _, message := range []string{
-		owner + ":1:5000:0:1795225289897391:1795225289917391", owner + ":12:1000:999:1795225289897391:1795225289897391", "", ":::::", owner + ":1:5000:0", owner,
-		owner + ":9223372036854775807:9223372036854775807:9223372036854775807:9007199254740991:9007199254740991", owner + ":-1:-1:-1:-1:-1",
-		owner + ":1:9223372036854775807:0:5:6", owner + ":1:31536000001:0:5:6", owner + ":1:5000:0:6:5", owner + ":1:5000:0:1:9007199254740992",
-		owner + ":-1:5000:0:5:6", owner + ":1:-5000:0:5:6", owner + ":1:5000:-1:5:6", owner + ":+1:0x1:1e3:1:1", owner + ":1:5000:0:5:6:payload",
-	} {
-		f.Add(message)
-	}
-	f.Fuzz(func(t *testing.T, message string) {
-		to, wake, err := parseWake(message)
+// Each listener of an addressee is notified. A listener that has left is not.
+func TestNotices_sharedAddressee(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
+	defer client.Close()
+	over := New(client)
+	defer over.Close()
+	n := newNotices(over)
+	defer n.Close()
+	channel := "shared:" + t.Name()
+	listen := func(addressee string) (<-chan driver.Wake, func()) {
+		t.Helper()
+		wakes, stop, err := n.Listen(t.Context(), channel, addressee)
 		if err != nil {
-			return
+			t.Fatal(err)
 		}
-		g := wake.Grant
-		if g.Outcome != driver.Granted || g.Fence < 1 || g.FenceEnd < g.Fence || g.FenceEnd > driver.MaxFence || g.Waiters < 0 ||
-			wake.Seq < 0 || wake.TTL < 0 || wake.TTL > 366*24*time.Hour || !strings.HasPrefix(message, to+":") {
-			t.Errorf("%q is for %q: %+v", message, to, wake)
+		return wakes, stop
+	}
+	one, stopOne := listen("a")
+	left, leave := listen("a")
+	two, stopTwo := listen("a")
+	other, stopOther := listen("b")
+	leave()
+	if err := client.Publish(t.Context(), channel, "a").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, wakes := range []<-chan driver.Wake{one, two} {
+		select {
+		case wake := <-wakes:
+			if wake.Seq != 1 {
+				t.Errorf("listener %d received %+v", i, wake)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("listener %d received nothing", i)
 		}
-	})
+	}
+	if len(left) > 0 || len(other) > 0 {
+		t.Error("a listener that has left, or of another addressee, was notified")
+	}
+	stopOne()
+	stopTwo()
+	stopOther()
+	if len(n.waiting) != 0 {
+		t.Errorf("listeners are left: %v", n.waiting)
+	}
 }

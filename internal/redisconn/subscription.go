@@ -1,4 +1,4 @@
-package redislock
+package redisconn
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 const (
@@ -19,10 +17,10 @@ const (
 	reconnectPause = 100 * time.Millisecond
 )
 
-// subscription is the connection on which the server notifies a driver of handoffs. One goroutine
-// reads it. The connection reconnects by itself.
+// subscription is the connection on which the server notifies a driver. One goroutine reads it. The
+// connection reconnects by itself.
 type subscription struct {
-	wakes   *wakes
+	notices *Notices
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -38,10 +36,10 @@ type channel struct {
 	confirmed bool
 }
 
-func newSubscription(w *wakes) *subscription {
-	s := &subscription{wakes: w, channels: make(map[string]*channel)}
+func newSubscription(n *Notices) *subscription {
+	s := &subscription{notices: n, channels: make(map[string]*channel)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pubsub = w.redis.Client().Subscribe(s.ctx) // to no channel, so it does not connect yet
+	s.pubsub = n.redis.client.Subscribe(s.ctx) // to no channel, so it does not connect yet
 	return s
 }
 
@@ -71,7 +69,7 @@ func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
 			return
 		}
-		redisconn.Pause(s.ctx, reconnectPause)
+		Pause(s.ctx, reconnectPause)
 	}
 }
 
@@ -97,7 +95,7 @@ func (s *subscription) read() {
 		var timeout net.Error
 		switch m := message.(type) {
 		case *redis.Message:
-			s.wakes.deliver(m.Payload)
+			s.notices.deliver(m.Payload)
 		case *redis.Subscription:
 			s.subscribed(m.Channel)
 		}
@@ -107,10 +105,10 @@ func (s *subscription) read() {
 		case refuses(err) && pinged: // a refused ping is an answer, too
 			pinged = false
 		case refuses(err):
-			s.wakes.refuse(s, err)
+			s.notices.refuse(s, err)
 			return
-		case redisconn.IsReply(err): // the server refuses to subscribe for now
-			redisconn.Pause(s.ctx, reconnectPause)
+		case IsReply(err): // the server refuses to subscribe for now
+			Pause(s.ctx, reconnectPause)
 			s.renew()
 		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
 			pinged = true
@@ -119,7 +117,7 @@ func (s *subscription) read() {
 			pinged = false
 			s.renew()
 		default:
-			redisconn.Pause(s.ctx, reconnectPause)
+			Pause(s.ctx, reconnectPause)
 		}
 	}
 }
@@ -135,18 +133,18 @@ func (s *subscription) subscribed(name string) {
 	}
 	s.mu.Unlock()
 	if again {
-		s.wakes.all()
+		s.notices.all()
 		return
 	}
 	// The user may have the right to subscribe without the right to publish. Then no process
 	// notifies, and waiters have to poll.
 	s.running.Go(func() {
 		publish := redis.NewIntCmd(s.ctx, "publish", name, "")
-		if err := s.wakes.redis.Do(s.ctx, name, publish); refuses(err) {
-			s.wakes.refuse(s, err)
+		if err := s.notices.redis.Do(s.ctx, name, publish); refuses(err) {
+			s.notices.refuse(s, err)
 			return
 		}
-		s.wakes.confirmed(s)
+		s.notices.confirmed(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ctx.Err() == nil {
@@ -157,7 +155,7 @@ func (s *subscription) subscribed(name string) {
 
 // refuses reports whether err is a lasting refusal by the server.
 func refuses(err error) bool {
-	return err != nil && redisconn.IsReply(err) && !redisconn.IsTemporary(err)
+	return err != nil && IsReply(err) && !IsTemporary(err)
 }
 
 // renew replaces a connection on which the server does not answer.
@@ -168,7 +166,7 @@ func (s *subscription) renew() {
 		return
 	}
 	_ = s.pubsub.Close()
-	s.pubsub = s.wakes.redis.Client().Subscribe(s.ctx)
+	s.pubsub = s.notices.redis.client.Subscribe(s.ctx)
 	pubsub := s.pubsub
 	for name := range s.channels {
 		s.running.Go(func() { s.subscribe(pubsub, name) })

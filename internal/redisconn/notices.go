@@ -1,0 +1,175 @@
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+const (
+	// listenLimit bounds the wait of a Listen for the confirmation of its subscription.
+	listenLimit = time.Second
+	// unconfirmedFor is how long a Listen fails at once after such a wait, until the server
+	// confirms.
+	unconfirmedFor = 10 * time.Second
+	// refusedFor is how long a Listen fails at once after the server has refused the subscription.
+	refusedFor = time.Minute
+)
+
+// Notices sends the messages of Redis to the listeners of a driver. All listeners share one
+// subscription. The first listener begins it, and channels stay subscribed until Close.
+//
+// Messages can be lost, so no listener relies on them. After every interruption all listeners get
+// the zero Wake, and ask Redis.
+type Notices struct {
+	redis      *Transport
+	name       string // the package, for errors
+	parse      func(message string) (to string, wake driver.Wake, err error)
+	refusedFor time.Duration
+
+	mu      sync.Mutex
+	waiting map[string][]chan driver.Wake // by addressee
+	current *subscription                 // nil before the first listener, and after a refusal
+	refused error                         // the last refusal or timeout
+	until   time.Time                     // its end
+	closed  bool
+}
+
+// NewNotices makes the notices of a driver of the named package. parse reads a message: the
+// addressee, and the wake for its listeners. A message with an error is dropped.
+func NewNotices(over *Transport, name string, parse func(message string) (string, driver.Wake, error)) *Notices {
+	return &Notices{
+		redis: over, name: name, parse: parse, refusedFor: refusedFor, waiting: make(map[string][]chan driver.Wake),
+	}
+}
+
+// Listen sends the wakes for an addressee, which come on a channel of Redis, see driver.Listener.
+func (n *Notices) Listen(ctx context.Context, on, addressee string) (<-chan driver.Wake, func(), error) {
+	n.mu.Lock()
+	if n.closed || time.Now().Before(n.until) {
+		defer n.mu.Unlock()
+		return nil, nil, cmp.Or(n.refused, redis.ErrClosed)
+	}
+	if n.current == nil {
+		n.current = newSubscription(n)
+	}
+	ready := n.current.to(on)
+	wake := make(chan driver.Wake, 1)
+	n.waiting[addressee] = append(n.waiting[addressee], wake)
+	n.mu.Unlock()
+	stop := func() { n.leave(addressee, wake) }
+
+	timer := time.NewTimer(listenLimit)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-ready:
+		n.mu.Lock()
+		if time.Now().Before(n.until) {
+			err = n.refused
+		}
+		n.mu.Unlock()
+	case <-timer.C:
+		err = fmt.Errorf("%s: the subscription was not confirmed within %s", n.name, listenLimit)
+		n.mu.Lock()
+		n.refused, n.until = err, time.Now().Add(unconfirmedFor)
+		n.mu.Unlock()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return wake, stop, nil
+}
+
+// leave ends a listener of an addressee.
+func (n *Notices) leave(addressee string, wake chan driver.Wake) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := slices.DeleteFunc(n.waiting[addressee], func(other chan driver.Wake) bool { return other == wake })
+	if n.waiting[addressee] = left; len(left) == 0 {
+		delete(n.waiting, addressee)
+	}
+}
+
+// deliver sends a message to the listeners of its addressee.
+func (n *Notices) deliver(message string) {
+	addressee, wake, err := n.parse(message)
+	if err != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, to := range n.waiting[addressee] {
+		notify(to, wake)
+	}
+}
+
+// all makes all listeners ask Redis, because messages may be lost.
+func (n *Notices) all() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, listeners := range n.waiting {
+		for _, to := range listeners {
+			notify(to, driver.Wake{})
+		}
+	}
+}
+
+// notify replaces a wake that the listener has not read yet. There is one sender at a time.
+func notify(to chan driver.Wake, wake driver.Wake) {
+	select {
+	case <-to:
+	default:
+	}
+	to <- wake
+}
+
+// refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the
+// next Listen subscribes again.
+func (n *Notices) refuse(s *subscription, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.current != s {
+		return
+	}
+	n.current, n.until = nil, time.Now().Add(n.refusedFor)
+	n.refused = Explain(n.redis.client, n.name, err)
+	for addressee, listeners := range n.waiting {
+		for _, to := range listeners {
+			close(to)
+		}
+		delete(n.waiting, addressee)
+	}
+	s.end()
+}
+
+// confirmed ends the last refusal or timeout.
+func (n *Notices) confirmed(s *subscription) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.current == s {
+		n.refused, n.until = nil, time.Time{}
+	}
+}
+
+// Close closes the subscription, and waits for its goroutines.
+func (n *Notices) Close() {
+	n.mu.Lock()
+	n.closed = true
+	s := n.current
+	n.mu.Unlock()
+	if s != nil {
+		s.end()
+		s.running.Wait()
+	}
+}
