@@ -25,10 +25,10 @@ import (
 
 type agent struct {
 	config
-	name   string
-	server scratch.Server
-	memory *lockedmemory.LockedMemory[history.Message, history.Message] // with the lock
-	tracer trace.Tracer
+	name    string
+	servers *scratch.Servers
+	memory  *lockedmemory.LockedMemory[history.Message, history.Message] // with the lock
+	tracer  trace.Tracer
 }
 
 // runAgent is what an instance does, in a process of its own.
@@ -44,24 +44,28 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	if err != nil {
 		return err
 	}
-	server, err := scratch.New(cfg.Lock, cfg.Run)
+	servers, err := scratch.New(cfg.Lock, cfg.Store, cfg.Run)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	defer servers.Close()
 	if cfg.Chaos {
 		slog.SetDefault(slog.New(slog.DiscardHandler)) // that a lock was lost is what chaos is for
 	}
-	locker, store, err := server.Open(ctx, conversation, distlock.Options{TTL: cfg.TTL, Holder: name, Observer: observer})
+	locker, err := servers.Locker(ctx, distlock.Options{TTL: cfg.TTL, Holder: name, Observer: observer})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close(end)) }()
+	store, err := servers.Store(conversation)
+	if err != nil {
+		return err
+	}
 	memory, err := lockedmemory.New(history.Far{Store: store}, locker, conversation, nil)
 	if err != nil {
 		return err
 	}
-	a := agent{cfg, name, server, memory, provider.Tracer("examples/agent")}
+	a := agent{cfg, name, servers, memory, provider.Tracer("examples/agent")}
 	for d := range deliveries {
 		// A turn that has lost its lock, or has had no answer in time, is no error: its message is delivered
 		// again.
@@ -79,7 +83,7 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 	defer func() { end(err) }()
 	question := history.Message{Role: "user", Turn: d.Message, Instance: a.name, Text: "question"}
 	if !a.Locked {
-		return a.turn(ctx, history.List{Log: a.server.Log(d.Session)}, question)
+		return a.turn(ctx, history.List{Log: a.servers.Log(d.Session)}, question)
 	}
 	// The whole turn needs the lock. Around Save alone it would keep question and answer together, but two instances could
 	// still load the same history, and each would answer without knowing of the other.

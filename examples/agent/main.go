@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -18,8 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
@@ -31,9 +30,9 @@ import (
 //go:embed usage.txt
 var usage string
 
-// config is what the instances are told. Run begins the name of all that they write to the server of Lock.
+// config is what the instances are told. Run begins the name of all that they write to servers.
 type config struct {
-	Lock, Run                  string
+	Lock, Store, Run           string
 	Instances, Sessions, Turns int
 	Locked, Chaos              bool
 	TTL                        time.Duration // how long others wait for what a dead instance held; a living one renews it
@@ -65,6 +64,7 @@ func parse(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&cfg.Lock, "lock", "", "")
+	flags.StringVar(&cfg.Store, "store", "", "")
 	flags.IntVar(&cfg.Instances, "instances", 4, "")
 	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
 	flags.IntVar(&cfg.Turns, "turns", 120, "")
@@ -89,15 +89,15 @@ func parse(args []string) (cfg config, err error) {
 		return cfg, fmt.Errorf("-chaos cannot work here: it pauses processes by SIGSTOP, which %s does not have", runtime.GOOS)
 	case *otlp != "" && (err != nil || endpoint.Host == "" || !strings.HasPrefix(endpoint.Scheme, "http")):
 		return cfg, fmt.Errorf("-otlp is %q, but must be a URL such as http://localhost:4318", *otlp)
-	case strings.HasPrefix(cfg.Lock, "mem:"):
-		return cfg, errors.New("-lock mem:// cannot work: its locks live in one process, and this program starts several")
-	case cfg.Lock != "":
-		server, err := scratch.New(cfg.Lock, "") // checks the URL
-		if err != nil {
-			return cfg, fmt.Errorf("-lock: %w", err)
-		}
-		server.Close()
+	case strings.HasPrefix(cfg.Lock, "mem:") || strings.HasPrefix(cfg.Store, "mem:"):
+		return cfg, errors.New("mem:// cannot work: its locks and sessions live in one process, and this program starts several")
 	}
+	// This checks the URLs, and connects to no server.
+	servers, err := scratch.New(cmp.Or(cfg.Lock, "redis://"), cmp.Or(cfg.Store, "redis://"), "")
+	if err != nil {
+		return cfg, err
+	}
+	servers.Close()
 	if *otlp != "" { // for the instances, which inherit it
 		err = os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.JoinPath("v1/traces").String())
 	}
@@ -112,16 +112,12 @@ func compare(ctx context.Context, cfg config) (err error) {
 		cfg.TTL = time.Second
 		chaos = balancer.Chaos{Strikes: 10, Pause: cfg.TTL * 3 / 2}
 	}
-	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL,
-		Embedded: cfg.Lock == "", Began: time.Now()}
-	if both.Embedded {
-		server, err := miniredis.Run()
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		server.ClockTTL(true) // or no lock would ever expire
-		cfg.Lock = "redis://" + server.Addr()
+	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL, Began: time.Now()}
+	both.Locks, both.Histories, both.Servers = cfg.about()
+	var own embedded
+	defer func() { own.close() }()
+	if err := own.serve(&cfg); err != nil {
+		return err
 	}
 	cfg.Run = "agent-" + rand.Text()
 	if err := runBoth(ctx, cfg, chaos, both); err != nil {
@@ -134,27 +130,27 @@ func compare(ctx context.Context, cfg config) (err error) {
 	return err
 }
 
-// runBoth borrows the server for both runs.
+// runBoth borrows the servers for both runs.
 func runBoth(ctx context.Context, cfg config, chaos balancer.Chaos, both *report.Comparison) (err error) {
-	server, err := scratch.New(cfg.Lock, cfg.Run)
+	servers, err := scratch.New(cfg.Lock, cfg.Store, cfg.Run)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
-	if err := server.Prepare(ctx); err != nil {
+	defer servers.Close()
+	if err := servers.Prepare(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Remove(context.WithoutCancel(ctx))) }()
-	if both.Without, err = run(ctx, cfg, server, balancer.Chaos{}); err != nil {
+	defer func() { err = errors.Join(err, servers.Remove(context.WithoutCancel(ctx))) }()
+	if both.Without, err = run(ctx, cfg, servers, balancer.Chaos{}); err != nil {
 		return err
 	}
 	cfg.Locked = true
-	both.With, err = run(ctx, cfg, server, chaos)
+	both.With, err = run(ctx, cfg, servers, chaos)
 	return err
 }
 
 // run has all messages answered by instances, and judges the histories.
-func run(ctx context.Context, cfg config, server scratch.Server, chaos balancer.Chaos) (*report.Result, error) {
+func run(ctx context.Context, cfg config, servers *scratch.Servers, chaos balancer.Chaos) (*report.Result, error) {
 	plan := balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos}
 	progress := report.Progress(plan.Deliveries(), cfg.Locked, cfg.Chaos)
 	r, start := &report.Result{}, time.Now()
@@ -167,7 +163,7 @@ func run(ctx context.Context, cfg config, server scratch.Server, chaos balancer.
 	if err != nil {
 		return r, err
 	}
-	histories, err := cfg.histories(ctx, server)
+	histories, err := cfg.histories(ctx, servers)
 	for session, messages := range histories {
 		r.Judge(session, messages, cfg.Turns)
 	}

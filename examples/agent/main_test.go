@@ -178,6 +178,54 @@ func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
 	}
 }
 
+// calls returns how often clients have sent a command to a server.
+func calls(t *testing.T, server *testservers.Redis, command string) int {
+	t.Helper()
+	stats, err := server.Do("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+func TestAgent_storeOfItsOwn_hasHistoriesAlone(t *testing.T) {
+	t.Parallel()
+	locks, histories, db := testservers.StartRedis(t), testservers.StartRedis(t), testservers.StartPostgres(t).NewDatabase(t)
+	for name, args := range map[string][]string{
+		"locks on Redis, histories on another one": {"-lock", locks.URL(), "-store", histories.URL()},
+		"locks on PostgreSQL, histories on Redis":  {"-lock", db.URL(), "-store", histories.URL()},
+		"locks on Redis, histories on PostgreSQL":  {"-lock", locks.URL(), "-store", db.URL()},
+		"locks embedded, histories on Redis":       {"-store", histories.URL()},
+	} {
+		for _, server := range []*testservers.Redis{locks, histories} {
+			if _, err := server.Do("CONFIG", "RESETSTAT"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checkReport(t, finish(t, program(t, append(args, "-turns", "15", "-sessions", "2")...)), 2*15)
+		for server, want := range map[*testservers.Redis][2]bool{
+			locks:     {strings.HasPrefix(name, "locks on Redis"), false},
+			histories: {false, strings.Contains(name, "histories on Redis") || strings.Contains(name, "histories on another")},
+		} {
+			// Locks alone need GETEX, and histories alone XADD and RPUSH.
+			if got := [2]bool{calls(t, server, "getex") > 0, calls(t, server, "xadd") > 0 && calls(t, server, "rpush") > 0}; got != want {
+				t.Errorf("%s: a server has had locks, histories: %v, want %v", name, got, want)
+			}
+			if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
+				t.Errorf("%s: keys are left: %q, error %v", name, keys, err)
+			}
+		}
+		if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname ~ 'agent'`); left != "" || err != nil {
+			t.Errorf("%s: schemas are left: %q, error %v", name, left, err)
+		}
+	}
+}
+
 func TestAgent_leavesNothingOnASentinel(t *testing.T) {
 	t.Parallel()
 	s := testservers.StartSentinel(t)
@@ -203,7 +251,9 @@ func TestAgent_usage(t *testing.T) {
 		"too many instances":   {[]string{"-instances", "65"}, 2, "-instances must be 1 to 64"},
 		"no session":           {[]string{"-sessions", "0"}, 2, "-sessions and -turns at least 1"},
 		"no turn":              {[]string{"-turns", "-1"}, 2, "-sessions and -turns at least 1"},
-		"locks of one process": {[]string{"-lock", "mem://"}, 2, "its locks live in one process"},
+		"locks of one process": {[]string{"-lock", "mem://"}, 2, "mem:// cannot work"},
+		"store of one process": {[]string{"-store", "mem://"}, 2, "mem:// cannot work"},
+		"unknown store":        {[]string{"-store", "etcd://localhost"}, 2, `-store: distlock: invalid option: lock URL: the scheme "etcd" is not known`},
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},
 		"PostgreSQL, password": {[]string{"-lock", "postgres://u:s3/cret@h/db"}, 2, "-lock: distlock: invalid option: lock URL: it cannot be parsed: write postgres://"},
@@ -228,7 +278,7 @@ func TestAgent_usage(t *testing.T) {
 
 func TestAgent_helpNamesEveryFlag(t *testing.T) {
 	t.Parallel()
-	for _, flag := range []string{"-lock URL", "-instances N", "-sessions N", "-turns N", "-chaos ", "-otlp ENDPOINT", "-report FILE", "(default 120)", "Exit codes"} {
+	for _, flag := range []string{"-lock URL", "-store URL", "-instances N", "-sessions N", "-turns N", "-chaos ", "-otlp ENDPOINT", "-report FILE", "(default 120)", "Exit codes"} {
 		if !strings.Contains(usage, flag) {
 			t.Errorf("the help does not say %q", flag)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 )
@@ -23,16 +22,15 @@ func conversation(ctx context.Context) (string, error) {
 }
 
 // histories returns the histories of all conversations as they are in the end.
-func (c config) histories(ctx context.Context, server scratch.Server) (all [][]history.Message, err error) {
+func (c config) histories(ctx context.Context, servers *scratch.Servers) (all [][]history.Message, err error) {
 	load := func(session int) ([]history.Message, error) {
-		return history.List{Log: server.Log(session)}.Load(ctx, "")
+		return history.List{Log: servers.Log(session)}.Load(ctx, "")
 	}
 	if c.Locked {
-		locker, store, err := server.Open(ctx, conversation, distlock.Options{})
+		store, err := servers.Store(conversation)
 		if err != nil {
 			return nil, err
 		}
-		defer locker.Close(ctx)
 		load = func(session int) ([]history.Message, error) { return store.Load(withConversation(ctx, session), "") }
 	}
 	for session := range c.Sessions {

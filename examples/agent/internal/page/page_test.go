@@ -38,7 +38,7 @@ func turn(number int, instance string, seen int) []history.Message {
 
 // comparison is one of a run in which one of two messages is stale, and one without damage.
 func comparison() *report.Comparison {
-	c := &report.Comparison{Instances: 2, Sessions: 1, Turns: 2, Embedded: true, Began: time.Unix(0, 0).UTC(),
+	c := &report.Comparison{Instances: 2, Sessions: 1, Turns: 2, Locks: "on a Redis", Histories: "at -store", Servers: " -store URL", Began: time.Unix(0, 0).UTC(),
 		Without: &report.Result{Took: time.Second}, With: &report.Result{Took: 2 * time.Second}}
 	c.Without.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
 	c.With.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
@@ -72,10 +72,10 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 		`<strong class="good">0</strong> <span>of 2 messages went wrong</span>`,
 		`Without the lock 1 of 2 messages went wrong`, `With it every turn`,
 		`Conversation 0, turn 1 is stale: answer at 3 had seen 0 messages, but 2 stand before its question.`,
-		`embedded in the program`, `<time datetime="1970-01-01T00:00:00Z">`,
+		`<dt>Locks</dt><dd>on a Redis</dd>`, `<dt>Histories</dt><dd>at -store</dd>`, `<time datetime="1970-01-01T00:00:00Z">`,
 		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms; `,
 		`<rect class="bar wait" x="8.33%"`, `width="41.67%"`,
-		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -report FILE`,
+		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -store URL -report FILE`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s", want)
@@ -100,7 +100,7 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 		`<tr><th scope="row">instances paused <small>for 1.5 s, the lock lasts 1.0 s</small></th><td>none</td><td>1</td></tr>`,
 		`<tr><th scope="row">messages delivered again <small>their turn was cut off, or failed</small></th><td>none</td><td>4</td></tr>`,
 		`No instance was killed or paused in that run.`, `<p>That holds although 2 instances were killed and 1 paused`,
-		`-turns 2 -chaos -report FILE`,
+		`-turns 2 -chaos -store URL -report FILE`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s", want)

@@ -11,7 +11,8 @@ import (
 // Comparison is a run without and one with the lock.
 type Comparison struct {
 	Instances, Sessions, Turns int
-	Embedded                   bool           // Redis was embedded in the program
+	Locks, Histories           string         // where they were
+	Servers                    string         // the flags that name the servers, without the URLs
 	Chaos                      balancer.Chaos // of the run with the lock; the other one is left alone
 	TTL                        time.Duration  // of the lock
 	Began                      time.Time

@@ -24,7 +24,7 @@ type onPostgres struct {
 	schema string
 }
 
-func newPostgres(url, run string) (Server, error) {
+func newPostgres(url, run string) (store, error) {
 	locks, err := pglock.OpenDriver(url) // its errors show no password
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (p onPostgres) Prepare(ctx context.Context) error {
 		err = pgstore.Migrate(ctx, p.pool, &pgstore.Options{Schema: p.schema})
 	}
 	if err == nil {
-		_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.messages()+
+		_, err = p.pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.messages()+
 			" (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session integer, message bytea)")
 	}
 	if err != nil {
@@ -83,17 +83,13 @@ func (l postgresLog) All(ctx context.Context) ([][]byte, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
 }
 
-// Open gives the lock and the store one pool: a Save outside a turn then takes one statement less.
-func (p onPostgres) Open(ctx context.Context, key lockedmemory.KeyFunc, opts distlock.Options) (*distlock.Locker, *history.Store, error) {
-	locker, err := pglock.New(ctx, p.pool, &pglock.Options{Lock: opts, Schema: p.schema})
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := pgstore.New(p.pool, key, sessionstore.JSON[history.Message]{}, &pgstore.Options{Schema: p.schema})
-	if err != nil {
-		return nil, nil, errors.Join(err, locker.Close(ctx))
-	}
-	return locker, store, nil
+// Locker and Store share a pool: a Save outside a turn then takes one statement less.
+func (p onPostgres) Locker(ctx context.Context, opts distlock.Options) (*distlock.Locker, error) {
+	return pglock.New(ctx, p.pool, &pglock.Options{Lock: opts, Schema: p.schema})
+}
+
+func (p onPostgres) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
+	return pgstore.New(p.pool, key, sessionstore.JSON[history.Message]{}, &pgstore.Options{Schema: p.schema})
 }
 
 func (p onPostgres) Remove(ctx context.Context) error {

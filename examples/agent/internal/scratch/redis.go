@@ -2,7 +2,6 @@ package scratch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +22,7 @@ type onRedis struct {
 	run    string
 }
 
-func newRedis(url, run string) (Server, error) {
+func newRedis(url, run string) (store, error) {
 	client, err := redislock.ParseURL(url)
 	if err != nil {
 		return nil, err
@@ -62,19 +61,15 @@ func (l redisLog) All(ctx context.Context) (messages [][]byte, err error) {
 	return messages, err
 }
 
-// Open gives the lock and the store one client: the store then knows that the lock is on its own Redis.
-func (r onRedis) Open(ctx context.Context, key lockedmemory.KeyFunc, opts distlock.Options) (*distlock.Locker, *history.Store, error) {
+// Locker and Store share a client: the store then knows that the lock is on its own Redis.
+func (r onRedis) Locker(_ context.Context, opts distlock.Options) (*distlock.Locker, error) {
 	opts.Namespace = r.run
-	locker, err := redislock.New(r.client, &opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := redisstore.New(r.client, key, sessionstore.JSON[history.Message]{},
+	return redislock.New(r.client, &opts)
+}
+
+func (r onRedis) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
+	return redisstore.New(r.client, key, sessionstore.JSON[history.Message]{},
 		&sessionstore.Retention{Namespace: r.run + ":session", IdleTTL: keep, RememberTurns: keep}, nil)
-	if err != nil {
-		return nil, nil, errors.Join(err, locker.Close(ctx))
-	}
-	return locker, store, nil
 }
 
 func (r onRedis) Close() { _ = r.client.Close() }

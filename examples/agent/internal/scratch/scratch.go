@@ -1,8 +1,10 @@
-// Package scratch borrows a server for the histories and the locks of a run, and leaves nothing there.
+// Package scratch borrows servers for the locks and the histories of a run, and leaves nothing there.
 package scratch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,25 +18,98 @@ import (
 // keep is when a history expires that nothing could remove, because the program was killed.
 const keep = time.Hour
 
-// Server has what a run writes.
-type Server interface {
-	// Prepare makes the server ready, once for all instances. It fails if the server does not answer.
+// Servers have what a run writes: its locks and its histories, often on one server.
+type Servers struct {
+	locks     server
+	histories store
+}
+
+// server is where a run has its locks.
+type server interface {
 	Prepare(ctx context.Context) error
-	// Log returns the history of a conversation in the run without the lock.
-	Log(session int) history.Log
-	// Open returns the locks and the histories of the run with the lock. The caller closes the Locker.
-	Open(ctx context.Context, key lockedmemory.KeyFunc, opts distlock.Options) (*distlock.Locker, *history.Store, error)
-	// Remove removes what Prepare and the run have written.
+	Locker(ctx context.Context, opts distlock.Options) (*distlock.Locker, error)
 	Remove(ctx context.Context) error
 	Close()
 }
 
-// New returns the server at a lock URL. It does not connect yet. The names of all that the run writes
-// begin with run.
-func New(url, run string) (Server, error) {
+// store is a server that keeps histories as well.
+type store interface {
+	server
+	Log(session int) history.Log
+	Store(key lockedmemory.KeyFunc) (*history.Store, error)
+}
+
+// New returns the servers at two lock URLs, and one server if they are the same. It does not connect
+// yet. The names of all that the run writes begin with run. An error names the flag of the URL.
+func New(locks, histories, run string) (*Servers, error) {
+	kept, err := open(histories, run)
+	if err != nil {
+		return nil, fmt.Errorf("-store: %w", err)
+	}
+	if locks == histories {
+		return &Servers{kept, kept}, nil
+	}
+	held, err := open(locks, run)
+	if err != nil {
+		kept.Close()
+		return nil, fmt.Errorf("-lock: %w", err)
+	}
+	return &Servers{held, kept}, nil
+}
+
+func open(url, run string) (store, error) {
 	scheme, _, _ := strings.Cut(url, "://")
 	if slices.Contains(strings.Fields(pglock.Schemes), scheme+"://") {
 		return newPostgres(url, run)
 	}
 	return newRedis(url, run)
+}
+
+// all returns each server once.
+func (s *Servers) all() []server {
+	if s.locks == server(s.histories) {
+		return []server{s.locks}
+	}
+	return []server{s.locks, s.histories}
+}
+
+// Prepare makes the servers ready, once for all instances. It fails if a server does not answer.
+func (s *Servers) Prepare(ctx context.Context) error {
+	for i, server := range s.all() {
+		if err := server.Prepare(ctx); err != nil {
+			for _, ready := range s.all()[:i] {
+				err = errors.Join(err, ready.Remove(context.WithoutCancel(ctx)))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Log returns the history of a conversation in the run without the lock.
+func (s *Servers) Log(session int) history.Log { return s.histories.Log(session) }
+
+// Store returns the histories of the run with the lock.
+func (s *Servers) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
+	return s.histories.Store(key)
+}
+
+// Locker returns the locks of the run. The caller closes the Locker.
+func (s *Servers) Locker(ctx context.Context, opts distlock.Options) (*distlock.Locker, error) {
+	return s.locks.Locker(ctx, opts)
+}
+
+// Remove removes what Prepare and the run have written.
+func (s *Servers) Remove(ctx context.Context) (err error) {
+	for _, server := range s.all() {
+		err = errors.Join(err, server.Remove(ctx))
+	}
+	return err
+}
+
+// Close closes the connections to the servers.
+func (s *Servers) Close() {
+	for _, server := range s.all() {
+		server.Close()
+	}
 }
