@@ -34,7 +34,7 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names: they look for the unexpected,
 # need several servers, or break their server. make test-all runs just those.
 EXPLORING := internal/privacy internal/randomfaults internal/soak internal/sweeps
-SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|^TestFaults$$/^(sentinel|cluster|postgres|standby)$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
+SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
 
 GOTEST := go test -race -count=1 -timeout 10m
 # Tests wait for servers more than they work: one package more at a time than there are processors.

@@ -1,6 +1,6 @@
 // Package testservers starts real servers for tests: one Redis, a Sentinel with
-// its master and replicas, a Cluster, a PostgreSQL, alone or with a standby, or a
-// PgBouncer before it.
+// its master and replicas, a Cluster, a quorum of independent servers, a PostgreSQL,
+// alone or with a standby, or a PgBouncer before it.
 //
 // Each server runs on a free loopback port, keeps its files in a temporary
 // directory and belongs to the test that started it:

@@ -34,6 +34,8 @@ var (
 	sharedTopologies = map[string]func() *Topology{
 		"sentinel": sync.OnceValue(func() *Topology { return StartTopology(&shared, "sentinel") }),
 		"cluster":  sync.OnceValue(func() *Topology { return StartTopology(&shared, "cluster") }),
+		"redlock3": sync.OnceValue(func() *Topology { return StartTopology(&shared, "redlock3") }),
+		"redlock5": sync.OnceValue(func() *Topology { return StartTopology(&shared, "redlock5") }),
 	}
 )
 
@@ -74,8 +76,8 @@ func (d *Database) Do(args ...string) (string, error) {
 	return doAll(d.Addr(), doTimeout, []string{"SELECT", strconv.Itoa(d.number)}, args)
 }
 
-// SharedTopology returns the "sentinel" or "cluster" that the tests of a package share: they keep
-// to names of their own, and kill nothing. The package needs Sharing in its TestMain.
+// SharedTopology returns a topology of several servers that the tests of a package share: they keep to
+// names of their own, and kill nothing. The package needs Sharing in its TestMain.
 func SharedTopology(name string) *Topology { return sharedTopologies[name]() }
 
 // forTests is the testing.TB of servers that outlive a test. A server that cannot be started

@@ -8,26 +8,29 @@ import (
 	"time"
 )
 
-// Topologies are the names that StartTopology takes, in the order of docs/reliability.md.
+// Topologies are the names that StartTopology takes besides Quorums, in the order of
+// docs/reliability.md. Each of them keeps a key on one server.
 var Topologies = []string{"node", "sentinel", "cluster"}
 
-// Topology is a running Redis of one of the Topologies, for tests that treat all of them alike.
+// Topology is a running Redis of one of the Topologies or Quorums, for tests that treat all of them
+// alike.
 // Its methods are safe for concurrent use; they report failures to the test that started it.
 type Topology struct {
-	Name     string    // one of Topologies
+	Name     string    // one of Topologies or Quorums
 	Node     *Redis    // of a "node"; nil for the others
 	Sentinel *Sentinel // of a "sentinel"; nil for the others
 	Cluster  *Cluster  // of a "cluster"; nil for the others
-	servers            // the one of the three that there is
+	Quorum   *Quorum   // of a "redlock3" or "redlock5"; nil for the others
+	servers            // the one of the four that there is
 }
 
 type servers interface {
 	URL() string     // for lockurl
-	Addrs() []string // for a client: the node's, the sentinels' or those of all nodes of the Cluster
+	Addrs() []string // for a client: the node's, the sentinels' or those of all nodes
 	Nodes() []*Redis // all that keep data, replicas included; their order stays the same
 }
 
-// StartTopology is StartRedis, StartSentinel or StartCluster.
+// StartTopology is StartRedis, StartSentinel, StartCluster or StartQuorum.
 func StartTopology(tb testing.TB, name string, args ...string) *Topology {
 	tb.Helper()
 	t := &Topology{Name: name}
@@ -41,8 +44,14 @@ func StartTopology(tb testing.TB, name string, args ...string) *Topology {
 	case "cluster":
 		t.Cluster = StartCluster(tb, args...)
 		t.servers = t.Cluster
+	case "redlock3":
+		t.Quorum = StartQuorum(tb, 3, args...)
+		t.servers = t.Quorum
+	case "redlock5":
+		t.Quorum = StartQuorum(tb, 5, args...)
+		t.servers = t.Quorum
 	default:
-		tb.Fatalf("topology %q: there are %q", name, Topologies)
+		tb.Fatalf("topology %q: there are %q", name, slices.Concat(Topologies, Quorums))
 	}
 	return t
 }
@@ -63,13 +72,16 @@ func (t *Topology) Sentinels() []*Redis {
 	return nil
 }
 
-// Master returns the node that serves a Redis key now. The node may just have died.
+// Master returns the node that serves a Redis key now. The node may just have died. Of a Quorum, it
+// is the first of all nodes, which all serve the key.
 func (t *Topology) Master(key string) *Redis {
 	switch {
 	case t.Sentinel != nil:
 		return t.Sentinel.Master()
 	case t.Cluster != nil:
 		return t.Cluster.MasterOf(key)
+	case t.Quorum != nil:
+		return t.Quorum.nodes[0]
 	}
 	return t.Node
 }
@@ -82,7 +94,8 @@ func (t *Topology) Masters() []*Redis {
 	return slices.DeleteFunc(t.Nodes(), func(r *Redis) bool { return r.Info("role") != "master" })
 }
 
-// Replicas returns the nodes that can take over from a master: none of a "node", one of a Cluster.
+// Replicas returns the nodes that can take over from a master: none of a "node" or Quorum, one of a
+// Cluster.
 func (t *Topology) Replicas(master *Redis) []*Redis {
 	switch {
 	case t.Sentinel != nil:
