@@ -27,6 +27,8 @@
 //	distlock.handoff    of a granted distlock.acquire: none, local or remote, see below;
 //	                    of a distlock.release: local, after a handoff within the process
 //	distlock.scheduled  of distlock.extend: true for a renewal by the schedule
+//	distlock.nodes      of a lock on a quorum of nodes: how many nodes there are
+//	distlock.quorum     and how many of them have to agree
 //
 // The handoff of a distlock.acquire is
 //
@@ -38,6 +40,15 @@
 // The link shows the last holder that the lock service or this process knew of. A lock that is
 // handed off within a process keeps the trace context of its first holder there. Waiters of other
 // processes are linked to that holder.
+//
+// On a quorum, each answer of a node is the event distlock.node, with the attributes
+//
+//	distlock.node          its name, as host:port
+//	distlock.node.answer   a word, as granted or busy, or the text of an error
+//	distlock.node.took_ms  milliseconds from the request to the answer
+//
+// Answers after the end of the operation have no event, and neither have those to scheduled renewals,
+// which share requests.
 //
 // Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record
 // the error. Busy, timeout and cancelled are results of contention, not errors.
@@ -58,6 +69,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
@@ -109,8 +121,8 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 	if op.Name == distlock.OpLost {
 		return ctx // a loss is an event on the current span
 	}
-	kind := trace.SpanKindInternal
-	if strings.HasPrefix(op.Name, "distlock.") {
+	kind, asks := trace.SpanKindInternal, strings.HasPrefix(op.Name, "distlock.")
+	if asks {
 		kind = trace.SpanKindClient
 	}
 	around := trace.SpanContextFromContext(ctx)
@@ -124,7 +136,26 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 		}
 		op.Metadata = inject(around)
 	}
+	if asks && span.IsRecording() {
+		ctx = driver.WithNodeAnswers(ctx, t.onNode(span, op.Key))
+	}
 	return ctx
+}
+
+// onNode returns a function that adds the answer of a node to span, until span ends.
+func (t *Tracing) onNode(span trace.Span, key string) func(driver.NodeAnswer) {
+	return func(a driver.NodeAnswer) {
+		span.SetAttributes(attribute.Int("distlock.nodes", a.Nodes), attribute.Int("distlock.quorum", a.Quorum))
+		span.AddEvent("distlock.node", trace.WithAttributes(
+			attribute.String("distlock.node", a.Node),
+			attribute.String("distlock.node.answer", t.redacted(a.Answer, key)),
+			attribute.Float64("distlock.node.took_ms", float64(a.Took.Microseconds())/1000)))
+	}
+}
+
+// redacted returns a text without the key, unless the options show the key.
+func (t *Tracing) redacted(text, key string) string {
+	return redacted(text, key, cmp.Or(t.keys.Show(key), "(key)"))
 }
 
 // End ends the span that Start began.
@@ -150,7 +181,7 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		distlock.OutcomeLost, distlock.OutcomeFailed:
 		text := "the call panicked or ended its goroutine"
 		if op.Err != nil {
-			text = redacted(op.Err.Error(), op.Key, cmp.Or(t.keys.Show(op.Key), "(key)"))
+			text = t.redacted(op.Err.Error(), op.Key)
 		}
 		span.SetStatus(codes.Error, text)
 		// RecordError takes message and type from one error, so it would show the key.
