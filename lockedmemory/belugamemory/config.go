@@ -26,6 +26,7 @@ const defaultTimeout = 5 * time.Second
 // configuration holds the settings of a ProviderConfig.
 type configuration struct {
 	url        string
+	storeURL   string // of the sessions; empty: they are where the locks are
 	timeout    time.Duration
 	lock       distlock.Options
 	maxRetries int
@@ -77,6 +78,12 @@ func (c *configuration) options() map[string]option {
 			set: duration(&c.lock.Retry.Max, time.Millisecond, time.Hour)},
 		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out for that of the context",
 			private: true, set: text(&c.sessionID, 512, "")},
+		"store": {allowed: `the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat": leave it out for that of base_url`,
+			private: true, set: func(value any) bool {
+				url, _ := value.(string)
+				c.storeURL = url
+				return url != "" && !strings.HasPrefix(url, "mem:") && !strings.HasPrefix(url, "redlock+")
+			}},
 		"ttl": {allowed: `a duration as text, such as "30s", of 100ms or more`,
 			set: duration(&c.lock.TTL, distlock.MinTTL, math.MaxInt64)},
 		"wait": {allowed: `a duration as text, such as "5s", of 1ms or more, or "-1s" to wait as long as the context allows`,
@@ -158,8 +165,8 @@ func (c *configuration) settle() error {
 	case c.inner == "" && (c.innerOptions != nil || c.apart):
 		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
 			`name it, or leave them out`)
-	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0):
-		return invalid(`options "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
+	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0 || c.storeURL != ""):
+		return invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
 	}
 	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {

@@ -34,6 +34,7 @@ var wrongValues = map[string][]any{
 	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
 	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
 	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
+	"store":         {"", 1, true, "mem://", "redlock+redis://a,b,c"},
 	"ttl":           {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
 	"wait":          {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
 	"window":        {"", "3", 0, -1, 1.5, 1e12, true},
@@ -95,6 +96,7 @@ func TestNew_refusesConflictingOptions(t *testing.T) {
 		{map[string]any{"wait": "-1s", "retry_delay": "1s"}, []string{"wait", "retry_delay"}},
 		{map[string]any{"inner_options": map[string]any{}}, []string{"inner_options", "inner"}},
 		{map[string]any{"inner_separates_sessions": true}, []string{"inner_separates_sessions", "inner"}},
+		{map[string]any{"inner": "recalltest", "store": "redis://localhost"}, []string{"inner", "store"}},
 		{map[string]any{"inner": "recalltest", "window": 1}, []string{"inner", "window"}},
 		{map[string]any{"inner": "recalltest", "max_exchanges": 1}, []string{"inner", "max_exchanges"}},
 		{map[string]any{"inner": "recalltest", "idle_ttl": "1h"}, []string{"inner", "idle_ttl"}},
@@ -159,7 +161,11 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 		"URL, wrong password": {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
 		"URL, scheme":         {BaseURL: secret + ":" + secret + "@localhost"},
 		"URL, parameter":      {BaseURL: "redis://localhost?password=" + secret},
-		"API key":             {BaseURL: "mem://", APIKey: secret},
+		"store":               {BaseURL: "mem://", Options: map[string]any{"store": []any{secret}}},
+		"store, scheme":       {BaseURL: "mem://", Options: map[string]any{"store": secret + ":" + secret + "@localhost"}},
+		"store, no server": {BaseURL: "mem://", Timeout: time.Second,
+			Options: map[string]any{"store": "redis://u:" + secret + "@" + dead.Addr()}},
+		"API key": {BaseURL: "mem://", APIKey: secret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := New(cfg)

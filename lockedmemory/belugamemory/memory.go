@@ -22,10 +22,10 @@ var _ core.Lifecycle = (*Memory)(nil)
 // core. It is safe for concurrent use if the inner memory is. It is a core.Lifecycle.
 type Memory struct {
 	settings
-	locked  *lockedmemory.LockedMemory[schema.Message, schema.Document]
-	broken  error // of the Middleware, if it could not wrap the inner memory
-	closed  atomic.Bool
-	service *service // set by New; nil if the Locker belongs to the caller
+	locked   *lockedmemory.LockedMemory[schema.Message, schema.Document]
+	broken   error // of the Middleware, if it could not wrap the inner memory
+	closed   atomic.Bool
+	services []*service // of New: that of the locks first; nil if the Locker belongs to the caller
 }
 
 // Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap
@@ -151,15 +151,19 @@ func (m *Memory) writes(ctx context.Context) error {
 // If ctx ends first, Close returns its error, and the work continues in the background. A lease
 // that is not released expires with its TTL. A second Close returns nil at once.
 func (m *Memory) Close(ctx context.Context) error {
-	if m.closed.Swap(true) || m.service == nil {
+	if m.closed.Swap(true) || m.services == nil {
 		return nil
 	}
-	select {
-	case err := <-m.service.leave():
-		return coded("belugamemory.close", err)
-	case <-ctx.Done():
-		return coded("belugamemory.close", ctx.Err())
+	var err error
+	for _, ended := range leave(m.services) {
+		select {
+		case failed := <-ended:
+			err = errors.Join(err, failed)
+		case <-ctx.Done():
+			return coded("belugamemory.close", ctx.Err())
+		}
 	}
+	return coded("belugamemory.close", err)
 }
 
 // Start fails if the lock service does not answer. A closed memory fails with distlock.ErrClosed.

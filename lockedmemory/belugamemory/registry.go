@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/memory"
@@ -53,33 +52,48 @@ func New(cfg config.ProviderConfig) (m *Memory, err error) {
 	return m, coded("belugamemory.new", err)
 }
 
-// open makes a memory after its service has answered.
+// open makes a memory after its services have answered: that of the locks and that of the sessions.
 func (c *configuration) open() (m *Memory, err error) {
 	s, err := enter(c.url)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("base_url: %w", err)
 	}
+	used := []*service{s}
 	defer func() {
 		if err != nil {
-			s.leave()
+			leave(used)
 		}
 	}()
+	sessions := s
+	switch {
+	case c.storeURL != "":
+		if sessions, err = enter(c.storeURL); err != nil {
+			return nil, fmt.Errorf(`option "store": %w`, err)
+		}
+		used = append(used, sessions)
+	case c.inner == "" && s.backend() == quorum:
+		return nil, invalid(`base_url names a quorum, which keeps locks alone: set the option "store" to the server ` +
+			`of the sessions, as "postgres://localhost/chat", or "inner" to another memory`)
+	}
 	if c.locker, err = s.lockerOf(c.lock); err != nil {
 		return nil, err
 	}
-	err = within(c.timeout, func(ctx context.Context) error { return s.answers(ctx, c.locker) })
+	err = c.within("base_url", func(ctx context.Context) error { return s.answers(ctx, c.locker.Ping) })
 	if err != nil {
 		return nil, err
 	}
-	inner, err := s.inner(c)
+	inner, err := c.memory(s, sessions)
 	if err != nil {
 		return nil, err
 	}
 	if m, err = wrap(inner, c.settings); err == nil {
-		m.service = s
+		m.services = used
 	}
 	return m, err
 }
+
+// quorum is the backend of the locks of package redlock.
+const quorum = "redlock"
 
 // services holds the services of all memories of this process, by URL.
 var services = struct {
@@ -114,7 +128,7 @@ func enter(url string) (*service, error) {
 	if s == nil {
 		locks, err := lockurl.OpenDriver(url)
 		if err != nil {
-			return nil, fmt.Errorf("base_url: %w", err)
+			return nil, err
 		}
 		s = &service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
 			sessions: make(map[string]driver.Driver)}
@@ -122,6 +136,14 @@ func enter(url string) (*service, error) {
 	}
 	s.memories++
 	return s, nil
+}
+
+// leave ends the services in the background that no other memory uses. The channels send the results.
+func leave(services []*service) (ended []<-chan error) {
+	for _, s := range services {
+		ended = append(ended, s.leave())
+	}
+	return ended
 }
 
 // leave ends the service in the background if no other memory uses it, and sends the result.
@@ -145,7 +167,7 @@ func (s *service) leave() (ended <-chan error) {
 }
 
 // answers connects to the server and sends one request.
-func (s *service) answers(ctx context.Context, locker *distlock.Locker) error {
+func (s *service) answers(ctx context.Context, ping func(context.Context) error) error {
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
 	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
@@ -155,19 +177,19 @@ func (s *service) answers(ctx context.Context, locker *distlock.Locker) error {
 		}
 		_ = conn.Close()
 	}
-	return locker.Ping(ctx)
+	return ping(ctx)
 }
 
-// within runs a request of New.
-func within(timeout time.Duration, request func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+// within runs a request of New to the server that a setting names.
+func (c *configuration) within(setting string, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	err := request(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
+		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, c.timeout, err)
 	}
 	if err != nil {
-		return fmt.Errorf("base_url: %w", err)
+		return fmt.Errorf("%s: %w", setting, err)
 	}
 	return nil
 }
@@ -204,23 +226,28 @@ func (s *service) lockerOf(opts distlock.Options) (*distlock.Locker, error) {
 var inProcess = []string{"composite", "core", "inmemory", "recall"}
 var warnOfProcess sync.Once
 
-// inner makes the memory that is to be locked.
-func (s *service) inner(c *configuration) (memory.Memory, error) {
+// memory makes the memory that is to be locked.
+func (c *configuration) memory(locks, sessions *service) (memory.Memory, error) {
 	if c.inner == "" {
-		sessions, err := s.sessionsOf(c.keep)
+		kept, err := sessions.sessionsOf(c.keep)
 		if err != nil {
 			return nil, err
 		}
-		store, err := sessionstore.New[schema.Message, schema.Document](sessions, c.key, Codec{}, &c.store)
-		if err == nil && s.backend() == "postgres" { // where the sessions have a part of the schema of their own
-			err = within(c.timeout, func(ctx context.Context) error {
-				_, err := store.Ping(ctx)
-				return err
-			})
+		store, err := sessionstore.New[schema.Message, schema.Document](kept, c.key, Codec{}, &c.store)
+		ping := func(ctx context.Context) error {
+			_, err := store.Ping(ctx)
+			return err
+		}
+		switch {
+		case err != nil:
+		case sessions != locks:
+			err = c.within(`option "store"`, func(ctx context.Context) error { return sessions.answers(ctx, ping) })
+		case locks.backend() == "postgres": // where the sessions have a part of the schema of their own
+			err = c.within("base_url", ping)
 		}
 		return store, err
 	}
-	if s.backend() != "memory" && slices.Contains(inProcess, c.inner) {
+	if locks.backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
 				`messages, and a restart loses them; leave option "inner" out to keep messages where the locks are`, "inner", c.inner)

@@ -1,0 +1,56 @@
+package belugamemory
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/config"
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// With the option store, one server has the locks and another one the sessions.
+func TestNew_store_serverOfItsOwn(t *testing.T) {
+	locks, sessions := testservers.StartRedis(t), testservers.StartRedis(t)
+	keys := func(server *testservers.Redis) string {
+		list, err := server.Do("KEYS", "*")
+		must(t, err)
+		return list
+	}
+	m := open(t, locks.URL(), map[string]any{"store": sessions.URL()})
+	err := m.Turn(inSession(t, "s"), func(ctx context.Context) error {
+		save(t, ctx, m, "1")
+		if got := keys(locks); !strings.HasPrefix(got, "distlock:") || strings.Contains(got, "session:") {
+			t.Errorf("the server of the locks has the keys %q", got)
+		}
+		return nil
+	})
+	must(t, err)
+	if got := keys(sessions); !strings.Contains(got, "session:{s}") || strings.Contains(got, "distlock:") {
+		t.Errorf("the server of the sessions has the keys %q", got)
+	}
+	if got := history(t, inSession(t, "s"), open(t, sessions.URL(), nil)); got != "q 1|a 1" {
+		t.Errorf("another memory loads %q", got)
+	}
+
+	must(t, m.Close(t.Context()))
+	services.Lock()
+	_, left := services.byURL[locks.URL()]
+	users := services.byURL[sessions.URL()].memories
+	services.Unlock()
+	if left || users != 1 {
+		t.Errorf("after Close the locks have a service: %t; the sessions have %d users, want 1", left, users)
+	}
+
+	sessions.Pause()
+	defer sessions.Resume()
+	_, err = New(config.ProviderConfig{BaseURL: locks.URL(), Timeout: time.Second, Options: map[string]any{"store": sessions.URL()}})
+	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), `option "store": `) {
+		t.Errorf("the server of the sessions is away: %v", err)
+	}
+}
