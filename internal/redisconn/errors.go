@@ -44,6 +44,9 @@ const (
 // Sentinels. The Dialer of these options ignores the address and asks the Sentinels.
 const sentinelAddr = "FailoverClient"
 
+// FollowsSentinels reports whether Sentinels name the server of a client.
+func FollowsSentinels(client redis.UniversalClient) bool { return topologyOf(client) == sentinels }
+
 func topologyOf(client redis.UniversalClient) topology {
 	switch c := client.(type) {
 	case *redis.ClusterClient:

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
 	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
+	"distlock/redlock":                     {"distlock", "distlock/driver", "distlock/redislock", "distlock/redlock/internal/quorum", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"distlock/redlock/internal/quorum":     {"distlock/driver"},
 	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                     {"distlock/..."},
@@ -114,6 +115,7 @@ func TestImportDirections_oneClientPerBackend(t *testing.T) {
 	const redis, postgres = "github.com/redis/go-redis/", "github.com/jackc/"
 	without := map[string][]string{
 		"distlock/redislock":                   {postgres},
+		"distlock/redlock":                     {postgres},
 		"lockedmemory/sessionstore/redisstore": {postgres},
 		"distlock/pglock":                      {redis},
 		"lockedmemory/sessionstore/pgstore":    {redis},

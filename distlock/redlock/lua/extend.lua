@@ -1,0 +1,19 @@
+-- Extends the grant of an owner. Its code follows record.lua.
+--
+-- KEYS  1 the lock
+-- ARGV  1 owner   2 TTL in ms   3 '1': exactly this TTL; '0': never less than is left
+-- Reply 'held', and the TTL is set; 'not held', which is final; or the error FOREIGN
+--
+-- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
+-- memory.
+local r, refused = read(redis.call('GETEX', lock)) -- ⚑ a write command, so that no read-only replica answers
+if refused then
+  return refused
+elseif not r.held or r.owner ~= ARGV[1] then
+  return 'not held'
+end
+local wanted = ARGV[2] + r.keep
+if ARGV[3] == '1' or r.ttl < wanted then
+  redis.call('PEXPIRE', lock, ms(wanted))
+end
+return 'held'

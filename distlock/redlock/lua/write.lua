@@ -1,0 +1,21 @@
+-- The server's time in µs, and how a record gets its tokens. The code of an operation follows.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- too_far is the error FLOOR if a token is too far ahead of the clock.
+local function too_far(token)
+  if token - now > 31536000000000 then -- driver.FloorAhead, µs
+    return redis.error_reply('FLOOR the fencing token is more than a year ahead of this server\'s clock')
+  end
+end
+
+-- keep_of is how long the record outlives its grant, in ms: ⚑ without a record, any token from the
+-- last 24 hours is granted.
+local function keep_of(last)
+  local keep = 86401000 + math.ceil(math.max(last - now, 0) / 1000) -- driver.FenceKeep, and a second
+  return math.min(keep, 99999999999) -- eleven digits: three years
+end
+
+local function numbers(token, last, keep)
+  return string.format('%016.0f%016.0f%011.0f', token, last, keep)
+end

@@ -1,0 +1,179 @@
+package redlock
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisconn"
+)
+
+// Each file states its keys, arguments and replies.
+//
+//go:embed lua/*.lua
+var files embed.FS
+
+func script(names ...string) *redisconn.Script {
+	for i, name := range names {
+		names[i] = "lua/" + name
+	}
+	return redisconn.NewScript(redisconn.Source(files, names...))
+}
+
+var (
+	acquireScript = script("record", "write", "acquire")
+	raiseScript   = script("record", "write", "raise")
+	extendScript  = script("record", "extend")
+	releaseScript = script("record", "release")
+	inspectScript = script("inspect")
+)
+
+// node is the driver of one Redis server. It keeps one record per name, and a tombstone per cancelled
+// owner.
+type node struct {
+	*uptime
+	client     *redis.Client
+	ownsClient bool                 // Close closes the client, too
+	redis      *redisconn.Transport // over the client
+	notices    *redisconn.Notices
+}
+
+func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
+	n := &node{uptime: up, client: client, ownsClient: ownsClient, redis: redisconn.New(client)}
+	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)
+	return n
+}
+
+// block is how many tokens follow the first one of a grant.
+const block = 255
+
+func (n *node) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Backend: "redis", Shared: true, FenceBlock: block, Exact: true}
+}
+
+func (n *node) failed(err error) error { return redisconn.Explain(n.client, "redlock", err) }
+
+// prefix begins the keys of a name. The lock has the same key as that of package redislock, so that
+// each of the two refuses the records of the other one.
+func prefix(name driver.Name) string { return name.Namespace + ":" + redislock.HashTag(name.Key) }
+
+func lockKey(name driver.Name) string { return prefix(name) + "lock" }
+
+// lockAndTombstone are the key of a name, and the key of the tombstone of an owner.
+func lockAndTombstone(name driver.Name, owner string) []string {
+	return []string{lockKey(name), prefix(name) + "tombstone:" + owner}
+}
+
+func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	if len(req.Owner) != ownerLen || req.Fence < 0 || req.FenceEnd < req.Fence || req.FenceEnd > driver.MaxFence {
+		return driver.AcquireReply{}, fmt.Errorf("redlock: %w: the owner must have %d digits, and the tokens "+
+			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
+	}
+	cmd, replayed := acquireScript.Run(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
+		req.Owner, req.TTL.Milliseconds(), req.Fence, req.FenceEnd, encodePayload(req.Holder, req.Metadata))
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.AcquireReply{}, n.failed(err)
+	}
+	reply, err := parseAcquire(parts)
+	reply.Replayed = replayed
+	return reply, redisconn.After(replayed, err)
+}
+
+func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	cmd, replayed := raiseScript.Run(ctx, n.redis, []string{lockKey(req.Name)}, req.Owner, req.Floor, req.FenceEnd)
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.RaiseReply{}, n.failed(err)
+	}
+	reply, err := parseRaise(parts)
+	return reply, redisconn.After(replayed, err)
+}
+
+func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	keys, args := make([]string, len(reqs)), make([][]any, len(reqs))
+	for i, req := range reqs {
+		exact := "0"
+		if req.Exact {
+			exact = "1"
+		}
+		keys[i], args[i] = lockKey(req.Name), []any{req.Owner, req.TTL.Milliseconds(), exact}
+	}
+	replies := make([]driver.ExtendReply, len(reqs))
+	for i, reply := range extendScript.Each(ctx, n.redis, keys, args) {
+		switch answer, err := reply.Text(); {
+		case reply.Err() != nil:
+			replies[i].Err = n.failed(err)
+		case answer == "held":
+			replies[i].Held = true
+		case answer != "not held":
+			replies[i].Err = errReply
+		}
+	}
+	return replies
+}
+
+func (n *node) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	channel, message := notice(req.Name)
+	cmd, replayed := releaseScript.Run(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
+		req.Owner, req.Tombstone.Milliseconds(), channel, message)
+	if err := cmd.Err(); err != nil {
+		return driver.ReleaseReply{}, n.failed(err)
+	}
+	switch answer, _ := cmd.Text(); answer {
+	case "released", "not held":
+		return driver.ReleaseReply{Released: answer == "released", Replayed: replayed}, nil
+	}
+	return driver.ReleaseReply{}, redisconn.After(replayed, errReply)
+}
+
+func (n *node) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	cmd, _ := inspectScript.Run(ctx, n.redis, []string{lockKey(name)})
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.State{}, n.failed(err)
+	}
+	return parseInspect(parts)
+}
+
+// channels is the number of channels in each namespace. All names share them, so that a process
+// subscribes to a channel once, and not for each name.
+const channels = 64
+
+// notice returns the channel on which waiters of a name learn that it is free, and the message: a hash
+// of the name. Another name with the same hash costs its waiters one request.
+func notice(name driver.Name) (channel, message string) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(prefix(name)))
+	sum := h.Sum64()
+	return fmt.Sprintf("%s:free:%02d", name.Namespace, sum%channels), fmt.Sprintf("%016x", sum)
+}
+
+// parseNotice reads a message of lua/release.lua.
+func parseNotice(message string) (to string, wake driver.Wake, err error) {
+	if message == "" { // Notices sends it to itself
+		err = errReply
+	}
+	return message, wake, err
+}
+
+// Listen implements driver.Listener. All listeners of a name are notified when it is released.
+func (n *node) Listen(ctx context.Context, name driver.Name, _ string) (<-chan driver.Wake, func(), error) {
+	channel, message := notice(name)
+	return n.notices.Listen(ctx, channel, message)
+}
+
+// Close closes the connections of the node. The caller's client stays open.
+func (n *node) Close() error {
+	n.notices.Close()
+	n.redis.Close()
+	if n.ownsClient {
+		return n.client.Close()
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// servers are the run IDs of the servers of all nodes.
+type servers struct {
+	mu    sync.Mutex
+	nodes map[string]string // the name of the node by the run ID of its server
+}
+
+// uptime learns with each new connection since when the server of a node is up.
+type uptime struct {
+	node    string // its name, as host:port
+	servers *servers
+
+	mu    sync.Mutex
+	runID string    // of the server; empty before the first connection
+	since time.Time // the server was up then, at the latest
+	seen  time.Time // the last moment at which this server has answered
+}
+
+// Up implements quorum.Upper.
+func (u *uptime) Up() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.runID == "" {
+		return 0
+	}
+	return time.Since(u.since)
+}
+
+// greet asks the server of a new connection. An error ends the connection before its first call.
+func (u *uptime) greet(ctx context.Context, c *redis.Conn) error {
+	info, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	runID, up, err := parseInfo(info)
+	if err != nil {
+		return err
+	}
+	if err := u.servers.claim(runID, u.node); err != nil {
+		return err
+	}
+	u.note(runID, up, time.Now())
+	return nil
+}
+
+// claim notes that a node is at the server with this run ID. It fails if another node is there.
+func (s *servers) claim(runID, node string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other, ok := s.nodes[runID]; ok && other != node {
+		return fmt.Errorf("%w: the nodes %s and %s are one server: give each node a server of its own",
+			driver.ErrRefused, other, node)
+	}
+	if s.nodes == nil {
+		s.nodes = make(map[string]string)
+	}
+	for id, of := range s.nodes {
+		if of == node {
+			delete(s.nodes, id)
+		}
+	}
+	s.nodes[runID] = node
+	return nil
+}
+
+// note takes in an answer of now: the server with this run ID was up for at least this time.
+func (u *uptime) note(runID string, up time.Duration, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	start := now.Add(-up)
+	switch {
+	case u.runID == runID:
+		if start.Before(u.since) { // each answer is a bound
+			u.since = start
+		}
+	case u.runID != "" && start.Before(u.seen):
+		// ⚑ Both servers were up at one time. The address leads to another server now, which does not have
+		// the locks of the first one, however long it is up.
+		u.since = now
+	default:
+		u.since = start
+	}
+	u.runID, u.seen = runID, now
+}
+
+// parseInfo reads the reply to INFO server.
+//
+// ⚑ The server counts whole seconds between two moments that are both rounded, so up to a second of
+// its uptime may not have passed.
+func parseInfo(info string) (runID string, up time.Duration, err error) {
+	seconds := int64(-1)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "run_id":
+			runID = value
+		case "uptime_in_seconds":
+			if seconds, err = strconv.ParseInt(value, 10, 32); err != nil {
+				seconds = -1
+			}
+		}
+	}
+	if runID == "" || seconds < 0 {
+		return "", 0, fmt.Errorf("%w: INFO server shows no run_id and uptime_in_seconds: use Redis itself, or a negative "+
+			"RestartDelay if no node ever loses data", driver.ErrRefused)
+	}
+	return runID, max(0, time.Duration(seconds-1)*time.Second), nil
+}
