@@ -66,7 +66,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 		"pg_cross":   {"pg_cross_vs_ideal"},
 		"pg_waiters": {"pg_connections_1000_waiters"},
 		"pg_save":    {"pg_save_vs_insert"},
-		"pg_notify":  {"pg_notify_tax"},
+		"pg_notify":  {"pg_notify_tax", "pg_contended_vs_free"},
 		"pg_renew":   {"pg_renew_1000_ms"},
 	}
 	for _, name := range Names() {
