@@ -5,6 +5,7 @@
 //	unix://             one Redis node over its Unix socket
 //	redis+sentinel://   the master that Sentinels name; with TLS: rediss+sentinel://
 //	redis+cluster://    a Cluster; with TLS: rediss+cluster://
+//	redlock+redis://    a quorum of independent Redis nodes, see redlock.ParseURL; with TLS: redlock+rediss://
 //	postgres://         a database of PostgreSQL, see pglock.OpenDriver; the same: postgresql://
 //
 // For Valkey, valkey and valkeys stand for redis and rediss. Three parameters are for the Locker, with
@@ -33,6 +34,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock"
 )
 
 // backends lists the URL schemes of each backend, and the function that makes its driver. The
@@ -43,6 +45,7 @@ var backends = []struct {
 }{
 	{"mem://", openMemory},
 	{redislock.Schemes, redislock.OpenDriver},
+	{redlock.Schemes, redlock.OpenDriver},
 	{pglock.Schemes, pglock.OpenDriver},
 }
 

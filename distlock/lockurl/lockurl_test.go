@@ -84,6 +84,14 @@ var refused = map[string]struct{ url, text string }{
 		"it has no master_name: add ?master_name=NAME"},
 	"Cluster with a database": {"redis+cluster://:s3cret@localhost:6379/1",
 		"a Cluster has no databases to choose from: leave the database out"},
+	// Some errors of a quorum. redlock tests the others.
+	"quorum of two":            {"redlock+redis://h,i", "redlock needs 3 nodes or more"},
+	"quorum of four":           {"redlock+redis://:s3cret@h,i,j,k", "use an odd number of nodes"},
+	"comma in a password":      {"redlock+redis://u:s3,cret@h,i", "write a comma in a password as %2C"},
+	"bad port in a quorum":     {"redlock+redis://h,i,:s3cret@j:port", "node 2 of 3 has no user and password"},
+	"bad port of the last one": {"redlock+redis://:s3cret@h,i,j:port", "node 3 of 3: "},
+	"quorum, of Sentinel":      {"redlock+redis+sentinel://h", `the scheme "redlock+redis+sentinel" is not known`},
+	"pieces, of a quorum":      {"redlock+redis://u:12?ttl=s3&x=cret@h,i,j", "percent-encode the special characters"},
 }
 
 func TestOpen_refusesBadURLs(t *testing.T) {
@@ -118,6 +126,7 @@ func TestOpen_parameters(t *testing.T) {
 		"valkey+cluster://h,i?namespace=n&dialer_retries=1":   {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
 		"redis+sentinel://h?ttl=2s&master_name=m&wait=250ms":  {Namespace: "distlock", TTL: 2 * s, Wait: 250 * ms},
 		"postgres://u:p%40s@h:1,i/db?schema=s&ttl=2s&wait=1s": {Namespace: "distlock", TTL: 2 * s, Wait: s},
+		"redlock+redis://:p@h,i,j/2?ttl=2s&restart_delay=-1s": {Namespace: "distlock", TTL: 2 * s, Wait: 7 * s},
 		"unix:///a%3Fb?namespace=n&db=3":                      {Namespace: "n", TTL: 30 * s, Wait: 35 * s},
 	} {
 		l, err := lockurl.Open(t.Context(), rawURL, callers)

@@ -35,4 +35,3 @@ func onNode(tb testing.TB) *redis.Options {
 	db := testservers.SharedRedis(tb)
 	return &redis.Options{Addr: db.Addr(), DB: db.DB(), ContextTimeoutEnabled: true}
 }
-
