@@ -54,3 +54,13 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 		t.Errorf("the server of the sessions is away: %v", err)
 	}
 }
+
+// A quorum keeps locks alone. The error says what to set, and comes before a request.
+func TestNew_quorum_needsAStore(t *testing.T) {
+	const url = "redlock+redis://u:s3cret@192.0.2.1,192.0.2.2,192.0.2.3"
+	_, err := New(config.ProviderConfig{BaseURL: url})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	if err == nil || !strings.Contains(err.Error(), `the option "store"`) || strings.Contains(err.Error(), "s3cret") {
+		t.Error(err)
+	}
+}

@@ -38,6 +38,7 @@ var code = Code{
 		"distlock":      "github.com/belugalock/belugalock/distlock",
 		"lockurl":       "github.com/belugalock/belugalock/distlock/lockurl",
 		"redislock":     "github.com/belugalock/belugalock/distlock/redislock",
+		"redlock":       "github.com/belugalock/belugalock/distlock/redlock",
 		"pglock":        "github.com/belugalock/belugalock/distlock/pglock",
 		"lockedmemory":  "github.com/belugalock/belugalock/lockedmemory",
 		"sessionstore":  "github.com/belugalock/belugalock/lockedmemory/sessionstore",

@@ -39,7 +39,11 @@ func Build(t testing.TB, program, server string) string {
 	if strings.Count(program, address) != 1 {
 		t.Fatalf("the program should contain %s once", address)
 	}
-	program = strings.Replace(program, address, server, 1)
+	return build(t, strings.Replace(program, address, server, 1))
+}
+
+func build(t testing.TB, program string) string {
+	t.Helper()
 	dir := t.TempDir()
 	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
