@@ -197,6 +197,8 @@ type ReleaseRequest struct {
 	Tombstone time.Duration
 	// Leave takes the owner out of the queue, too.
 	Leave bool
+	// Quiet notifies no waiter. A quorum undoes its attempts so.
+	Quiet bool
 }
 
 // ReleaseReply answers a ReleaseRequest.
