@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -55,6 +56,7 @@ func TestGuide_spans(t *testing.T) {
 		t.Fatal(err)
 	}
 	runUnlocked(t, observer)
+	runOnNodes(t, observer)
 	got, links := map[string]bool{}, 0
 	for _, span := range exporter.GetSpans() {
 		links += len(span.Links)
@@ -91,6 +93,24 @@ func runUnlocked(t *testing.T, observer distlock.Observer) {
 	if err := memory.Save(t.Context(), "question", "answer"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// runOnNodes acquires a lock whose nodes show their answers.
+func runOnNodes(t *testing.T, observer distlock.Observer) {
+	t.Helper()
+	locker, err := distlock.New(onNodes{memlock.NewDriver()}, &distlock.Options{Observer: observer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close(t.Context())
+	acquire(t, locker)
+}
+
+type onNodes struct{ driver.Driver }
+
+func (n onNodes) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	driver.NodeAnswers(ctx)(driver.NodeAnswer{Node: "host:6379", Answer: "granted", Nodes: 3, Quorum: 2})
+	return n.Driver.Acquire(ctx, req)
 }
 
 // tree shows spans as an outline, in the order in which they began.
