@@ -1,12 +1,30 @@
 // Package quorum keeps one lock on several independent drivers, the nodes. The lock survives the loss
 // of a minority of the nodes, and its fencing tokens rise. docs/design/redlock.md states the protocol.
+//
+// Read Acquire in acquire.go first, then the decisions in count.go. A poll asks the nodes, see poll.go.
 package quorum
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+const (
+	// block is how many tokens follow the first one of a grant.
+	// ⚑ A longer block would refuse each other proposal for as long as the block lasts.
+	block = 255
+	// longest bounds a call of a node. A shorter TTL bounds the call more.
+	longest = 2 * time.Second
+	// minTombstone is the shortest life of a tombstone, see cleanup.Tombstone of distlock.
+	minTombstone = 2 * time.Minute
+	// closeGrace is how long Close waits for what is owed.
+	closeGrace = 500 * time.Millisecond
 )
 
 // Node is one of the nodes. Its Driver has Capabilities.Exact. It may be an [Upper].
@@ -25,52 +43,147 @@ type Upper interface {
 // with itself. A node whose server is up for less than restartDelay does not count. A restartDelay of
 // 0 means the largest TTL that the driver has seen. A negative one means that all nodes count.
 func New(nodes []Node, restartDelay time.Duration) driver.Driver {
-	return &quorum{nodes: nodes, restartDelay: restartDelay}
+	q := &quorum{
+		size:         len(nodes)/2 + 1,
+		restartDelay: restartDelay,
+		began:        time.Now(),
+		closing:      make(chan struct{}),
+		table:        newTable(),
+	}
+	q.life, q.end = context.WithCancel(context.Background())
+	for i, n := range nodes {
+		n := &node{Node: n, index: i}
+		n.up, _ = driver.As[Upper](n.Driver)
+		q.nodes = append(q.nodes, n)
+	}
+	return q
 }
 
+// quorum is the driver.
 type quorum struct {
-	nodes        []Node
+	nodes        []*node
+	size         int // of a quorum
 	restartDelay time.Duration
+	began        time.Time
+	maxTTL       atomic.Int64 // the largest TTL that was seen
+
+	life     context.Context // of the calls of nodes
+	end      context.CancelFunc
+	closing  chan struct{}
+	calls    sync.WaitGroup // calls of nodes, and what is owed to them
+	listened sync.WaitGroup
+	table
 }
+
+// node is a Node as the driver uses it.
+type node struct {
+	Node
+	index int
+	up    Upper        // nil: the node is never young
+	under atomic.Int32 // calls under way
+	clock atomic.Int64 // of its server when the driver began, in µs; 0: not known
+	debts
+}
+
+// most is the number of calls of one node that may be under way. ⚑ A node that hangs costs no more.
+const most = 64
+
+// enter takes the place of a call, or returns false.
+func (n *node) enter() bool {
+	if n.under.Add(1) > most {
+		n.under.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (n *node) leave() { n.under.Add(-1) }
 
 func (q *quorum) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redlock", Shared: true, FenceBlock: 255}
-}
-
-func (q *quorum) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{}, driver.ErrNotDone
-}
-
-func (q *quorum) Raise(context.Context, driver.RaiseRequest) (driver.RaiseReply, error) {
-	return driver.RaiseReply{}, driver.ErrNotDone
-}
-
-func (q *quorum) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies := make([]driver.ExtendReply, len(reqs))
-	for i := range replies {
-		replies[i].Err = driver.ErrNotDone
-	}
-	return replies
-}
-
-func (q *quorum) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return driver.ReleaseReply{}, driver.ErrNotDone
-}
-
-func (q *quorum) Inspect(context.Context, driver.Name) (driver.State, error) {
-	return driver.State{}, driver.ErrNotDone
-}
-
-// Listen implements driver.Listener.
-func (q *quorum) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
-	return nil, func() {}, nil
-}
-
-func (q *quorum) Close() error {
+	c := driver.Capabilities{Backend: "redlock", FenceBlock: block, MaxBatch: 1000}
 	for _, n := range q.nodes {
-		if err := n.Driver.Close(); err != nil {
-			return err
+		of := n.Driver.Capabilities()
+		c.Shared = c.Shared || of.Shared
+		if of.MaxBatch > 0 {
+			c.MaxBatch = min(c.MaxBatch, of.MaxBatch)
 		}
 	}
-	return nil
+	return c
+}
+
+// limit bounds the calls of an operation.
+func limit(ttl time.Duration) time.Duration { return min(ttl, longest) }
+
+// keep is how long a copy of a request can arrive.
+func keep(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
+
+// seeTTL notes the TTL of a grant. Another process may have asked for it.
+func (q *quorum) seeTTL(ttl time.Duration) {
+	for seen := q.maxTTL.Load(); int64(ttl) > seen; seen = q.maxTTL.Load() {
+		if q.maxTTL.CompareAndSwap(seen, int64(ttl)) {
+			return
+		}
+	}
+}
+
+// delay is for how long the server of a node has to be up before the node counts.
+func (q *quorum) delay() time.Duration {
+	if q.restartDelay != 0 {
+		return q.restartDelay
+	}
+	return time.Duration(q.maxTTL.Load())
+}
+
+// young reports whether the server of a node may have started after a grant that has not ended. took
+// is the time of the call that the node has just answered.
+// ⚑ Up is asked after the call: the server may have restarted before.
+func (q *quorum) young(n *node, took time.Duration) bool {
+	return n.up != nil && q.restartDelay >= 0 && n.up.Up()-took < q.delay()
+}
+
+// sawClock notes the clock of a node.
+func (q *quorum) sawClock(n *node, clock int64) {
+	if clock > 0 {
+		n.clock.Store(clock - time.Since(q.began).Microseconds())
+	}
+}
+
+// now is the highest time that a quorum of nodes has reached; 0: not known.
+// ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused by
+// the other nodes.
+func (q *quorum) now() int64 {
+	clocks := make([]int64, len(q.nodes))
+	for i, n := range q.nodes {
+		clocks[i] = n.clock.Load()
+	}
+	slices.Sort(clocks)
+	clock := clocks[len(clocks)-q.size]
+	if clock == 0 {
+		return 0
+	}
+	return clock + time.Since(q.began).Microseconds()
+}
+
+// Close implements driver.Driver. It waits for half a second for what is owed to the nodes.
+func (q *quorum) Close() error {
+	close(q.closing)
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		q.calls.Wait()
+	}()
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+	q.end()
+	<-idle
+	q.listened.Wait()
+	var errs []error
+	for _, n := range q.nodes {
+		errs = append(errs, n.Driver.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -1,0 +1,227 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// attempt is one try of an acquisition, and its grant.
+type attempt struct {
+	q   *quorum
+	req driver.AcquireRequest // as the nodes see it, without tokens
+	// blind says that the driver does not know the requests of the attempt.
+	blind bool
+
+	mu         sync.Mutex
+	token, end int64  // of the grant
+	over       bool   // no request follows but a Release
+	owes       bool   // a Release without an answer is owed
+	votes      []vote // by node
+}
+
+// vote is what the attempt has of a node.
+type vote struct {
+	pending int      // Acquires under way
+	then    []func() // what waits for their answers
+	holds   bool     // the node has granted the name, or may have
+	copies  bool     // a copy of an Acquire may arrive later
+	stopped bool     // the node may have refused half-way
+
+	settled  bool                   // a Release was answered
+	released bool                   // with this
+	unpaid   *driver.ReleaseRequest // the Release that got no answer
+
+	exact  int  // exact Extends under way
+	barred bool // an exact Extend may arrive later
+}
+
+// newAttempt makes an attempt of an acquisition.
+func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
+	return &attempt{q: q, votes: make([]vote, len(q.nodes)), req: driver.AcquireRequest{
+		Name: req.Name, Owner: nodeOwner(req.Owner, number), TTL: req.TTL,
+		Holder: req.Holder, Metadata: maps.Clone(req.Metadata),
+	}}
+}
+
+// begin makes an attempt for an acquisition, or returns the one that holds the name; nil: the
+// acquisition is over.
+func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entry(k, keep(req.TTL))
+	switch {
+	case e.over:
+		return nil, false
+	case !e.granted:
+		e.number++
+		e.last = q.newAttempt(req, e.number)
+	}
+	return e.last, e.granted
+}
+
+// granted notes the grant of an attempt. It reports false if the acquisition is over since.
+func (q *quorum) granted(k key, a *attempt, token int64) bool {
+	q.saw(k.name, token+block)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entry(k, a.req.TTL+keep(a.req.TTL))
+	if e.over || e.last != a {
+		return false
+	}
+	e.granted = true
+	a.setTokens(token)
+	return true
+}
+
+// find returns the last attempt of an acquisition, which lasts for ttl from now on.
+func (q *quorum) find(k key, ttl time.Duration) *attempt {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[k]
+	if e == nil || e.last == nil {
+		number := 1
+		if e != nil {
+			number = max(e.number, 1)
+		}
+		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, number)
+	}
+	q.entry(k, ttl+keep(ttl))
+	return e.last
+}
+
+func (a *attempt) tokens() (token, end int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.token, a.end
+}
+
+func (a *attempt) setTokens(token int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.token, a.end = token, token+block
+}
+
+// send asks a node for the name under a block of tokens, unless the attempt is over.
+func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token, end int64) {
+	if !a.sending(n) {
+		return
+	}
+	p.expect(n)
+	p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
+		return a.acquire(ctx, n, token, end, a.req.TTL)
+	}, func() { a.sent(n) })
+}
+
+// sending notes that an Acquire is under way. Its end is sent.
+func (a *attempt) sending(n *node) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.votes[n.index].pending++
+	}
+	return !a.over
+}
+
+// sent notes that an Acquire is not under way any more, and goes on with what waits for that.
+func (a *attempt) sent(n *node) {
+	a.mu.Lock()
+	v := &a.votes[n.index]
+	var then []func()
+	if v.pending--; v.pending == 0 {
+		then, v.then = v.then, nil
+	}
+	a.mu.Unlock()
+	for _, f := range then {
+		f()
+	}
+}
+
+// acquire asks a node for a grant of ttl, and notes the answer.
+func (a *attempt) acquire(ctx context.Context, n *node, token, end int64, ttl time.Duration) (driver.AcquireReply, error) {
+	req := a.req
+	req.Fence, req.FenceEnd, req.TTL = token, end, ttl
+	reply, err := n.Driver.Acquire(ctx, req)
+	granted := err == nil && reply.Outcome == driver.Granted
+	if err == nil {
+		a.q.sawClock(n, reply.Clock)
+		a.q.seeTTL(reply.State.TTL)
+	}
+	a.mu.Lock()
+	v := &a.votes[n.index]
+	v.holds = v.holds || granted || driver.MayHaveEffect(err)
+	v.copies = v.copies || reply.Replayed || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed)
+	v.stopped = v.stopped || stopped(err)
+	a.mu.Unlock()
+	if granted && (reply.Fence != token || reply.FenceEnd != end) {
+		return reply, errToken // ⚑ it counts for the proposed token only
+	}
+	return reply, err
+}
+
+// undoing is how long an Acquire that fails waits for its undo.
+const undoing = 200 * time.Millisecond
+
+// undo ends an attempt without a grant, in the background. It returns the poll of the Releases; nil: no
+// node needs one.
+func (a *attempt) undo() *poll[driver.ReleaseReply] {
+	if !a.finish(true) {
+		return nil
+	}
+	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
+	defer p.done()
+	for _, n := range a.q.nodes {
+		a.release(p, n, 0)
+	}
+	return p
+}
+
+// undone is undo. It waits until fewer than a quorum of nodes can hold the name, and reports whether a
+// quorum may still hold it.
+func (a *attempt) undone(ctx context.Context) (holds bool) {
+	p := a.undo()
+	if p == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, undoing)
+	defer cancel()
+	_ = p.wait(ctx, func(_ []answer[driver.ReleaseReply], final bool) bool {
+		holds = a.holders() >= a.q.size
+		return !holds || final
+	})
+	return holds
+}
+
+// finish has no request follow but a Release. Owed says that one without an answer is owed. It reports
+// whether a node needs one.
+func (a *attempt) finish(owed bool) (needed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over, a.owes = true, a.owes || owed
+	for i := range a.votes {
+		needed = needed || a.votes[i].pending > 0 || a.needs(&a.votes[i])
+	}
+	return needed
+}
+
+// needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that was sent
+// twice.
+func (a *attempt) needs(v *vote) bool {
+	return !v.settled && (v.holds || v.copies || v.stopped || a.blind)
+}
+
+// holders is the number of nodes on which the attempt may hold the name.
+func (a *attempt) holders() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.votes {
+		if v := &a.votes[i]; v.pending > 0 || v.holds && !v.settled {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,96 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+var (
+	errFull = fmt.Errorf("%w: %w: %d calls of this node are under way",
+		driver.ErrTemporary, driver.ErrNotDone, most)
+	errToken = errors.New("the node answers with other tokens")
+)
+
+// nodesError is the error of an operation. ⚑ It wraps its own kinds alone: the error of one node says
+// nothing about the others.
+type nodesError struct {
+	text  string
+	kinds []error
+}
+
+func (e *nodesError) Error() string   { return e.text }
+func (e *nodesError) Unwrap() []error { return e.kinds }
+
+// notDone is the error of a call whose ctx has ended before.
+func notDone(ctx context.Context) error {
+	return fmt.Errorf("redlock: %w: %w", driver.ErrNotDone, ctx.Err())
+}
+
+// failure makes the error of a poll without a decision. ended is the error of the caller's ctx, or nil.
+// effect says that the operation may have had an effect.
+func (p *poll[R]) failure(ended error, effect bool) error {
+	return p.failureOf(ended, effect, func(a *answer[R]) error { return a.err })
+}
+
+// failureOf makes it of the causes that a function finds in the answers.
+func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var text strings.Builder
+	fmt.Fprintf(&text, "redlock: %d of %d nodes have to agree", p.q.size, len(p.answers))
+	causes := make([]error, 0, len(p.answers))
+	for i := range p.answers {
+		a := p.answers[i]
+		if a.err = of(&a); a.err == nil && a.young {
+			causes = append(causes, errYoung)
+		} else if a.err != nil {
+			causes = append(causes, a.err)
+		}
+		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name, p.text(a))
+	}
+	e := &nodesError{text: text.String()}
+	if ended != nil {
+		e.kinds = append(e.kinds, ended)
+	}
+	if !effect {
+		e.kinds = append(e.kinds, kinds(causes, len(p.answers)-p.q.size)...)
+	}
+	return e
+}
+
+// errYoung is the cause of a node that does not count yet.
+var errYoung = fmt.Errorf("%w: %w", driver.ErrTemporary, driver.ErrNotDone)
+
+// kinds returns the kinds that more than a number of the causes have. An operation without an effect is
+// ErrNotDone, unless a node may have refused it half-way.
+func kinds(causes []error, more int) (kinds []error) {
+	count := func(kind error) (n int) {
+		for _, cause := range causes {
+			if errors.Is(cause, kind) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, kind := range []error{driver.ErrRights, driver.ErrRefused, driver.ErrForeign, driver.ErrFloor, driver.ErrTemporary} {
+		if count(kind) > more {
+			kinds = append(kinds, kind)
+		}
+	}
+	for _, cause := range causes {
+		if stopped(cause) {
+			return kinds
+		}
+	}
+	return append(kinds, driver.ErrNotDone)
+}
+
+// stopped reports whether a node has refused a request that it may have begun: a script that lacks a right
+// may have written before.
+func stopped(err error) bool {
+	return errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
+}

@@ -1,0 +1,207 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+var errLateExact = errors.New("an exact extend may yet shorten the grant on this node")
+
+// Extend implements driver.Driver.
+func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	replies := make([]driver.ExtendReply, len(reqs))
+	if len(reqs) == 0 {
+		return replies
+	}
+	ttl := reqs[0].TTL
+	for i := range reqs {
+		ttl = max(ttl, reqs[i].TTL)
+	}
+	if err := q.check(ctx, ttl); err != nil {
+		for i := range replies {
+			replies[i].Err = err
+		}
+		return replies
+	}
+	x := &extension{q: q, reqs: make([]driver.ExtendRequest, len(reqs)), attempts: make([]*attempt, len(reqs))}
+	for i, req := range reqs {
+		x.attempts[i] = q.find(key{req.Name, req.Owner}, req.TTL)
+		x.reqs[i] = req
+		x.reqs[i].Owner = x.attempts[i].req.Owner
+	}
+	p := newPoll(q, ctx, limit(ttl), extendWord)
+	defer p.done()
+	for _, n := range q.nodes {
+		p.expect(n)
+		p.ask(n, func(ctx context.Context) ([]driver.ExtendReply, error) { return x.send(ctx, n) }, nil)
+	}
+	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], final bool) bool {
+		for i := range reqs {
+			if agreed, _ := judgeExtend(answers, i, q.size, final); agreed == unsure {
+				return false
+			}
+		}
+		return true
+	})
+	lost := make([][]int, len(q.nodes)) // the requests, by node
+	for i := range reqs {
+		p.mu.Lock()
+		agreed, effect := judgeExtend(p.answers, i, q.size, true)
+		if agreed == yes { // ⚑ only then: another owner may have the name
+			for j := range p.answers {
+				if a := &p.answers[j]; a.said() && !a.reply[i].Held && a.reply[i].Err == nil {
+					lost[j] = append(lost[j], i)
+				}
+			}
+		}
+		p.mu.Unlock()
+		switch agreed {
+		case yes:
+			replies[i].Held = true
+		case unknown:
+			replies[i].Err = x.failure(p, i, err, effect)
+		}
+	}
+	for j, n := range q.nodes {
+		x.retake(n, lost[j])
+	}
+	return replies
+}
+
+// extension is the requests of one Extend.
+type extension struct {
+	q        *quorum
+	attempts []*attempt
+	reqs     []driver.ExtendRequest // with the owners that the nodes see
+}
+
+// send asks a node to extend all grants. The error of a node that has answered no request is that of the
+// first.
+func (x *extension) send(ctx context.Context, n *node) ([]driver.ExtendReply, error) {
+	counts := make([]bool, len(x.reqs))
+	for i, a := range x.attempts {
+		counts[i] = a.extending(n, x.reqs[i].Exact)
+	}
+	replies := n.Driver.Extend(ctx, x.reqs)
+	answered := false
+	for i, a := range x.attempts {
+		if a.extended(n, x.reqs[i].Exact, replies[i].Err); replies[i].Held && !counts[i] {
+			replies[i] = driver.ExtendReply{Err: errLateExact}
+		}
+		answered = answered || replies[i].Err == nil
+	}
+	if !answered {
+		return nil, replies[0].Err
+	}
+	return replies, nil
+}
+
+// extending notes that an Extend is under way. It reports whether its answer counts.
+// ⚑ An exact Extend without an answer may arrive at the node after this one, and shorten the grant.
+func (a *attempt) extending(n *node, exact bool) (counts bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &a.votes[n.index]
+	counts = v.exact == 0 && !v.barred
+	if exact {
+		v.exact++
+	}
+	return counts
+}
+
+// extended notes the end of an Extend.
+func (a *attempt) extended(n *node, exact bool, err error) {
+	if !exact {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &a.votes[n.index]
+	v.exact--
+	v.barred = v.barred || driver.MayHaveEffect(err)
+}
+
+// judgeExtend decides on the answers to one request, and whether the request may have had an effect.
+// ⚑ A young node does not count as held. A node that says "not held" counts in each case.
+func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, final bool) (agreed agreement, effect bool) {
+	var yeses, noes, open int
+	for i := range answers {
+		a := &answers[i]
+		switch {
+		case a.pending:
+			effect = true
+			if !final {
+				open++
+			}
+		case a.err != nil:
+			effect = effect || driver.MayHaveEffect(a.err)
+		case a.reply[request].Err != nil:
+			effect = effect || driver.MayHaveEffect(a.reply[request].Err)
+		case !a.reply[request].Held:
+			noes++
+		default:
+			effect = true
+			if !a.young {
+				yeses++
+			}
+		}
+	}
+	return agree(yeses, noes, open, len(answers), size), effect
+}
+
+// failure makes the error of one request.
+func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended error, effect bool) error {
+	return p.failureOf(ended, effect, func(a *answer[[]driver.ExtendReply]) (cause error) {
+		if a.said() {
+			return a.reply[request].Err
+		}
+		return a.err
+	})
+}
+
+// retake has a node that lost grants accept them again, under the same tokens, in the background.
+func (x *extension) retake(n *node, lost []int) {
+	if len(lost) == 0 || !n.enter() {
+		return
+	}
+	x.q.calls.Go(func() {
+		defer n.leave()
+		ctx, cancel := context.WithTimeout(x.q.life, longest)
+		defer cancel()
+		for _, i := range lost {
+			a := x.attempts[i]
+			if token, end := a.tokens(); ctx.Err() == nil && token > 0 && a.retaking(n) {
+				_, _ = a.acquire(ctx, n, token, end, x.reqs[i].TTL)
+				a.sent(n)
+			}
+		}
+	})
+}
+
+// retaking notes that an Acquire is under way, if it is the only one of the node.
+func (a *attempt) retaking(n *node) bool {
+	a.mu.Lock()
+	under := a.votes[n.index].pending > 0
+	a.mu.Unlock()
+	return !under && a.sending(n)
+}
+
+func extendWord(replies []driver.ExtendReply) string {
+	held := 0
+	for i := range replies {
+		if replies[i].Held {
+			held++
+		}
+	}
+	switch {
+	case held == len(replies):
+		return "held"
+	case held == 0:
+		return "not held"
+	default:
+		return fmt.Sprintf("%d of %d held", held, len(replies))
+	}
+}

@@ -1,0 +1,329 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a node as several drivers share it. Its locks are in memory.
+type server struct {
+	name string
+
+	mu      sync.Mutex
+	locks   driver.Driver
+	since   time.Time // the start
+	fault   func(request) fault
+	log     []request
+	hung    chan struct{} // not nil: no call begins until it is closed
+	cut     chan struct{} // closed when the connections are cut
+	down    error         // the error of all calls
+	foreign map[driver.Name]bool
+	waiters map[chan driver.Wake]driver.Name
+}
+
+// request is one call of a node.
+type request struct {
+	op       string // as "acquire"
+	name     driver.Name
+	owner    string
+	fence    int64
+	end      int64
+	exact    bool // of an Extend
+	grave    time.Duration
+	answered string // how it ended
+}
+
+// fault changes a call.
+type fault struct {
+	before error           // the node never receives it
+	after  error           // its answer is lost
+	hold   <-chan struct{} // the node receives it when this is closed
+	answer <-chan struct{} // the answer comes when this is closed
+	copy   bool            // the client says that it has sent it twice
+}
+
+var errLost = errors.New("the answer is lost")
+
+func newServers(n int) []*server {
+	servers := make([]*server, n)
+	for i := range servers {
+		servers[i] = &server{
+			name:    fmt.Sprintf("node%d:7000", i+1),
+			locks:   memlock.NewDriver(),
+			since:   time.Now().Add(-time.Hour),
+			cut:     make(chan struct{}),
+			foreign: make(map[driver.Name]bool),
+			waiters: make(map[chan driver.Wake]driver.Name),
+		}
+	}
+	return servers
+}
+
+// connect makes a driver over the servers.
+func connect(servers []*server, restartDelay time.Duration) driver.Driver {
+	var nodes []quorum.Node
+	for _, s := range servers {
+		nodes = append(nodes, quorum.Node{Name: s.name, Driver: link{s}})
+	}
+	return quorum.New(nodes, restartDelay)
+}
+
+// newDriver makes a driver that ends with the test.
+func newDriver(tb testing.TB, servers []*server) driver.Driver {
+	d := connect(servers, -1)
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return d
+}
+
+// inject calls fault for each further call.
+func (s *server) inject(fault func(request) fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// fails has all calls fail; nil ends that.
+func (s *server) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = err
+}
+
+// hang has all calls wait for resume.
+func (s *server) hang() (resume func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hung := make(chan struct{})
+	s.hung = hung
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hung = nil
+		close(hung)
+	})
+}
+
+// restart ends the connections. The server has no locks any more.
+func (s *server) restart() {
+	s.mu.Lock()
+	s.locks = memlock.NewDriver()
+	s.since = time.Now()
+	s.mu.Unlock()
+	s.cutConnections()
+}
+
+func (s *server) cutConnections() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.cut)
+	s.cut = make(chan struct{})
+	for wakes := range s.waiters {
+		wake(wakes)
+	}
+}
+
+// requests are the calls so far that the filter accepts.
+func (s *server) requests(op string) (found []request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.log {
+		if r.op == op {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// state is what the server has of a name.
+func (s *server) state(tb testing.TB, name driver.Name) driver.State {
+	tb.Helper()
+	s.mu.Lock()
+	locks := s.locks
+	s.mu.Unlock()
+	state, err := locks.Inspect(context.Background(), name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return state
+}
+
+func (s *server) released(name driver.Name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for wakes, of := range s.waiters {
+		if of == name {
+			wake(wakes)
+		}
+	}
+}
+
+func wake(wakes chan driver.Wake) {
+	select {
+	case wakes <- driver.Wake{}:
+	default:
+	}
+}
+
+// link is the driver of one server in one process.
+type link struct{ server *server }
+
+func (l link) Capabilities() driver.Capabilities {
+	c := l.server.locks.Capabilities()
+	c.Shared, c.Queues = true, false
+	return c
+}
+
+func (l link) Up() time.Duration {
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	return time.Since(l.server.since)
+}
+
+// call makes a call as the faults of the server want. A caller that leaves lets it go on.
+func call[R any](ctx context.Context, s *server, r request, f func(driver.Driver) (R, error)) (R, error) {
+	var none R
+	s.mu.Lock()
+	var fault fault
+	if s.fault != nil {
+		fault = s.fault(r)
+	}
+	s.log = append(s.log, r)
+	hung, cut, err := s.hung, s.cut, s.down
+	if s.foreign[r.name] {
+		err = driver.ErrForeign
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return none, err
+	case fault.before != nil:
+		return none, fault.before
+	case ctx.Err() != nil:
+		return none, fmt.Errorf("%w: %w", driver.ErrNotDone, ctx.Err())
+	}
+	type answer struct {
+		reply R
+		err   error
+	}
+	answers := make(chan answer, 1)
+	perform := func() {
+		for _, until := range []<-chan struct{}{hung, fault.hold} {
+			if until != nil {
+				<-until
+			}
+		}
+		s.mu.Lock()
+		locks := s.locks
+		s.mu.Unlock()
+		reply, err := f(locks)
+		if err == nil && fault.after != nil {
+			err = fault.after
+		}
+		if fault.answer != nil {
+			<-fault.answer
+		}
+		answers <- answer{reply, err}
+	}
+	if hung == nil && fault.hold == nil && fault.answer == nil {
+		perform()
+	} else {
+		go perform()
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	default:
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-cut:
+		return none, errLost
+	}
+}
+
+func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	r := request{op: "acquire", name: req.Name, owner: req.Owner, fence: req.Fence, end: req.FenceEnd}
+	return call(ctx, l.server, r, func(d driver.Driver) (driver.AcquireReply, error) {
+		return d.Acquire(context.Background(), req)
+	})
+}
+
+func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor, end: req.FenceEnd}
+	return call(ctx, l.server, r, func(d driver.Driver) (driver.RaiseReply, error) {
+		return d.Raise(context.Background(), req)
+	})
+}
+
+func (l link) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+	r := request{op: "extend", name: reqs[0].Name, owner: reqs[0].Owner, exact: reqs[0].Exact}
+	replies, err := call(ctx, l.server, r, func(d driver.Driver) ([]driver.ExtendReply, error) {
+		return d.Extend(context.Background(), reqs), nil
+	})
+	if err != nil {
+		replies = make([]driver.ExtendReply, len(reqs))
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
+func (l link) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	r := request{op: "release", name: req.Name, owner: req.Owner, grave: req.Tombstone}
+	return call(ctx, l.server, r, func(d driver.Driver) (driver.ReleaseReply, error) {
+		reply, err := d.Release(context.Background(), req)
+		if err == nil && reply.Released {
+			l.server.released(req.Name)
+		}
+		return reply, err
+	})
+}
+
+func (l link) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	return call(ctx, l.server, request{op: "inspect", name: name}, func(d driver.Driver) (driver.State, error) {
+		return d.Inspect(context.Background(), name)
+	})
+}
+
+func (l link) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return call3(call(ctx, l.server, request{op: "listen", name: name, owner: owner},
+		func(driver.Driver) (chan driver.Wake, error) {
+			wakes := make(chan driver.Wake, 1)
+			l.server.mu.Lock()
+			defer l.server.mu.Unlock()
+			l.server.waiters[wakes] = name
+			return wakes, nil
+		}))(l.server)
+}
+
+func call3(wakes chan driver.Wake, err error) func(*server) (<-chan driver.Wake, func(), error) {
+	return func(s *server) (<-chan driver.Wake, func(), error) {
+		return wakes, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.waiters, wakes)
+		}, err
+	}
+}
+
+func (l link) Close() error { return nil }
