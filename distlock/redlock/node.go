@@ -74,15 +74,17 @@ func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.A
 		return driver.AcquireReply{}, fmt.Errorf("redlock: %w: the owner must have %d digits, and the tokens "+
 			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
 	}
-	cmd, replayed := acquireScript.Run(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
+	// ⚑ Sent once: a copy that may still come costs a tombstone for each owner that is refused.
+	cmd, err := acquireScript.Once(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.TTL.Milliseconds(), req.Fence, req.FenceEnd, encodePayload(req.Holder, req.Metadata))
+	if err != nil {
+		return driver.AcquireReply{}, n.failed(err)
+	}
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, n.failed(err)
 	}
-	reply, err := parseAcquire(parts)
-	reply.Replayed = replayed
-	return reply, redisconn.After(replayed, err)
+	return parseAcquire(parts)
 }
 
 func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -120,6 +122,9 @@ func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 
 func (n *node) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	channel, message := notice(req.Name)
+	if req.Quiet {
+		message = ""
+	}
 	cmd, replayed := releaseScript.Run(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.Tombstone.Milliseconds(), channel, message)
 	if err := cmd.Err(); err != nil {

@@ -27,7 +27,6 @@ type uptime struct {
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
 	since time.Time // the server was up then, at the latest
-	seen  time.Time // the last moment at which this server has answered
 }
 
 // Up implements quorum.Upper.
@@ -87,14 +86,13 @@ func (u *uptime) note(runID string, up time.Duration, now time.Time) {
 		if start.Before(u.since) { // each answer is a bound
 			u.since = start
 		}
-	case u.runID != "" && start.Before(u.seen):
-		// ⚑ Both servers were up at one time. The address leads to another server now, which does not have
-		// the locks of the first one, however long it is up.
+	case u.runID != "":
+		// ⚑ It does not have the locks of the server before, however long it is up: it may be a spare one.
 		u.since = now
 	default:
 		u.since = start
 	}
-	u.runID, u.seen = runID, now
+	u.runID = runID
 }
 
 // parseInfo reads the reply to INFO server.

@@ -98,12 +98,11 @@ func splitURL(rawURL string) (nodes []string, restartDelay time.Duration, err er
 }
 
 // takeDelay takes restart_delay out of the path and the parameters of a URL. The other parameters stay
-// as they are. ⚑ A query with an @ or a # may be a part of a password. Then the URL stays as it is:
-// redislock refuses it, and does not show it.
+// as they are. redislock refuses a query that cannot be parsed.
 func takeDelay(tail string) (rest string, delay time.Duration, err error) {
 	rest, text, _ := strings.Cut(tail, "?")
 	query, err := url.ParseQuery(text)
-	if err != nil || strings.ContainsAny(text, "@#") || !query.Has("restart_delay") {
+	if err != nil || !query.Has("restart_delay") {
 		return tail, 0, nil
 	}
 	delay, err = time.ParseDuration(query.Get("restart_delay"))

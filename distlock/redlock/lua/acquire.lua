@@ -13,6 +13,7 @@
 local r, refused = read(redis.call('GET', lock))
 refused = refused or too_far(tonumber(ARGV[3]))
 if refused then
+  redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
   return refused
 end
 local owner, token, last = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -28,7 +29,7 @@ elseif exact and not again and token <= math.max(r.last, now - 86400000000) then
   answer = {'too low', r.last, now}
 end
 if answer then
-  redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
+  redis.call('GETEX', lock) -- ⚑ as above
   return answer
 end
 

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock   2 the tombstone of the owner
 -- ARGV  1 owner   2 for how many ms to leave a tombstone, or 0
---       3 channel and 4 message for the waiters
+--       3 channel and 4 message for the waiters; '': none
 -- Reply 'released'  the grant is ended, by this call or by an earlier copy of it
 --       'not held'  this owner does not hold the lock
 --       the error FOREIGN: the key holds no record, and nothing was written
@@ -23,7 +23,7 @@ end
 if tombstone > standing then
   redis.call('SET', KEYS[2], '', 'PX', ms(tombstone))
 end
-if ends then
+if ends and ARGV[4] ~= '' then
   redis.pcall('PUBLISH', ARGV[3], ARGV[4]) -- without the right to publish, waiters poll
 end
 return (ends or is_released(r, owner)) and 'released' or 'not held'

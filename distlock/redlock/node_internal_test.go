@@ -1,0 +1,362 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+var name = driver.Name{Namespace: "n", Key: "k"}
+
+func owner(c string) string { return strings.Repeat(c, 32) }
+
+// propose asks for a block of tokens from a moment of this machine's clock on.
+func propose(c string, ahead time.Duration) driver.AcquireRequest {
+	token := time.Now().Add(ahead).UnixMicro()
+	return driver.AcquireRequest{Name: name, Owner: owner(c), TTL: time.Minute, Fence: token, FenceEnd: token + block}
+}
+
+func mustPropose(t *testing.T, n *node, req driver.AcquireRequest, want driver.Outcome) driver.AcquireReply {
+	t.Helper()
+	reply, err := n.Acquire(t.Context(), req)
+	if err != nil || reply.Outcome != want {
+		t.Fatalf("Acquire: %+v, %v; want outcome %d", reply, err, want)
+	}
+	return reply
+}
+
+func mustRelease(t *testing.T, n *node, req driver.ReleaseRequest) {
+	t.Helper()
+	if reply, err := n.Release(t.Context(), req); err != nil || !reply.Released {
+		t.Fatalf("Release: %+v, %v", reply, err)
+	}
+}
+
+func second(_ driver.AcquireReply, err error) error { return err }
+
+// except returns nil for an error that is expected.
+func except(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// calls are those of a driver that a server can answer with no.
+var calls = map[string]func(ctx context.Context, n *node) error{
+	"acquire, busy": func(ctx context.Context, n *node) error {
+		_, err := n.Acquire(ctx, propose("b", time.Minute))
+		return err
+	},
+	"acquire, too low": func(ctx context.Context, n *node) error {
+		_, err := n.Acquire(ctx, propose("a", -time.Minute))
+		return err
+	},
+	"acquire, foreign": func(ctx context.Context, n *node) error {
+		req := propose("a", 0)
+		req.Name.Key = "foreign"
+		return except(driver.ErrForeign, second(n.Acquire(ctx, req)))
+	},
+	"acquire, years ahead": func(ctx context.Context, n *node) error {
+		return except(driver.ErrFloor, second(n.Acquire(ctx, propose("a", 2*driver.FloorAhead))))
+	},
+	"acquire, cancelled": func(ctx context.Context, n *node) error {
+		_, err := n.Acquire(ctx, propose("c", time.Minute))
+		return err
+	},
+	"raise, not held": func(ctx context.Context, n *node) error {
+		_, err := n.Raise(ctx, driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: 1})
+		return err
+	},
+	"extend, not held": func(ctx context.Context, n *node) error {
+		return n.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner("b"), TTL: time.Minute}})[0].Err
+	},
+	"release, not held": func(ctx context.Context, n *node) error {
+		_, err := n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")})
+		return err
+	},
+}
+
+// A read-only replica lags behind, so its "no" has no meaning.
+func TestNode_C_replica_isTemporary(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	mustPropose(t, n, propose("a", 0), driver.Granted)
+	if _, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("c"), Tombstone: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	foreign := name
+	foreign.Key = "foreign"
+	do(t, server, "SET", lockKey(foreign), "theirs")
+	for call, do := range calls {
+		if err := do(t.Context(), n); err != nil {
+			t.Errorf("%s, on the master: %v", call, err)
+		}
+	}
+	do(t, server, "REPLICAOF", "127.0.0.1", "1")
+	for call, do := range calls {
+		if err := do(t.Context(), n); !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
+			t.Errorf("%s, on a replica: %v, want ErrTemporary", call, err)
+		}
+	}
+}
+
+func do(t *testing.T, server interface {
+	Do(args ...string) (string, error)
+}, args ...string) string {
+	t.Helper()
+	reply, err := server.Do(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// A node without memory grants nothing, and ends and prolongs grants.
+func TestNode_L_outOfMemory(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	held := propose("a", 0)
+	mustPropose(t, n, held, driver.Granted)
+	do(t, server, "CONFIG", "SET", "maxmemory", "1")
+	other := propose("b", 0)
+	other.Name.Key = "free"
+	if _, err := n.Acquire(t.Context(), other); !errors.Is(err, driver.ErrRefused) || !errors.Is(err, driver.ErrNotDone) {
+		t.Errorf("Acquire: %v, want ErrRefused and ErrNotDone", err)
+	}
+	mustPropose(t, n, propose("b", time.Minute), driver.Busy)
+	mustPropose(t, n, held, driver.Granted) // a copy
+	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Hour}})[0]; !reply.Held {
+		t.Errorf("Extend: %+v", reply)
+	}
+	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.FenceEnd + 1, FenceEnd: held.FenceEnd + 256}
+	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Fence != raise.Floor {
+		t.Errorf("Raise: %+v, %v", reply, err)
+	}
+	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute})
+	do(t, server, "CONFIG", "SET", "maxmemory", "0")
+	mustPropose(t, n, propose("a", time.Minute), driver.Cancelled)
+}
+
+// pttl is the TTL of a key of the shared server.
+func pttl(t *testing.T, n *node, key string) time.Duration {
+	t.Helper()
+	ttl, err := n.client.PTTL(t.Context(), key).Result()
+	if err != nil || ttl <= 0 {
+		t.Fatalf("the TTL of %q is %s, %v", key, ttl, err)
+	}
+	return ttl
+}
+
+// The record stays for a day after its grant, and beyond the moment of its last token. Nothing else
+// keeps a lower token from being granted.
+func TestNode_S2_recordOutlivesItsGrant(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, onNode(t))
+	const ahead = 48 * time.Hour
+	atLeast := func(when string, least time.Duration) {
+		t.Helper()
+		if left := pttl(t, n, lockKey(name)); left < least || left > least+2*time.Minute {
+			t.Errorf("%s: the record stays for %s, want %s", when, left, least)
+		}
+	}
+	req := propose("a", -time.Hour)
+	mustPropose(t, n, req, driver.Granted)
+	atLeast("after a grant", driver.FenceKeep+req.TTL-time.Second)
+	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
+	atLeast("after a release", driver.FenceKeep-time.Second)
+	req = propose("b", ahead)
+	mustPropose(t, n, req, driver.Granted)
+	atLeast("after a grant ahead of the clock", driver.FenceKeep+ahead+req.TTL-time.Second)
+	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: req.Fence + ahead.Microseconds(), FenceEnd: req.Fence + ahead.Microseconds() + block}
+	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
+		t.Fatalf("Raise: %+v, %v", reply, err)
+	}
+	atLeast("after a raise", driver.FenceKeep+2*ahead-time.Second)
+	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
+	atLeast("after its release", driver.FenceKeep+2*ahead-2*time.Second)
+	if length := n.client.StrLen(t.Context(), lockKey(name)).Val(); length != payloadAt {
+		t.Errorf("a released record has %d bytes, want no payload after %d", length, payloadAt)
+	}
+}
+
+// A tombstone ends by itself. A later, shorter one does not shorten it.
+func TestNode_S1_tombstoneIsNotShortened(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, onNode(t))
+	key := lockAndTombstone(name, owner("a"))[1]
+	for _, c := range []struct{ tombstone, want time.Duration }{
+		{time.Minute, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Second, 2 * time.Minute}, {0, 2 * time.Minute},
+	} {
+		req := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: c.tombstone}
+		if reply, err := n.Release(t.Context(), req); err != nil || reply.Released {
+			t.Fatalf("Release: %+v, %v", reply, err)
+		}
+		if left := pttl(t, n, key); left > c.want || left < c.want-30*time.Second {
+			t.Errorf("after a tombstone of %s: %s left, want %s", c.tombstone, left, c.want)
+		}
+	}
+	mustPropose(t, n, propose("a", 0), driver.Cancelled)
+	mustPropose(t, n, propose("b", 0), driver.Granted)
+}
+
+// A restored record can lack its TTL. It is held until its owner ends it.
+func TestNode_recordWithoutTTL(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, onNode(t))
+	held := propose("a", 0)
+	mustPropose(t, n, held, driver.Granted)
+	persist := func() {
+		t.Helper()
+		if err := n.client.Persist(t.Context(), lockKey(name)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	persist()
+	if reply := mustPropose(t, n, propose("b", time.Minute), driver.Busy); reply.State.TTL >= 0 {
+		t.Errorf("a busy reply shows the TTL %s", reply.State.TTL)
+	}
+	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.FenceEnd + 1, FenceEnd: held.FenceEnd + 256}
+	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
+		t.Errorf("Raise: %+v, %v", reply, err)
+	}
+	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Minute}})[0]; !reply.Held {
+		t.Errorf("Extend: %+v", reply)
+	}
+	pttl(t, n, lockKey(name))
+	persist()
+	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a")})
+	pttl(t, n, lockKey(name))
+}
+
+// Packages redlock and redislock keep records of one name under one key, and refuse those of the other.
+func TestNode_C_foreignToRedislock(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, onNode(t))
+	alone, err := redislock.NewDriver(n.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	theirs := name
+	theirs.Key = "theirs"
+	mustPropose(t, n, propose("a", 0), driver.Granted)
+	req := propose("b", 0)
+	req.Fence, req.FenceEnd, req.Name = 0, 0, theirs
+	if reply, err := alone.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
+		t.Fatalf("redislock: %+v, %v", reply, err)
+	}
+	for _, c := range []struct {
+		what string
+		d    driver.Driver
+		name driver.Name
+	}{{"redislock", alone, name}, {"redlock", n, theirs}} {
+		before := n.client.Get(t.Context(), lockKey(c.name)).Val()
+		req := driver.AcquireRequest{Name: c.name, Owner: owner("c"), TTL: time.Minute}
+		_, acquired := c.d.Acquire(t.Context(), req)
+		_, inspected := c.d.Inspect(t.Context(), c.name)
+		_, released := c.d.Release(t.Context(), driver.ReleaseRequest{Name: c.name, Owner: owner("a"), Tombstone: time.Second})
+		_, raised := c.d.Raise(t.Context(), driver.RaiseRequest{Name: c.name, Owner: owner("a"), Floor: 1})
+		extended := c.d.Extend(t.Context(), []driver.ExtendRequest{{Name: c.name, Owner: owner("a"), TTL: time.Second}})[0].Err
+		for call, err := range map[string]error{
+			"Acquire": acquired, "Inspect": inspected, "Release": released, "Raise": raised, "Extend": extended,
+		} {
+			if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
+				t.Errorf("%s, %s of the other's record: %v, want ErrForeign", c.what, call, err)
+			}
+		}
+		if after := n.client.Get(t.Context(), lockKey(c.name)).Val(); after != before || before == "" {
+			t.Errorf("%s has changed %q to %q", c.what, before, after)
+		}
+	}
+}
+
+// A node sends an Acquire and an Extend once, and the others again when their answers are lost.
+func TestNode_S1_lostAnswer(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, db.Addr())
+	n := openNode(t, &redis.Options{Addr: proxy.Addr(), DB: db.DB(), ContextTimeoutEnabled: true})
+	mustPropose(t, n, propose("a", 0), driver.Granted)
+	proxy.DropReplies(faultnet.Containing("evalsha"))
+	for call, replayed := range map[string]bool{"acquire, busy": false, "extend, not held": false, "release, not held": true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := calls[call](ctx, n)
+		cancel()
+		if !driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed) != replayed {
+			t.Errorf("%s: %v, want one with ErrReplayed: %t", call, err, replayed)
+		}
+	}
+}
+
+// A request that no record can hold is not sent.
+func TestNode_badRequest_isNotSent(t *testing.T) {
+	n := openNode(t, &redis.Options{Addr: "127.0.0.1:1"})
+	for what, change := range map[string]func(*driver.AcquireRequest){
+		"a short owner":   func(r *driver.AcquireRequest) { r.Owner = "a" },
+		"an empty block":  func(r *driver.AcquireRequest) { r.FenceEnd = r.Fence - 1 },
+		"a token of 2^53": func(r *driver.AcquireRequest) { r.FenceEnd = driver.MaxFence + 1 },
+		"a token below 0": func(r *driver.AcquireRequest) { r.Fence = -1 },
+	} {
+		req := propose("a", 0)
+		change(&req)
+		if _, err := n.Acquire(t.Context(), req); !errors.Is(err, driver.ErrNotDone) || !strings.Contains(err.Error(), "the owner must have") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// All names of a namespace share its channels.
+func TestNotice_fewChannels(t *testing.T) {
+	used := make(map[string]bool)
+	for i := range 10_000 {
+		channel, message := notice(driver.Name{Namespace: "n", Key: strings.Repeat("k", i%100) + string(rune('a'+i/100))})
+		if used[channel] = true; !strings.HasPrefix(channel, "n:free:") || len(message) != 16 {
+			t.Fatalf("%q, %q", channel, message)
+		}
+	}
+	if len(used) != channels {
+		t.Errorf("%d channels, want %d", len(used), channels)
+	}
+}
+
+// A quiet release notifies no waiter, and neither does one that ends no grant.
+func TestNode_quietRelease(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, onNode(t))
+	quiet := name
+	quiet.Key = t.Name() // channels are those of all databases
+	channel, message := notice(quiet)
+	messages := n.client.Subscribe(t.Context(), channel)
+	defer messages.Close()
+	if _, err := messages.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []string{"a", "b"} {
+		req := propose(c, time.Duration(i)*time.Minute)
+		req.Name = quiet
+		mustPropose(t, n, req, driver.Granted)
+		for range 2 {
+			mustRelease(t, n, driver.ReleaseRequest{Name: quiet, Owner: req.Owner, Quiet: c == "a"})
+		}
+	}
+	if err := n.client.Publish(t.Context(), channel, "end").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{message, "end"} {
+		if got, err := messages.ReceiveMessage(t.Context()); err != nil || got.Payload != want {
+			t.Fatalf("received %v, %v; want %q", got, err, want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package redlock
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// namespaces are those of package drivertest.
+var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
+
+// The rights in doc.go are enough for the whole contract of a driver.
+func TestConformance_documentedRights(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	rights := testservers.DocumentedRights(t, "doc.go")
+	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)
+	t.Cleanup(func() {
+		if refused := testservers.RefusedToUsers(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
+	})
+	drivertest.Run(t, drivertest.Service{New: func(tb testing.TB) driver.Driver {
+		return openNode(tb, &redis.Options{Addr: server.Addr(), Username: "locker", Password: testservers.UserPassword})
+	}})
+}

@@ -1,0 +1,130 @@
+package redlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestUptime_followsTheServer(t *testing.T) {
+	begin := time.Now()
+	type answer struct {
+		runID string
+		up    time.Duration
+		at    time.Duration // since the beginning
+	}
+	for what, c := range map[string]struct {
+		answers []answer
+		since   time.Duration // since the beginning
+	}{
+		"the first one":               {[]answer{{"a", time.Hour, 0}}, -time.Hour},
+		"the same one, more exactly":  {[]answer{{"a", 4 * time.Second, 0}, {"a", 15 * time.Second, 10 * time.Second}}, -5 * time.Second},
+		"the same one, less exactly":  {[]answer{{"a", 5 * time.Second, 0}, {"a", 14 * time.Second, 10 * time.Second}}, -5 * time.Second},
+		"a restart":                   {[]answer{{"a", time.Hour, 0}, {"b", time.Second, time.Minute}}, time.Minute},
+		"a spare that is up for long": {[]answer{{"a", time.Hour, 0}, {"b", 2 * time.Hour, time.Minute}}, time.Minute},
+		"a restart, and more exactly": {[]answer{{"a", time.Hour, 0}, {"b", time.Second, time.Minute}, {"b", 2 * time.Minute, 2 * time.Minute}}, 0},
+		"a late answer of the one before": {
+			[]answer{{"a", time.Hour, 0}, {"b", time.Second, time.Minute}, {"a", time.Hour, 61 * time.Second}}, 61 * time.Second,
+		},
+	} {
+		u := &uptime{}
+		if u.Up() != 0 {
+			t.Errorf("up for %s before the first answer", u.Up())
+		}
+		for _, a := range c.answers {
+			u.note(a.runID, a.up, begin.Add(a.at))
+		}
+		if got := u.since.Sub(begin); got != c.since {
+			t.Errorf("%s: up since %s, want %s", what, got, c.since)
+		}
+	}
+}
+
+func TestParseInfo(t *testing.T) {
+	const info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:17\r\nuptime_in_days:0\r\n"
+	if runID, up, err := parseInfo(info); err != nil || runID != "abc" || up != 16*time.Second {
+		t.Errorf("%q, %s, %v", runID, up, err)
+	}
+	if _, up, err := parseInfo(strings.Replace(info, ":17", ":0", 1)); err != nil || up != 0 {
+		t.Errorf("%s, %v", up, err)
+	}
+	for _, bad := range []string{
+		"", strings.Replace(info, "run_id", "id", 1), strings.Replace(info, "uptime_in_seconds", "up", 1),
+		strings.Replace(info, ":17", ":-1", 1), strings.Replace(info, ":17", ":x", 1), strings.Replace(info, ":abc", ":", 1),
+	} {
+		if runID, up, err := parseInfo(bad); !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("%q: %q, %s, %v; want ErrRefused", bad, runID, up, err)
+		}
+	}
+}
+
+// A connection does not outlive its server, so the next connection notices a restart.
+func TestNode_S1_restartIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	n := openNode(t, &redis.Options{Addr: server.Addr()})
+	if _, err := n.Inspect(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	testservers.Await(t, 10*time.Second, "an uptime of two seconds", func() bool { return n.Up() > 2*time.Second })
+	first := n.runID
+	server.Restart()
+	restarted := time.Now()
+	testservers.Await(t, 10*time.Second, "an answer", func() bool {
+		_, err := n.Inspect(t.Context(), name)
+		return err == nil
+	})
+	if up := n.Up(); up > time.Since(restarted)+2*time.Second || n.runID == first {
+		t.Errorf("after a restart the server is up for %s, with the run ID %s after %s", up, n.runID, first)
+	}
+}
+
+// Two addresses of one server would give it two votes.
+func TestNode_S1_sameServerTwice_refused(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, db.Addr())
+	var all servers
+	nodes := make([]*node, 2)
+	for i, addr := range []string{db.Addr(), proxy.Addr()} {
+		client := redis.NewClient(&redis.Options{Addr: addr, DB: db.DB()})
+		defer client.Close()
+		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all})
+		nodes[i].redis.Greet(nodes[i].greet)
+		defer nodes[i].Close()
+	}
+	mustPropose(t, nodes[0], propose("a", 0), driver.Granted)
+	for range 2 {
+		_, err := nodes[1].Acquire(t.Context(), propose("b", 0))
+		if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), db.Addr()) ||
+			!strings.Contains(err.Error(), proxy.Addr()) || !strings.Contains(err.Error(), "one server") {
+			t.Errorf("the error is %v, want ErrRefused with both addresses", err)
+		}
+	}
+	mustPropose(t, nodes[0], propose("b", time.Minute), driver.Busy)
+}
+
+// Without the right to send INFO, the error says which right is missing.
+func TestNode_infoRefused(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	do(t, server, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info")
+	options := &redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"}
+	n := openNode(t, options)
+	_, err := n.Acquire(t.Context(), propose("a", 0))
+	if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), "package redlock") {
+		t.Errorf("the error is %v, want ErrRights", err)
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	silent := newNode(client, false, &uptime{})
+	defer silent.Close()
+	mustPropose(t, silent, propose("a", 0), driver.Granted)
+}
