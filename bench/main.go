@@ -119,6 +119,14 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 			return err
 		}
 	}
+	if slices.ContainsFunc(cfg.only, scenario.NeedsQuorum) {
+		q, stop, err := testservers.RunQuorum(scenario.QuorumServers)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		bench.Quorum = scenario.NewQuorum(q)
+	}
 	var failed []error // one scenario that cannot be run does not cost the others
 	for _, name := range cfg.only {
 		outcome, err := bench.Run(ctx, name)

@@ -107,6 +107,7 @@ type crossSum struct {
 	minMaxShare         float64
 	acquired, remote    int64
 	waits               []time.Duration
+	overtaken           []int // how many later calls of other processes were granted first, for each acquisition
 	faults              Faults
 }
 
@@ -151,7 +152,9 @@ func (b *Bench) count(ctx context.Context, pace Rounds, tasks ...crowdTask) (sum
 			return sum, err
 		}
 	}
-	return sumUp(results, pace.Window), nil
+	sum = sumUp(results, pace.Window)
+	sum.overtaken = overtakings(results)
+	return sum, nil
 }
 
 func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {

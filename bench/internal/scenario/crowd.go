@@ -39,7 +39,8 @@ type crowdWindow struct{ Begin, From, To clock.Time }
 // crowdResult is what it answers, after the end.
 type crowdResult struct {
 	Members  []crowdMember
-	Commands int64 // sent between the times
+	End      clock.Time // of the window
+	Commands int64      // sent between the times
 	// Remote are the acquisitions between the times that came from another process: of this library on
 	// PostgreSQL alone.
 	Remote int64
@@ -49,6 +50,8 @@ type crowdResult struct {
 // counts from the call on, also when that was earlier.
 type crowdMember struct {
 	Waits []time.Duration
+	// Granted are the moments at which these waits ended.
+	Granted []clock.Time
 	// Unfinished is how long a wait that had no end by the end of the window had lasted by then, 0 for none. Left out, those
 	// who starve would be the last to be seen.
 	Unfinished time.Duration
@@ -73,7 +76,7 @@ func crowd(ctx context.Context, lead *childproc.Line, task crowdTask) error {
 	if err := lead.Receive(&window); err != nil {
 		return err
 	}
-	result := crowdResult{Members: make([]crowdMember, task.Goroutines)}
+	result := crowdResult{Members: make([]crowdMember, task.Goroutines), End: window.To}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sleep(ctx, window.Begin.Until())
@@ -114,7 +117,7 @@ func connect(ctx context.Context, l subject.Locker, key string, goroutines int) 
 // contend takes the lock again and again until the window ends.
 func (m *crowdMember) contend(ctx context.Context, l subject.Locker, key string, hold time.Duration, window crowdWindow) error {
 	uncancelled := context.WithoutCancel(ctx)
-	m.Waits = make([]time.Duration, 0, 4096)
+	m.Waits, m.Granted = make([]time.Duration, 0, 4096), make([]clock.Time, 0, 4096)
 	for {
 		called := clock.Now()
 		if called >= window.To {
@@ -125,7 +128,7 @@ func (m *crowdMember) contend(ctx context.Context, l subject.Locker, key string,
 		if granted >= window.To {
 			m.Unfinished = window.To.Sub(called)
 		} else if err == nil && granted >= window.From {
-			m.Waits = append(m.Waits, granted.Sub(called))
+			m.Waits, m.Granted = append(m.Waits, granted.Sub(called)), append(m.Granted, granted)
 		}
 		if err != nil {
 			if granted >= window.To {

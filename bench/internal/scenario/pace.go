@@ -6,6 +6,8 @@ import "time"
 type Pace struct {
 	Serial, Parallel, Local, Cross, Handoff, Idle, Store, History Rounds
 
+	RedlockSerial, RedlockCross, RedlockVotes Rounds // on a quorum
+
 	PgSerial, PgCross, PgWaiters, PgSave, PgNotify, PgRenew Rounds // on PostgreSQL
 }
 
@@ -28,6 +30,10 @@ var Quick = Pace{
 	Store:    Rounds{N: 5, Window: 500 * time.Millisecond},
 	History:  Rounds{N: 3, Window: 500 * time.Millisecond},
 
+	RedlockSerial: Rounds{N: 6, Window: 1200 * time.Millisecond},
+	RedlockCross:  Rounds{N: 3, Window: time.Second, Settle: 300 * time.Millisecond},
+	RedlockVotes:  Rounds{N: 300},
+
 	PgSerial:  Rounds{N: 6, Window: time.Second},
 	PgCross:   Rounds{N: 3, Window: time.Second, Settle: 300 * time.Millisecond},
 	PgWaiters: Rounds{N: 1, Window: 2 * time.Second},
@@ -46,6 +52,10 @@ var Full = Pace{
 	Idle:     Rounds{N: 3, Window: 10 * time.Second, Peers: 2 * time.Second, Settle: 2 * time.Second},
 	Store:    Rounds{N: 11, Window: 1500 * time.Millisecond},
 	History:  Rounds{N: 7, Window: time.Second},
+
+	RedlockSerial: Rounds{N: 11, Window: 2500 * time.Millisecond},
+	RedlockCross:  Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},
+	RedlockVotes:  Rounds{N: 300},
 
 	PgSerial:  Rounds{N: 11, Window: 2 * time.Second},
 	PgCross:   Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},

@@ -27,6 +27,7 @@ type Bench struct {
 	Addr string // of the redis-server
 	// Postgres is the URL of a database with the tables of package subject. It needs fsync.
 	Postgres string
+	Quorum   Quorum
 	Pace     Pace
 	// Progress is told what is going on.
 	Progress func(text string)
@@ -52,6 +53,9 @@ var all = []scenario{
 	{"idle", (*Bench).idle},
 	{"store", (*Bench).store},
 	{"history", (*Bench).history},
+	{"redlock_serial", (*Bench).redlockSerial},
+	{"redlock_cross", (*Bench).redlockCross},
+	{"redlock_votes", (*Bench).redlockVotes},
 	{"pg_serial", (*Bench).pgSerial},
 	{"pg_cross", (*Bench).pgCross},
 	{"pg_waiters", (*Bench).pgWaiters},
@@ -62,6 +66,9 @@ var all = []scenario{
 
 // NeedsPostgres reports whether a scenario needs Bench.Postgres.
 func NeedsPostgres(name string) bool { return strings.HasPrefix(name, "pg_") }
+
+// NeedsQuorum reports whether a scenario needs Bench.Quorum.
+func NeedsQuorum(name string) bool { return strings.HasPrefix(name, "redlock_") }
 
 // PostgresSettings are what PostgreSQL has to be started with.
 var PostgresSettings = []string{"fsync=on"}
@@ -155,8 +162,11 @@ func (b *Bench) key(prefix string) string {
 
 // addr returns the server of a subject.
 func (b *Bench) addr(name string) string {
-	if subject.OnPostgres(name) {
+	switch {
+	case subject.OnPostgres(name):
 		return b.Postgres
+	case subject.OnQuorum(name):
+		return b.Quorum.addrs(name)
 	}
 	return b.Addr
 }

@@ -29,6 +29,10 @@ var hurried = Pace{
 	Store:    Rounds{N: 1, Window: 10 * time.Millisecond},
 	History:  Rounds{N: 2, Window: 10 * time.Millisecond},
 
+	RedlockSerial: Rounds{N: 1, Window: 10 * time.Millisecond},
+	RedlockCross:  Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
+	RedlockVotes:  Rounds{N: 2},
+
 	PgSerial:  Rounds{N: 1, Window: 10 * time.Millisecond},
 	PgCross:   Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
 	PgWaiters: Rounds{N: 1, Window: 100 * time.Millisecond},
@@ -37,14 +41,19 @@ var hurried = Pace{
 	PgRenew:   Rounds{N: 1, Window: 10 * time.Millisecond},
 }
 
-func newBench(t *testing.T) *Bench {
+// newBench makes a Bench for the scenarios of these names.
+func newBench(t *testing.T, names ...string) *Bench {
 	t.Helper()
 	s := testservers.StartRedis(t, ServerArgs...)
 	p := testservers.SharedPostgres(t).NewDatabase(t) // without fsync
 	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, leases: 50, Progress: func(text string) { t.Log(text) }}
+	b := &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, leases: 50, Progress: func(text string) { t.Log(text) }}
+	if slices.ContainsFunc(names, NeedsQuorum) {
+		b.Quorum = NewQuorum(testservers.StartQuorum(t, QuorumServers))
+	}
+	return b
 }
 
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
@@ -62,17 +71,20 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			"turn_append_100k_vs_10"},
 		"history": {"answered_round_trips", "last_20_100k_vs_100", "replace_1_of_1000_vs_pipeline", "replace_1000_vs_pipeline",
 			"longest_step_ms"},
-		"pg_serial":  {"pg_serial_vs_raw"},
-		"pg_cross":   {"pg_cross_vs_ideal"},
-		"pg_waiters": {"pg_connections_1000_waiters"},
-		"pg_save":    {"pg_save_vs_insert"},
-		"pg_notify":  {"pg_notify_tax", "pg_contended_vs_free"},
-		"pg_renew":   {"pg_renew_1000_ms"},
+		"redlock_serial": {"redlock_vs_redsync", "redlock_one_dead_vs_all_up", "redlock_one_hung_vs_all_up"},
+		"redlock_cross":  {"redlock_contended_vs_redsync"},
+		"redlock_votes":  {"redlock_rounds_without_winner"},
+		"pg_serial":      {"pg_serial_vs_raw"},
+		"pg_cross":       {"pg_cross_vs_ideal"},
+		"pg_waiters":     {"pg_connections_1000_waiters"},
+		"pg_save":        {"pg_save_vs_insert"},
+		"pg_notify":      {"pg_notify_tax", "pg_contended_vs_free"},
+		"pg_renew":       {"pg_renew_1000_ms"},
 	}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			outcome, err := newBench(t).Run(t.Context(), name)
+			outcome, err := newBench(t, name).Run(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +94,10 @@ func TestRun_measuresEverySubject(t *testing.T) {
 				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
 			case "history":
 				subjects = []string{subject.Ours, subject.Stream}
+			case "redlock_serial":
+				subjects = []string{subject.OursQuorum, subject.OursOneDead, subject.OursOneHung, subject.RedsyncQuorum, subject.RedsyncFast}
+			case "redlock_cross", "redlock_votes":
+				subjects = []string{subject.OursQuorum, subject.RedsyncQuorum}
 			case "pg_serial":
 				subjects = []string{subject.OursPostgres, subject.Cirello, subject.Allisson, subject.Updates, subject.UpdatesUnflushed}
 			case "pg_cross":
@@ -112,7 +128,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 
 func TestRun_endsWithItsContext(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newBench(t, Names()...)
 	why := errors.New("interrupted")
 	for _, name := range Names() {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -139,7 +155,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store, history, ` +
-		`pg_serial, pg_cross, pg_waiters, pg_save, pg_notify, pg_renew`
+		`redlock_serial, redlock_cross, redlock_votes, pg_serial, pg_cross, pg_waiters, pg_save, pg_notify, pg_renew`
 	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -7,8 +7,12 @@ package subject
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/bench/internal/wire"
@@ -38,19 +42,29 @@ type Held interface {
 	Release(ctx context.Context) error
 }
 
+// Trier is a Locker that can try once.
+type Trier interface {
+	Locker
+	// TryAcquire returns nil if another holds the lock, or may get it.
+	TryAcquire(ctx context.Context, key string) (Held, error)
+}
+
 // Setup says how to open a subject.
 type Setup struct {
-	Addr string // of Redis, or the URL of PostgreSQL
+	// Addr is that of Redis, or those of several nodes with commas between, or the URL of PostgreSQL.
+	Addr string
 	TTL  time.Duration
 	// Commands counts what the subject's connections send. Nil: nothing is put between it and its connections.
 	Commands *wire.Counter
+	// Delay is the longest time by which each request is delayed, at random.
+	Delay time.Duration
 }
 
 var openers = map[string]func(Setup) (Locker, error){
 	Ours:             openOurs,
 	Bsm:              func(s Setup) (Locker, error) { return openBsm(s, bsmRetry) },
 	BsmEager:         func(s Setup) (Locker, error) { return openBsm(s, bsmEagerRetry) },
-	Redsync:          openRedsync,
+	Redsync:          func(s Setup) (Locker, error) { return openRedsync(s) },
 	Rueidislock:      openRueidislock,
 	Raw:              openRaw,
 	OursPostgres:     func(s Setup) (Locker, error) { return newOursPostgres(s) },
@@ -58,6 +72,11 @@ var openers = map[string]func(Setup) (Locker, error){
 	UpdatesUnflushed: func(s Setup) (Locker, error) { return openUpdates(s, true) },
 	Cirello:          openCirello,
 	Allisson:         openAllisson,
+	OursQuorum:       openOursQuorum,
+	OursOneDead:      openOursQuorum,
+	OursOneHung:      openOursQuorum,
+	RedsyncQuorum:    func(s Setup) (Locker, error) { return openRedsync(s) },
+	RedsyncFast:      func(s Setup) (Locker, error) { return openRedsync(s, redsync.WithFailFast(true)) },
 	Ideal:            func(Setup) (Locker, error) { return noLock{}, nil },
 }
 
@@ -105,12 +124,35 @@ func Pause(name string) time.Duration {
 	}
 }
 
-func (s Setup) client() *redis.Client {
-	options := &redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true}
-	if s.Commands != nil {
-		options.Dialer = s.Commands.Dial
+func (s Setup) client() *redis.Client { return s.clients()[0] }
+
+// clients returns a client for each address.
+func (s Setup) clients() (clients []*redis.Client) {
+	for addr := range strings.SplitSeq(s.Addr, ",") {
+		options := &redis.Options{Addr: addr, ContextTimeoutEnabled: true}
+		if s.Commands != nil {
+			options.Dialer = s.Commands.Dial
+		}
+		if s.Delay > 0 {
+			options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return farConn{conn, s.Delay}, err
+			}
+		}
+		clients = append(clients, redis.NewClient(options))
 	}
-	return redis.NewClient(options)
+	return clients
+}
+
+// farConn sends late.
+type farConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (c farConn) Write(b []byte) (int, error) {
+	time.Sleep(rand.N(c.delay))
+	return c.Conn.Write(b)
 }
 
 // noLock is what remains of a measurement without a lock.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,4 +122,21 @@ func open(t *testing.T, name, addr string, commands *wire.Counter) subject.Locke
 		}
 	})
 	return l
+}
+
+func TestTrier_triesOnce(t *testing.T) {
+	addrs := strings.Join(testservers.StartQuorum(t, 5).Addrs(), ",")
+	for _, name := range []string{subject.OursQuorum, subject.RedsyncQuorum} {
+		first, second := open(t, name, addrs, nil).(subject.Trier), open(t, name, addrs, nil).(subject.Trier)
+		held, err := first.TryAcquire(t.Context(), name)
+		if err != nil || held == nil {
+			t.Fatalf("%s: a free lock: %v, %v", name, held, err)
+		}
+		if other, err := second.TryAcquire(t.Context(), name); err != nil || other != nil {
+			t.Errorf("%s: a lock that is held: %v, %v", name, other, err)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
