@@ -45,6 +45,13 @@ type node struct {
 
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient, redis: redisconn.New(client)}
+	n.redis.Tune(func(o *redis.Options) {
+		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
+		o.DialerRetries = 1
+		if up.asks {
+			o.OnConnect = up.after(o.OnConnect)
+		}
+	})
 	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)
 	return n
 }
@@ -69,18 +76,24 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 	return []string{lockKey(name), prefix(name) + "tombstone:" + owner}
 }
 
+// send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for each
+// owner that is refused. The quorum decides what is sent again.
+func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string, args ...any) *redis.Cmd {
+	cmd, err := script.Once(ctx, n.redis, keys, args...)
+	if err != nil { // the command may still be written to
+		cmd = redis.NewCmd(ctx)
+		cmd.SetErr(err)
+	}
+	return cmd
+}
+
 func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	if len(req.Owner) != ownerLen || req.Fence < 0 || req.FenceEnd < req.Fence || req.FenceEnd > driver.MaxFence {
 		return driver.AcquireReply{}, fmt.Errorf("redlock: %w: the owner must have %d digits, and the tokens "+
 			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
 	}
-	// ⚑ Sent once: a copy that may still come costs a tombstone for each owner that is refused.
-	cmd, err := acquireScript.Once(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
-		req.Owner, req.TTL.Milliseconds(), req.Fence, req.FenceEnd, encodePayload(req.Holder, req.Metadata))
-	if err != nil {
-		return driver.AcquireReply{}, n.failed(err)
-	}
-	parts, err := cmd.Slice()
+	parts, err := n.send(ctx, acquireScript, lockAndTombstone(req.Name, req.Owner),
+		req.Owner, req.TTL.Milliseconds(), req.Fence, req.FenceEnd, encodePayload(req.Holder, req.Metadata)).Slice()
 	if err != nil {
 		return driver.AcquireReply{}, n.failed(err)
 	}
@@ -88,13 +101,11 @@ func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.A
 }
 
 func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	cmd, replayed := raiseScript.Run(ctx, n.redis, []string{lockKey(req.Name)}, req.Owner, req.Floor, req.FenceEnd)
-	parts, err := cmd.Slice()
+	parts, err := n.send(ctx, raiseScript, []string{lockKey(req.Name)}, req.Owner, req.Floor, req.FenceEnd).Slice()
 	if err != nil {
 		return driver.RaiseReply{}, n.failed(err)
 	}
-	reply, err := parseRaise(parts)
-	return reply, redisconn.After(replayed, err)
+	return parseRaise(parts)
 }
 
 func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -125,21 +136,19 @@ func (n *node) Release(ctx context.Context, req driver.ReleaseRequest) (driver.R
 	if req.Quiet {
 		message = ""
 	}
-	cmd, replayed := releaseScript.Run(ctx, n.redis, lockAndTombstone(req.Name, req.Owner),
+	cmd := n.send(ctx, releaseScript, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.Tombstone.Milliseconds(), channel, message)
-	if err := cmd.Err(); err != nil {
+	switch answer, err := cmd.Text(); {
+	case cmd.Err() != nil:
 		return driver.ReleaseReply{}, n.failed(err)
+	case answer == "released", answer == "not held":
+		return driver.ReleaseReply{Released: answer == "released"}, nil
 	}
-	switch answer, _ := cmd.Text(); answer {
-	case "released", "not held":
-		return driver.ReleaseReply{Released: answer == "released", Replayed: replayed}, nil
-	}
-	return driver.ReleaseReply{}, redisconn.After(replayed, errReply)
+	return driver.ReleaseReply{}, errReply
 }
 
 func (n *node) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	cmd, _ := inspectScript.Run(ctx, n.redis, []string{lockKey(name)})
-	parts, err := cmd.Slice()
+	parts, err := n.send(ctx, inspectScript, []string{lockKey(name)}).Slice()
 	if err != nil {
 		return driver.State{}, n.failed(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -282,7 +283,7 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 	}
 }
 
-// A node sends an Acquire and an Extend once, and the others again when their answers are lost.
+// A node sends each request once.
 func TestNode_S1_lostAnswer(t *testing.T) {
 	t.Parallel()
 	db := testservers.SharedRedis(t)
@@ -290,13 +291,23 @@ func TestNode_S1_lostAnswer(t *testing.T) {
 	n := openNode(t, &redis.Options{Addr: proxy.Addr(), DB: db.DB(), ContextTimeoutEnabled: true})
 	mustPropose(t, n, propose("a", 0), driver.Granted)
 	proxy.DropReplies(faultnet.Containing("evalsha"))
-	for call, replayed := range map[string]bool{"acquire, busy": false, "extend, not held": false, "release, not held": true} {
+	for _, call := range []string{"acquire, busy", "extend, not held", "release, not held", "raise, not held"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		err := calls[call](ctx, n)
 		cancel()
-		if !driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed) != replayed {
-			t.Errorf("%s: %v, want one with ErrReplayed: %t", call, err, replayed)
+		if !driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed) {
+			t.Errorf("%s: %v, want an unknown outcome", call, err)
 		}
+	}
+}
+
+// The other nodes of a quorum wait for the error of a dead one.
+func TestNode_L_deadServer_failsAtOnce(t *testing.T) {
+	n := openNode(t, &redis.Options{Addr: "127.0.0.1:1"})
+	stop, start := leakcheck.Stalls(), time.Now()
+	_, err := n.Acquire(t.Context(), propose("a", 0))
+	if took := time.Since(start) - stop(); driver.MayHaveEffect(err) || err == nil || took > 90*time.Millisecond {
+		t.Errorf("the error comes after %s: %v", took, err)
 	}
 }
 

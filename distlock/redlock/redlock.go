@@ -64,11 +64,8 @@ func newDriver(clients []*redis.Client, restartDelay time.Duration, ownsClients 
 	nodes := make([]quorum.Node, len(clients))
 	for i, client := range clients {
 		name := client.Options().Addr
-		n := newNode(client, ownsClients, &uptime{node: name, servers: &all})
-		if restartDelay >= 0 {
-			n.redis.Greet(n.greet)
-		}
-		nodes[i] = quorum.Node{Name: name, Driver: n}
+		up := &uptime{node: name, servers: &all, asks: restartDelay >= 0}
+		nodes[i] = quorum.Node{Name: name, Driver: newNode(client, ownsClients, up)}
 	}
 	return quorum.New(nodes, restartDelay)
 }

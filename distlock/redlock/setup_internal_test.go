@@ -24,8 +24,7 @@ func openNode(tb testing.TB, options *redis.Options) *node {
 	tb.Helper()
 	client := redis.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
-	n := newNode(client, false, &uptime{node: options.Addr, servers: &servers{}})
-	n.redis.Greet(n.greet)
+	n := newNode(client, false, &uptime{node: options.Addr, servers: &servers{}, asks: true})
 	tb.Cleanup(func() { _ = n.Close() })
 	return n
 }

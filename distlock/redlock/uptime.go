@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type servers struct {
 type uptime struct {
 	node    string // its name, as host:port
 	servers *servers
+	asks    bool // false: no connection asks
 
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
@@ -37,6 +39,18 @@ func (u *uptime) Up() time.Duration {
 		return 0
 	}
 	return time.Since(u.since)
+}
+
+// after returns what a new connection does first: what the application wants, and greet.
+func (u *uptime) after(first func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
+	return func(ctx context.Context, c *redis.Conn) error {
+		if first != nil {
+			if err := first(ctx, c); err != nil {
+				return err
+			}
+		}
+		return errors.Join(u.greet(ctx, c)) // ⚑ go-redis unwraps another error, which loses its text
+	}
 }
 
 // greet asks the server of a new connection. An error ends the connection before its first call.

@@ -96,8 +96,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 	for i, addr := range []string{db.Addr(), proxy.Addr()} {
 		client := redis.NewClient(&redis.Options{Addr: addr, DB: db.DB()})
 		defer client.Close()
-		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all})
-		nodes[i].redis.Greet(nodes[i].greet)
+		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all, asks: true})
 		defer nodes[i].Close()
 	}
 	mustPropose(t, nodes[0], propose("a", 0), driver.Granted)

@@ -53,13 +53,18 @@ type exchange struct {
 }
 
 // newExchange makes an exchange whose connections have the given options. Nil options mean the client.
-func newExchange(client redis.UniversalClient, options *redis.Options, leading *sync.WaitGroup) *exchange {
+func newExchange(
+	client redis.UniversalClient, options *redis.Options, tune func(*redis.Options), leading *sync.WaitGroup,
+) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leading: leading}
 	if _, oneNode := client.(*redis.Client); !oneNode {
 		x.keys.Store(apart)
 	}
 	if options != nil {
 		x.conns = newConns(options)
+		if tune != nil {
+			tune(&x.conns.options)
+		}
 	}
 	x.timer = time.AfterFunc(time.Hour, x.endPatience)
 	x.timer.Stop()

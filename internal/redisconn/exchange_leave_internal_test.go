@@ -237,7 +237,7 @@ func TestExchange_patienceEnds(t *testing.T) {
 }
 
 func TestExchange_answerWhileLeaving_counts(t *testing.T) {
-	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil)
+	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := &call{ctx, inspectScript.Call(ctx, false, []string{"k"}), make(chan struct{})}

@@ -8,7 +8,6 @@ package redisconn
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -23,35 +22,16 @@ import (
 // free connection. A client of another type sends all calls.
 type Transport struct {
 	client  redis.UniversalClient
-	greet   func(context.Context, *redis.Conn) error // nil: none
-	nodes   sync.Map                                 // *exchange by the address of the node; "": over the client
-	leading sync.WaitGroup                           // the goroutines that send
+	tune    func(*redis.Options) // of its own connections; nil: none
+	nodes   sync.Map             // *exchange by the address of the node; "": over the client
+	leading sync.WaitGroup       // the goroutines that send
 }
 
 // New makes a transport over client, which stays the caller's.
 func New(client redis.UniversalClient) *Transport { return &Transport{client: client} }
 
-// Greet makes the transport call greet with each of its own connections, before the first command. An
-// error ends the connection, and is the error of that command, which was not sent. Greet comes before
-// the first call.
-func (t *Transport) Greet(greet func(context.Context, *redis.Conn) error) { t.greet = greet }
-
-// greeting returns the options with the transport's greeting after that of the application.
-func (t *Transport) greeting(of *redis.Options) *redis.Options {
-	if of == nil || t.greet == nil {
-		return of
-	}
-	options, first := *of, of.OnConnect
-	options.OnConnect = func(ctx context.Context, c *redis.Conn) error {
-		if first != nil {
-			if err := first(ctx, c); err != nil {
-				return err
-			}
-		}
-		return errors.Join(t.greet(ctx, c)) // ⚑ go-redis unwraps another error, which loses its text
-	}
-	return &options
-}
+// Tune makes the transport change the options of its own connections. It comes before the first call.
+func (t *Transport) Tune(change func(*redis.Options)) { t.tune = change }
 
 // Client returns the client of the transport.
 func (t *Transport) Client() redis.UniversalClient { return t.client }
@@ -101,7 +81,7 @@ func (t *Transport) overClient() *exchange { return t.load("", nil) }
 func (t *Transport) load(addr string, options *redis.Options) *exchange {
 	x, ok := t.nodes.Load(addr)
 	if !ok {
-		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, t.greeting(options), &t.leading))
+		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, options, t.tune, &t.leading))
 	}
 	return x.(*exchange)
 }
