@@ -54,6 +54,16 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 	}
 }
 
+func TestAgent_S2_chaosKillsANodeOfTheQuorum(t *testing.T) {
+	finish := begin(t, program(t, append(chaos, "-lock", "redlock")...))
+	t.Parallel() // only now: see above
+	got := finish()
+	checkChaos(t, got, 6*12)
+	if nodes := got.with(t, "lock nodes killed"); nodes != 1 {
+		t.Errorf("%d nodes were killed", nodes)
+	}
+}
+
 func TestAgent_S2_chaosDoesNoDamageOnAPostgres(t *testing.T) {
 	db := testservers.StartPostgres(t).NewDatabase(t)
 	finish := begin(t, program(t, append(chaos, "-lock", db.URL())...))

@@ -1,43 +1,98 @@
 package main
 
-import "github.com/alicebob/miniredis/v2"
+import (
+	"errors"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
+)
+
+// ownQuorum is the -lock for a quorum of embedded nodes.
+const ownQuorum = "redlock"
 
 // embedded are servers of Redis in this program.
-type embedded []*miniredis.Miniredis
-
-// start starts one, and returns its URL.
-func (e *embedded) start() (url string, err error) {
-	server, err := miniredis.Run()
-	if err != nil {
-		return "", err
-	}
-	server.ClockTTL(true) // or no lock would ever expire
-	*e = append(*e, server)
-	return "redis://" + server.Addr(), nil
+type embedded struct {
+	all   []*miniredis.Miniredis
+	nodes []*miniredis.Miniredis // those of them that are the nodes of a quorum
 }
 
-func (e embedded) close() {
-	for _, server := range e {
+func (e *embedded) start() (*miniredis.Miniredis, error) {
+	server, err := miniredis.Run()
+	if err != nil {
+		return nil, err
+	}
+	server.ClockTTL(true) // or no lock would ever expire
+	e.all = append(e.all, server)
+	return server, nil
+}
+
+func (e *embedded) close() {
+	for _, server := range e.all {
 		server.Close()
 	}
 }
 
-// serve gives cfg the URLs that no flag has set: -store is the server of -lock, and without -lock the
-// locks are on an embedded one.
+// serve starts the servers that cfg needs, and gives cfg their URLs. The store is where the locks
+// are. Beside a quorum it is a server of its own.
 func (e *embedded) serve(cfg *config) (err error) {
-	if cfg.Lock == "" {
-		cfg.Lock, err = e.start()
+	one := func(url *string) {
+		server, failed := e.start()
+		if err = errors.Join(err, failed); err == nil {
+			*url = "redis://" + server.Addr()
+		}
 	}
-	if cfg.Store == "" {
+	switch cfg.Lock {
+	case "":
+		one(&cfg.Lock)
+	case ownQuorum:
+		cfg.Lock, err = e.quorum(3)
+	}
+	switch {
+	case cfg.Store != "":
+	case scratch.IsQuorum(cfg.Lock):
+		one(&cfg.Store)
+	default:
 		cfg.Store = cfg.Lock
 	}
 	return err
 }
 
-// about says for the report where locks and histories are, by the flags alone.
+// quorum starts the nodes of a quorum, and returns its URL. They never start again, so nothing waits
+// for restarts.
+func (e *embedded) quorum(n int) (url string, err error) {
+	var addrs []string
+	for range n {
+		node, err := e.start()
+		if err != nil {
+			return "", err
+		}
+		e.nodes, addrs = append(e.nodes, node), append(addrs, node.Addr())
+	}
+	return "redlock+redis://" + strings.Join(addrs, ",") + "?restart_delay=-1s", nil
+}
+
+// killer returns a function that ends a node of the quorum, or nil if this program has started none.
+func (e *embedded) killer() func() {
+	if len(e.nodes) == 0 {
+		return nil
+	}
+	return e.nodes[0].Close
+}
+
+// about says for the report where locks and histories are, and which flags say so.
 func (cfg config) about() (locks, histories, flags string) {
-	locks, histories = "on a Redis, embedded in the program", "on the same server"
-	if cfg.Lock != "" {
+	const embedded = "on a Redis, embedded in the program"
+	histories = "on the same server"
+	switch {
+	case cfg.Lock == "":
+		locks = embedded
+	case cfg.Lock == ownQuorum:
+		locks, histories, flags = "on a quorum of three Redis nodes, embedded in the program", embedded, " -lock "+ownQuorum
+	case scratch.IsQuorum(cfg.Lock):
+		locks, histories, flags = "on the quorum at -lock", embedded, " -lock URL"
+	default:
 		locks, flags = "on the server at -lock", " -lock URL"
 	}
 	if cfg.Store != "" && cfg.Store != cfg.Lock {

@@ -93,7 +93,11 @@ func parse(args []string) (cfg config, err error) {
 		return cfg, errors.New("mem:// cannot work: its locks and sessions live in one process, and this program starts several")
 	}
 	// This checks the URLs, and connects to no server.
-	servers, err := scratch.New(cmp.Or(cfg.Lock, "redis://"), cmp.Or(cfg.Store, "redis://"), "")
+	lock := cmp.Or(cfg.Lock, "redis://")
+	if lock == ownQuorum {
+		lock = "redis://"
+	}
+	servers, err := scratch.New(lock, cmp.Or(cfg.Store, "redis://"), "")
 	if err != nil {
 		return cfg, err
 	}
@@ -115,9 +119,12 @@ func compare(ctx context.Context, cfg config) (err error) {
 	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL, Began: time.Now()}
 	both.Locks, both.Histories, both.Servers = cfg.about()
 	var own embedded
-	defer func() { own.close() }()
+	defer own.close()
 	if err := own.serve(&cfg); err != nil {
 		return err
+	}
+	if cfg.Chaos {
+		chaos.KillNode = own.killer()
 	}
 	cfg.Run = "agent-" + rand.Text()
 	if err := runBoth(ctx, cfg, chaos, both); err != nil {

@@ -226,6 +226,38 @@ func TestAgent_storeOfItsOwn_hasHistoriesAlone(t *testing.T) {
 	}
 }
 
+// The run goes on while one of three nodes is dead.
+func TestAgent_Redlock3_leavesNothingOnAQuorum(t *testing.T) {
+	t.Parallel()
+	q, histories := testservers.StartQuorum(t, 3), testservers.StartRedis(t)
+	q.Nodes()[0].Kill()
+	url := q.URL() + "?restart_delay=-1s"
+	checkReport(t, finish(t, program(t, "-lock", url, "-store", histories.URL(), "-turns", "20", "-sessions", "2")), 2*20)
+	for _, server := range append(q.Nodes()[1:], histories) {
+		if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
+			t.Errorf("keys are left: %q, error %v", keys, err)
+		}
+	}
+}
+
+func TestConfig_aboutServers(t *testing.T) {
+	const url, own = "redlock+redis://a,b,c", "on a Redis, embedded in the program"
+	for _, test := range []struct{ lock, store, locks, histories, flags string }{
+		{"", "", own, "on the same server", ""},
+		{"redis://a", "", "on the server at -lock", "on the same server", " -lock URL"},
+		{"redis://a", "redis://a", "on the server at -lock", "on the same server", " -lock URL"},
+		{"", "redis://a", own, "on the server at -store", " -store URL"},
+		{"redlock", "", "on a quorum of three Redis nodes, embedded in the program", own, " -lock redlock"},
+		{url, "", "on the quorum at -lock", own, " -lock URL"},
+		{url, "redis://a", "on the quorum at -lock", "on the server at -store", " -lock URL -store URL"},
+	} {
+		locks, histories, flags := config{Lock: test.lock, Store: test.store}.about()
+		if locks != test.locks || histories != test.histories || flags != test.flags {
+			t.Errorf("-lock %q -store %q: locks %s, histories %s, flags%s", test.lock, test.store, locks, histories, flags)
+		}
+	}
+}
+
 func TestAgent_leavesNothingOnASentinel(t *testing.T) {
 	t.Parallel()
 	s := testservers.StartSentinel(t)
@@ -253,6 +285,8 @@ func TestAgent_usage(t *testing.T) {
 		"no turn":              {[]string{"-turns", "-1"}, 2, "-sessions and -turns at least 1"},
 		"locks of one process": {[]string{"-lock", "mem://"}, 2, "mem:// cannot work"},
 		"store of one process": {[]string{"-store", "mem://"}, 2, "mem:// cannot work"},
+		"locks of two nodes":   {[]string{"-lock", "redlock+redis://a,b"}, 2, "-lock: distlock: invalid option"},
+		"store on a quorum":    {[]string{"-store", "redlock+redis://a,b,c"}, 2, "-store: a quorum keeps locks alone"},
 		"unknown store":        {[]string{"-store", "etcd://localhost"}, 2, `-store: distlock: invalid option: lock URL: the scheme "etcd" is not known`},
 		"unknown lock":         {[]string{"-lock", "etcd://localhost"}, 2, `the scheme "etcd" is not known`},
 		"lock without scheme":  {[]string{"-lock", "localhost:6379"}, 2, "it has no scheme"},

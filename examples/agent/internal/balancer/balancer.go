@@ -26,6 +26,8 @@ type Plan struct {
 type Chaos struct {
 	Strikes int           // how often one is struck: killed and paused in turns
 	Pause   time.Duration // for how long
+	// KillNode, unless nil, is called after half of the strikes. It ends a node of the lock.
+	KillNode func()
 }
 
 // Deliveries is how many there are at least. Every fifth message is delivered twice, as after a retry.
@@ -41,6 +43,7 @@ type Delivery struct {
 // Tally is what has happened besides.
 type Tally struct {
 	Kills, Pauses int
+	Nodes         int // nodes of the lock that were killed
 	Again         int // deliveries of messages whose turn had failed, or had no end because its instance was killed
 }
 
@@ -150,6 +153,10 @@ func (b *balancer) aim(p *post) {
 
 // strike kills or pauses an instance that has reached the place for it.
 func (b *balancer) strike(i *instance) error {
+	if b.KillNode != nil && b.tally.Nodes == 0 && b.tally.Kills+b.tally.Pauses >= b.Strikes/2 {
+		b.KillNode()
+		b.tally.Nodes++
+	}
 	p := b.of(i)
 	s := p.struck
 	if p.struck = nil; s.kill {

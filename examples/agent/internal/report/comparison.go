@@ -80,6 +80,9 @@ func (c *Comparison) Events() (rows []Row) {
 			{Name: "messages delivered again", Meaning: "their turn was cut off, or failed", With: fmt.Sprint(c.With.Tally.Again)},
 		}
 	}
+	if n := c.With.Tally.Nodes; n > 0 {
+		rows = append(rows, Row{Name: "lock nodes killed", Meaning: "and not started again", With: fmt.Sprint(n)})
+	}
 	rows = append(rows, Row{Name: "stale writes refused", Meaning: "the store knew a later holder", With: fmt.Sprint(c.With.Refused())})
 	for i := range rows {
 		rows[i].Without = "none"
@@ -122,9 +125,13 @@ func (c *Comparison) UnderChaos() string {
 	if c.Chaos.Strikes == 0 {
 		return ""
 	}
+	node := ""
+	if c.With.Tally.Nodes > 0 {
+		node = " A node of the lock was killed, too. The others are a quorum, and the lock went on."
+	}
 	return fmt.Sprintf("That holds although %d instances were killed and %d paused in the middle of a turn, for so long that their lock expired. "+
 		"What a paused one still had on its way, the store refused if another one had been there meanwhile. Every message was delivered "+
-		"until an instance had dealt with it.", c.With.Tally.Kills, c.With.Tally.Pauses)
+		"until an instance had dealt with it.", c.With.Tally.Kills, c.With.Tally.Pauses) + node
 }
 
 // Err is an error if the lock broke its promise.

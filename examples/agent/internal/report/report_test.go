@@ -104,7 +104,7 @@ func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 func TestPrint_saysWhatChaosDid(t *testing.T) {
 	var out strings.Builder
 	c := Comparison{Without: damaged(4), With: damaged(0), Chaos: balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, TTL: time.Second}
-	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 3}
+	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Nodes: 1, Again: 3}
 	c.With.Spans = []spans.Span{{Name: "lockedmemory.save", Refused: true}, {Name: "lockedmemory.save"}}
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
@@ -115,6 +115,8 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 		"│ instances paused: for 1.5 s, the lock lasts 1.0 s           │         none │                1 │\n",
 		"│ messages delivered again: their turn was cut off, or failed │         none │                3 │\n",
 		"│ stale writes refused: the store knew a later holder         │         none │                1 │\n",
+		"│ lock nodes killed: and not started again                    │         none │                1 │\n",
+		"of the lock was killed, too.",
 		" No instance was killed",
 		"\nThat holds although 2 instances were killed and 1 paused in the middle",
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -49,7 +50,12 @@ func New(locks, histories, run string) (*Servers, error) {
 	if locks == histories {
 		return &Servers{kept, kept}, nil
 	}
-	held, err := open(locks, run)
+	var held server
+	if IsQuorum(locks) {
+		held, err = newQuorum(locks, run)
+	} else {
+		held, err = open(locks, run)
+	}
 	if err != nil {
 		kept.Close()
 		return nil, fmt.Errorf("-lock: %w", err)
@@ -58,11 +64,21 @@ func New(locks, histories, run string) (*Servers, error) {
 }
 
 func open(url, run string) (store, error) {
-	scheme, _, _ := strings.Cut(url, "://")
-	if slices.Contains(strings.Fields(pglock.Schemes), scheme+"://") {
+	switch {
+	case is(url, pglock.Schemes):
 		return newPostgres(url, run)
+	case IsQuorum(url):
+		return nil, errors.New("a quorum keeps locks alone: write the URL of one Redis or PostgreSQL")
 	}
 	return newRedis(url, run)
+}
+
+// IsQuorum reports whether url names the nodes of a quorum, which keeps locks alone.
+func IsQuorum(url string) bool { return is(url, redlock.Schemes) }
+
+func is(url, schemes string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return slices.Contains(strings.Fields(schemes), scheme+"://")
 }
 
 // all returns each server once.
