@@ -55,6 +55,23 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 	}
 }
 
+// The locks are on a quorum with a dead node, and the sessions in one database.
+func TestNew_Redlock3_locksOnAQuorum(t *testing.T) {
+	q, db := testservers.StartQuorum(t, 3), migrated(t)
+	q.Nodes()[0].Kill()
+	m := open(t, q.URL()+"?restart_delay=-1s", map[string]any{"store": db.URL()})
+	ctx := inSession(t, "s")
+	err := m.Turn(ctx, func(ctx context.Context) error {
+		save(t, ctx, m, "1")
+		return nil
+	})
+	must(t, err)
+	save(t, ctx, m, "2")
+	if got := history(t, ctx, m); got != "q 1|a 1|q 2|a 2" {
+		t.Errorf("Load: %s", got)
+	}
+}
+
 // A quorum keeps locks alone. The error says what to set, and comes before a request.
 func TestNew_quorum_needsAStore(t *testing.T) {
 	const url = "redlock+redis://u:s3cret@192.0.2.1,192.0.2.2,192.0.2.3"
