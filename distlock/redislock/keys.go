@@ -17,7 +17,11 @@ var (
 )
 
 func keysOf(name driver.Name) keys {
-	return keys(name.Namespace + ":{" + escaper.Replace(name.Key) + "}:")
+	key := name.Key
+	if strings.ContainsAny(key, "%}") { // seldom, and the escaper is slow
+		key = escaper.Replace(key)
+	}
+	return keys(name.Namespace + ":{" + key + "}:")
 }
 
 // all are the keys of the full scripts, in their order.

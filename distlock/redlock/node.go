@@ -73,7 +73,8 @@ func lockKey(name driver.Name) string { return prefix(name) + "lock" }
 
 // lockAndTombstone are the key of a name, and the key of the tombstone of an owner.
 func lockAndTombstone(name driver.Name, owner string) []string {
-	return []string{lockKey(name), prefix(name) + "tombstone:" + owner}
+	keys := prefix(name)
+	return []string{keys + "lock", keys + "tombstone:" + owner}
 }
 
 // send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for each
@@ -93,7 +94,8 @@ func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.A
 			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
 	}
 	parts, err := n.send(ctx, acquireScript, lockAndTombstone(req.Name, req.Owner),
-		req.Owner, req.TTL.Milliseconds(), req.Fence, req.FenceEnd, encodePayload(req.Holder, req.Metadata)).Slice()
+		req.Owner, req.TTL.Milliseconds(), fmt.Sprintf("%016d", req.Fence), fmt.Sprintf("%016d", req.FenceEnd),
+		encodePayload(req.Holder, req.Metadata)).Slice()
 	if err != nil {
 		return driver.AcquireReply{}, n.failed(err)
 	}

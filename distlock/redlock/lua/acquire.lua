@@ -1,7 +1,8 @@
 -- Grants a name under stated tokens, or keeps a grant. Its code follows record.lua and write.lua.
 --
 -- KEYS  1 the lock   2 the tombstone of the owner
--- ARGV  1 owner   2 TTL in ms   3 token, 4 last token of the block; 0: the next ones   5 payload
+-- ARGV  1 owner   2 TTL in ms   3 token, 4 last token of the block; zeros: the next ones   5 payload
+--       3 and 4 have 16 digits: Lua formats numbers slowly
 -- Reply {'granted', last, server's µs, token}
 --       {'busy', last, server's µs, record, its PTTL}   held by another owner
 --       {'too low', last, server's µs}    the token is not above the last one, or is a day old
@@ -42,6 +43,7 @@ if not exact then
   last = token + 255
 end
 local keep, previous = keep_of(last), r.state == 'r' and r.owner or r.previous
-redis.call('SET', lock, 'q1h.' .. owner .. previous .. numbers(token, last, keep) .. string.format('%016.0f', now)
+local tokens = exact and ARGV[3] .. ARGV[4] or string.format('%016.0f%016.0f', token, last)
+redis.call('SET', lock, 'q1h.' .. owner .. previous .. tokens .. string.format('%011.0f%016.0f', keep, now)
   .. ARGV[5], 'PX', ms(ARGV[2] + keep))
 return {'granted', last, now, token}

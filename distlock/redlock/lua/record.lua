@@ -11,25 +11,27 @@ local none = string.rep('0', 32)
 local function ms(n) return string.format('%.0f', n) end
 
 -- read returns the record of a key as a table, or the error FOREIGN. Without a key the record is
--- free. left is the remaining time of the grant, in ms; nil without a TTL.
+-- free. ttl, of a grant alone, is the TTL of the key, and left the remaining time of the grant, in ms;
+-- left is nil without a TTL.
 local function read(raw)
   if not raw then
     return {state = 'r', owner = none, previous = none, token = 0, last = 0, held = false}
   end
-  local state = string.match(raw, '^q1([hr])%.')
-  local _, digits = string.find(raw, '^%d+', 69)
-  if not state or (digits or 0) < 127 then
+  local r = {
+    raw = raw, state = string.match(raw, '^q1([hr])%.'), owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
+    token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
+    keep = tonumber(string.sub(raw, 101, 111)), held = false,
+  }
+  if not (r.state and r.token and r.last and r.keep) or #raw < 127 then
     return nil, redis.error_reply('FOREIGN the record of the lock was not written by a quorum of this library')
   end
-  local r = {
-    raw = raw, state = state, owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
-    token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
-    keep = tonumber(string.sub(raw, 101, 111)), ttl = redis.call('PTTL', lock),
-  }
-  if r.ttl >= 0 then
-    r.left = r.ttl - r.keep
+  if r.state == 'h' then
+    r.ttl = redis.call('PTTL', lock)
+    if r.ttl >= 0 then
+      r.left = r.ttl - r.keep
+    end
+    r.held = not r.left or r.left > 0
   end
-  r.held = state == 'h' and (not r.left or r.left > 0)
   return r
 end
 
