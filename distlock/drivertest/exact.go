@@ -17,7 +17,7 @@ var exactTests = map[string]func(*testing.T, New){
 	"S2_anExactGrantIsNearTheClock":     testExactClock,
 	"S1_anExactGrantExcludesOthers":     testExactExcludes,
 	"S1_anExactGrantRisesForItsOwner":   testExactRises,
-	"S1_theLastBlockIsTakenAgain":       testExactAgain,
+	"S2_aBlockIsGrantedOnce":            testExactOnce,
 	"S1_aCancelledExactOwnerIsRefused":  testExactCancelled,
 	"S2_anExactRaiseHasTheStatedTokens": testExactRaise,
 	"L_anExactRequestDoesNotOvertake":   testExactQueue,
@@ -164,20 +164,17 @@ func testExactRaise(t *testing.T, newDriver New) {
 	s.propose(exactly(s.request(), next+7+255), driver.TooLow, next+7+255)
 }
 
-// A node that lost a grant by its TTL takes it back, if no other owner had the name since.
-func testExactAgain(t *testing.T, newDriver New) {
+// A node that lost a grant by its TTL grants the name to its owner again, under a higher token.
+func testExactOnce(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	req := exactly(s.request(), s.clock())
 	req.TTL = short
 	s.propose(req, driver.Granted, req.FenceEnd)
 	s.awaitFree()
-	s.propose(exactly(s.request(), req.Fence), driver.TooLow, req.FenceEnd)
-	s.propose(req, driver.Granted, req.FenceEnd)
-	s.awaitFree()
-	other := exactly(s.request(), req.FenceEnd+1)
-	s.propose(other, driver.Granted, other.FenceEnd)
-	s.release(other, true)
-	s.propose(req, driver.TooLow, other.FenceEnd)
+	s.propose(req, driver.TooLow, req.FenceEnd)
+	higher := exactly(req, req.FenceEnd+1)
+	s.propose(higher, driver.Granted, higher.FenceEnd)
+	s.release(higher, true)
 }
 
 func testExactCancelled(t *testing.T, newDriver New) {

@@ -106,7 +106,7 @@ func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		}
 		r := t.record(req.Name, now)
 		mine, exact := r.req.Owner == req.Owner, req.Fence > 0
-		again := mine && exact && req.Fence == r.fence && req.FenceEnd == r.last
+		again := r.heldBy(req.Owner) && exact && req.Fence == r.fence && req.FenceEnd == r.last
 		switch {
 		case r.isCancelled(req.Owner), mine && !r.held && !exact:
 			reply.Outcome = driver.Cancelled

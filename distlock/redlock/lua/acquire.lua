@@ -19,7 +19,7 @@ if refused then
 end
 local owner, token, last = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local mine, exact = r.owner == owner, token > 0
-local again = mine and exact and token == r.token and last == r.last
+local again = r.held and mine and exact and token == r.token and last == r.last
 
 local answer
 if is_released(r, owner) or redis.call('PTTL', KEYS[2]) ~= -2 or mine and not r.held and not exact then
