@@ -90,7 +90,7 @@ func TestQuorum_spansShowTheNodes(t *testing.T) {
 		for _, e := range span.Events {
 			text := e.Name
 			for _, a := range e.Attributes {
-				text += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+				text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
 			}
 			events = append(events, text)
 		}
