@@ -30,24 +30,23 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	case holds:
 		return q.acquireAgain(ctx, a, req)
 	}
-	token := q.token(req.Name, 1)
+	token := q.token(req.Name)
 	for range mostProposals {
 		p := newPoll(q, ctx, limit(req.TTL), acquireWord)
 		d, err := a.propose(ctx, p, token)
 		reply := q.busyReply(p)
-		q.saw(req.Name, reply.Last)
 		switch {
 		case err != nil: // the caller has left
 			a.undo()
 			err = p.failure(err, true)
 		case d == higher:
-			// ⚑ Above the own block, too: a node may yet accept the lower token.
-			token = q.token(req.Name, max(reply.Last, token+block)+1)
+			token = q.above(p, token)
 			p.done()
 			continue
 		case d == granted && q.granted(k, a, token):
 			reply = driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + block,
 				Last: token + block, Clock: reply.Clock}
+			a.completeLater(p)
 		case d == failed:
 			err = p.failure(nil, a.undone(ctx))
 		case d == granted, d == void:
@@ -55,6 +54,10 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 			reply = driver.AcquireReply{Outcome: driver.Cancelled}
 		default:
 			a.undo()
+			q.refused(k, a, d == taken)
+			if d != taken {
+				reply.State = unknownHolder(d)
+			}
 		}
 		p.done()
 		if err != nil {
@@ -63,7 +66,17 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return reply, nil
 	}
 	a.undo()
-	return driver.AcquireReply{State: unknownHolder(), Nodes: len(q.nodes)}, nil
+	q.refused(k, a, false)
+	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
+}
+
+// unknownHolder is the state of a name that no holder is known of. Its TTL has the caller ask again, at
+// different times. An attempt that yields is woken by the release of the winner, too.
+func unknownHolder(d decision) driver.State {
+	if d == yield {
+		return driver.State{Held: true, TTL: 20*time.Millisecond + rand.N(40*time.Millisecond)}
+	}
+	return driver.State{Held: true, TTL: rand.N(7 * time.Millisecond)}
 }
 
 // check refuses a call before it begins.
@@ -79,32 +92,93 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// propose asks all nodes to grant the name under a token. ⚑ In a split vote one attempt goes on: it
-// keeps what it has, and asks the refusing nodes again while the others are undone.
+// propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on: it keeps
+// what it has, and asks the refusing nodes again while the others are undone.
 func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
-	for _, n := range a.q.nodes {
-		a.send(p, n, token, token+block)
+	asked := -1
+	if n := a.q.lowest(); a.knocks && n != nil {
+		asked = n.index
+		if refused, err := a.knock(ctx, p, n, token); refused || err != nil {
+			return yield, err
+		}
 	}
-	for round := 0; ; round++ {
-		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], final bool) bool {
-			d = judge(answers, a.q.size, final)
-			return d != undecided
-		})
-		if err != nil || d != goOn || round == mostRounds {
+	for _, n := range a.q.nodes {
+		if n.index != asked {
+			a.send(p, n, token, token+block)
+		}
+	}
+	until := time.Now().Add(a.req.TTL / 2)
+	for rounds := 0; ; rounds++ {
+		if d, err = a.settle(ctx, p); err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
 			return d, err
 		}
-		timer := time.NewTimer(time.Millisecond + rand.N(2*time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return d, ctx.Err()
+		if err := p.pause(ctx); err != nil {
+			return d, err
 		}
 		for _, n := range a.q.refusing(p) {
 			a.send(p, n, token, token+block)
 		}
 	}
 }
+
+// knock asks one node alone, for an acquisition that was shown a holder. ⚑ Of several waiters that a
+// release wakes, only the one that this node accepts asks the other nodes: their votes are not split.
+func (a *attempt) knock(ctx context.Context, p *poll[driver.AcquireReply], n *node, token int64) (refused bool, err error) {
+	a.send(p, n, token, token+block)
+	answer, err := p.alone(ctx, n, knocking)
+	in, mine := inRace(answer.reply)
+	return answer.said() && in && !mine, err
+}
+
+// knocking is how long one node is asked alone.
+const knocking = 2 * time.Millisecond
+
+// lowest is the lowest node that is not away, or nil.
+func (q *quorum) lowest() *node {
+	for _, n := range q.nodes {
+		if !n.suspect() {
+			return n
+		}
+	}
+	return nil
+}
+
+// settle waits for a decision. ⚑ An attempt that cannot win is undone before: the winner needs its nodes,
+// and some of the answers may take long.
+func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply]) (d decision, err error) {
+	for undone := false; ; {
+		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], slow bool) bool {
+			var lost bool
+			d, lost = judge(answers, a.q.size, a.q.now(), slow)
+			return d != undecided || lost && !undone
+		})
+		if err != nil || d != undecided {
+			return d, err
+		}
+		a.undo()
+		undone = true
+	}
+}
+
+// pause waits until the other attempts of a split vote are undone: for about as long as the last question
+// took.
+func (p *poll[R]) pause(ctx context.Context) error {
+	p.mu.Lock()
+	round := min(max(time.Since(p.asked), shortest), 2*time.Millisecond)
+	p.mu.Unlock()
+	timer := time.NewTimer(round/2 + rand.N(round))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		p.again()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// shortest is the least time of a question that a pause is counted from.
+const shortest = 500 * time.Microsecond
 
 // refusing returns the nodes that another attempt holds.
 func (q *quorum) refusing(p *poll[driver.AcquireReply]) (nodes []*node) {
@@ -131,7 +205,7 @@ func (q *quorum) acquireAgain(ctx context.Context, a *attempt, req driver.Acquir
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: end, Last: end, Clock: q.now()}, nil
 }
 
-// busyReply makes the reply of a busy name, with the highest token that a node has reserved.
+// busyReply makes the reply of a busy name.
 func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireReply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,25 +218,16 @@ func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireRe
 			}
 		}
 	}
-	if reply.Refused > 0 {
-		var ok bool
-		if reply.State, ok = busy(p.answers, q.size); !ok {
-			reply.State = unknownHolder()
-		}
-	}
+	reply.State, _ = busy(p.answers, q.size)
 	return reply
 }
 
-// soonest and latest bound when a caller asks again after a split vote. Attempts that meet again and
-// again need different pauses.
-const (
-	soonest = time.Millisecond
-	latest  = 8 * time.Millisecond
-)
-
-// unknownHolder is the state of a name without a known holder. Its TTL has the caller ask again soon.
-func unknownHolder() driver.State {
-	return driver.State{Held: true, TTL: rand.N(latest - soonest)}
+// above returns the token to propose after one that was too low. ⚑ It is above the own block, too: a
+// node may yet accept the lower token.
+func (q *quorum) above(p *poll[driver.AcquireReply], token int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(next(p.answers, q.size, q.now()), token+block+1)
 }
 
 func acquireWord(reply driver.AcquireReply) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,13 +16,18 @@ type attempt struct {
 	q   *quorum
 	req driver.AcquireRequest // as the nodes see it, without tokens
 	// blind says that the driver does not know the requests of the attempt.
-	blind bool
+	blind  bool
+	knocks bool // the attempt asks one node first
 
 	mu         sync.Mutex
-	token, end int64  // of the grant
-	over       bool   // no request follows but a Release
-	owes       bool   // a Release without an answer is owed
-	votes      []vote // by node
+	token, end int64                      // of the grant
+	highest    int64                      // that a node may have
+	all        bool                       // each node needs a Release, also one that has refused
+	over       bool                       // no request follows but a Release
+	owes       bool                       // a Release without an answer is owed
+	undoing    *poll[driver.ReleaseReply] // the Releases of the undo
+	complete   *time.Timer                // has all nodes accept the grant
+	votes      []vote                     // by node
 }
 
 // vote is what the attempt has of a node.
@@ -53,20 +59,21 @@ func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
 func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, keep(req.TTL))
+	e := q.entry(k, keeps)
 	switch {
 	case e.over:
 		return nil, false
 	case !e.granted:
-		e.number++
-		e.last = q.newAttempt(req, e.number)
+		q.attempts++
+		e.last = q.newAttempt(req, q.attempts)
+		e.last.knocks = e.shown
 	}
 	return e.last, e.granted
 }
 
 // granted notes the grant of an attempt. It reports false if the acquisition is over since.
 func (q *quorum) granted(k key, a *attempt, token int64) bool {
-	q.saw(k.name, token+block)
+	q.proposed(k.name, token+block)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, a.req.TTL+keep(a.req.TTL))
@@ -78,17 +85,39 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	return true
 }
 
+// refused notes that an attempt was refused, perhaps by a holder that the caller was shown.
+func (q *quorum) refused(k key, a *attempt, taken bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[k]; e != nil && e.last == a {
+		e.last = nil // ⚑ its undo goes on without the table
+		e.shown = e.shown || taken
+		q.sweptSoon(e, keeps)
+	}
+}
+
+// lost notes that the grant of an attempt is lost, and undoes the attempt on the nodes that still have it:
+// no Release follows.
+func (q *quorum) lost(k key, a *attempt) {
+	q.mu.Lock()
+	e := q.entries[k]
+	holds := e != nil && e.last == a && e.granted && !e.over
+	if holds {
+		e.over, e.ended, e.last = true, true, nil
+	}
+	q.mu.Unlock()
+	if holds {
+		a.undoLoudly()
+	}
+}
+
 // find returns the last attempt of an acquisition, which lasts for ttl from now on.
 func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[k]
 	if e == nil || e.last == nil {
-		number := 1
-		if e != nil {
-			number = max(e.number, 1)
-		}
-		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, number)
+		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 0)
 	}
 	q.entry(k, ttl+keep(ttl))
 	return e.last
@@ -104,25 +133,34 @@ func (a *attempt) setTokens(token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token, a.end = token, token+block
+	a.highest = max(a.highest, a.end)
 }
 
 // send asks a node for the name under a block of tokens, unless the attempt is over.
 func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token, end int64) {
-	if !a.sending(n) {
+	p.expect(n)
+	switch {
+	case n.full():
+		p.answered(n, driver.AcquireReply{}, errFull, 0)
+		return
+	case !a.sending(n, end):
+		p.note(n, answer[driver.AcquireReply]{})
 		return
 	}
-	p.expect(n)
 	p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
-		return a.acquire(ctx, n, token, end, a.req.TTL)
+		req := a.req
+		req.Fence, req.FenceEnd = token, end
+		return a.acquire(ctx, n, req)
 	}, func() { a.sent(n) })
 }
 
 // sending notes that an Acquire is under way. Its end is sent.
-func (a *attempt) sending(n *node) bool {
+func (a *attempt) sending(n *node, end int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
 		a.votes[n.index].pending++
+		a.highest = max(a.highest, end)
 	}
 	return !a.over
 }
@@ -141,15 +179,14 @@ func (a *attempt) sent(n *node) {
 	}
 }
 
-// acquire asks a node for a grant of ttl, and notes the answer.
-func (a *attempt) acquire(ctx context.Context, n *node, token, end int64, ttl time.Duration) (driver.AcquireReply, error) {
-	req := a.req
-	req.Fence, req.FenceEnd, req.TTL = token, end, ttl
+// acquire asks a node, and notes the answer.
+func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	reply, err := n.Driver.Acquire(ctx, req)
 	granted := err == nil && reply.Outcome == driver.Granted
 	if err == nil {
-		a.q.sawClock(n, reply.Clock)
+		n.sawClock(reply.Clock)
 		a.q.seeTTL(reply.State.TTL)
+		reply.State = asGranted(reply.State)
 	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
@@ -157,7 +194,7 @@ func (a *attempt) acquire(ctx context.Context, n *node, token, end int64, ttl ti
 	v.copies = v.copies || reply.Replayed || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed)
 	v.stopped = v.stopped || stopped(err)
 	a.mu.Unlock()
-	if granted && (reply.Fence != token || reply.FenceEnd != end) {
+	if granted && (reply.Fence != req.Fence || reply.FenceEnd != req.FenceEnd) {
 		return reply, errToken // ⚑ it counts for the proposed token only
 	}
 	return reply, err
@@ -169,13 +206,21 @@ const undoing = 200 * time.Millisecond
 // undo ends an attempt without a grant, in the background. It returns the poll of the Releases; nil: no
 // node needs one.
 func (a *attempt) undo() *poll[driver.ReleaseReply] {
-	if !a.finish(true) {
-		return nil
+	// ⚑ A notice would have all waiters ask again, and be undone again.
+	return a.undoBy(driver.ReleaseRequest{Quiet: true})
+}
+
+func (a *attempt) undoLoudly() { a.undoBy(driver.ReleaseRequest{}) }
+
+func (a *attempt) undoBy(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
+	if !a.finish(true) || a.undoing != nil {
+		return a.undoing
 	}
 	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
 	defer p.done()
+	a.undoing = p
 	for _, n := range a.q.nodes {
-		a.release(p, n, 0)
+		a.release(p, n, req)
 	}
 	return p
 }
@@ -189,9 +234,10 @@ func (a *attempt) undone(ctx context.Context) (holds bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, undoing)
 	defer cancel()
-	_ = p.wait(ctx, func(_ []answer[driver.ReleaseReply], final bool) bool {
+	_ = p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
+		open := slices.ContainsFunc(answers, func(a answer[driver.ReleaseReply]) bool { return a.pending })
 		holds = a.holders() >= a.q.size
-		return !holds || final
+		return !holds || !open
 	})
 	return holds
 }
@@ -202,6 +248,9 @@ func (a *attempt) finish(owed bool) (needed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over, a.owes = true, a.owes || owed
+	if a.complete != nil {
+		a.complete.Stop()
+	}
 	for i := range a.votes {
 		needed = needed || a.votes[i].pending > 0 || a.needs(&a.votes[i])
 	}
@@ -211,7 +260,7 @@ func (a *attempt) finish(owed bool) (needed bool) {
 // needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that was sent
 // twice.
 func (a *attempt) needs(v *vote) bool {
-	return !v.settled && (v.holds || v.copies || v.stopped || a.blind)
+	return !v.settled && (v.holds || v.copies || v.stopped || a.all)
 }
 
 // holders is the number of nodes on which the attempt may hold the name.

@@ -1,14 +1,13 @@
 package quorum
 
 import (
-	"cmp"
 	"slices"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The decisions of the quorum. Each takes the answers of the nodes, and the size of a quorum. A final
-// decision takes a node without an answer as one that failed.
+// The decisions of the quorum. Each takes the answers of the nodes, and the size of a quorum.
 
 // decision is what the answers to a proposal mean.
 type decision int
@@ -17,136 +16,237 @@ const (
 	undecided decision = iota
 	granted
 	higher // a higher token may get a quorum
-	held   // another owner has a quorum
+	taken  // another owner has a quorum
 	goOn   // a split vote that this attempt may win
 	yield  // a split vote that another attempt may win
 	void   // the attempt is cancelled
 	failed // too few nodes answer
 )
 
-// judge decides on the answers to a proposal.
-func judge(answers []answer[driver.AcquireReply], size int, final bool) decision {
+// racing is how old a grant without a quorum is at most to be in the race. ⚑ The orphan of a dead client
+// decides nothing.
+const racing = 100 * time.Millisecond
+
+// inRace reports whether a node is in the race, and whether the attempt has it.
+func inRace(reply driver.AcquireReply) (in, mine bool) {
+	mine = reply.Outcome == driver.Granted
+	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
+}
+
+// judge decides on the answers to a proposal. slow says that the nodes have had their time. lost says
+// that the attempt cannot win any more, before the reply to its caller is known.
+func judge(answers []answer[driver.AcquireReply], size int, clock int64, slow bool) (d decision, lost bool) {
+	highest := near(answers, size, clock)
 	var open, accepted, low, refused, cancelled int
-	taken, lowest := false, false // a node is taken, and the lowest of them is this attempt's
+	cut := contended(answers, size)
+	first := unknownNode // in the race
 	for i := range answers {
 		a := &answers[i]
-		if a.open(final) {
-			open++
+		if a.pending && !(cut && (slow || a.suspect)) {
+			if open++; first == unknownNode {
+				first = openNode
+			}
 			continue
 		}
 		if !a.said() {
 			continue
 		}
-		outcome := a.reply.Outcome
-		if !taken && (outcome == driver.Granted || outcome == driver.Busy) {
-			taken, lowest = true, outcome == driver.Granted
+		if in, mine := inRace(a.reply); in && first == unknownNode {
+			first = otherNode
+			if mine {
+				first = ownNode
+			}
 		}
-		switch {
+		switch outcome := a.reply.Outcome; {
 		case outcome == driver.Cancelled:
 			cancelled++
-		case a.young: // ⚑ its server may have forgotten a grant
+		case outcome == driver.Busy:
+			refused++
+		case a.young: // ⚑ its server may have lost a grant
 		case outcome == driver.Granted:
 			accepted++
-		case outcome == driver.TooLow:
+		case outcome == driver.TooLow && a.reply.Last <= highest:
 			low++
-		default:
-			refused++
 		}
 	}
+	_, held := busy(answers, size)
 	switch {
 	case accepted >= size:
-		return granted
-	case refused >= size && isBusy(answers, size):
-		return held
-	case accepted+open >= size:
-		return undecided
+		return granted, false
+	case held:
+		return taken, false
 	case accepted+low >= size:
-		return higher
+		return higher, false
+	case accepted+open >= size:
+		return undecided, false
 	case open > 0:
-		return undecided
+		return undecided, first == otherNode && accepted+low+open < size
 	case cancelled > 0:
-		return void
+		return void, false
 	case accepted+low+refused < size:
-		return failed
-	case lowest: // ⚑ of several attempts one goes on
-		return goOn
+		return failed, false
+	case first == ownNode: // ⚑ of several attempts one goes on
+		return goOn, false
 	default:
-		return yield
+		return yield, false
 	}
 }
 
-// holder returns the state of the owner that at least need nodes show as the holder. open is the number of
-// nodes that may show more.
-func holder(shown []driver.State, need, open, size int) (state driver.State, ok bool) {
-	for _, s := range shown {
-		var same []driver.State
-		for _, other := range shown {
-			if other.Owner == s.Owner {
-				same = append(same, other)
+// What the lowest node in the race is.
+const (
+	unknownNode = iota
+	openNode    // it may be one that has not answered
+	ownNode     // the attempt has it
+	otherNode   // another attempt has it
+)
+
+// contended reports whether another owner has refused, and a quorum has answered.
+// ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock unusable.
+func contended(answers []answer[driver.AcquireReply], size int) bool {
+	said, refused := 0, false
+	for i := range answers {
+		if a := &answers[i]; a.said() {
+			said++
+			refused = refused || a.reply.Outcome == driver.Busy
+		}
+	}
+	return refused && said >= size
+}
+
+// farAhead bounds how far one node may raise the next token above what the others ask for.
+const farAhead = time.Hour
+
+// near is the highest last token that counts. ⚑ A token that is far above the clock and above the others
+// does not: the other nodes would refuse the next one, or be as far ahead from then on. It counts if no
+// quorum can come about without it.
+func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+	lasts := make([]int64, 0, len(answers))
+	open := false
+	for i := range answers {
+		if a := &answers[i]; a.said() {
+			lasts = append(lasts, a.reply.Last)
+		} else {
+			open = open || a.pending
+		}
+	}
+	slices.Sort(lasts)
+	switch {
+	case open && len(lasts) > 0:
+		clock = max(clock, lasts[0])
+	case len(lasts) >= size:
+		clock = max(clock, lasts[size-1])
+	}
+	return clock + farAhead.Microseconds()
+}
+
+// next returns the token to propose after one that was too low: above the last token of each node that
+// counts, and not behind the clock.
+func next(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+	highest := near(answers, size, clock)
+	for i := range answers {
+		if a := &answers[i]; a.said() && a.reply.Last <= highest {
+			clock = max(clock, a.reply.Last+1)
+		}
+	}
+	return clock
+}
+
+// holder returns the state of the owner that at least need nodes show as the holder.
+func holder(shown []shown, need, size int) (state driver.State, ok bool) {
+	for _, one := range shown {
+		var ttls []time.Duration
+		var fence int64
+		for _, s := range shown {
+			if s.Owner == one.Owner {
+				ttls = append(ttls, s.TTL)
+				if !s.young && s.Fence >= fence {
+					// ⚑ The highest token: a raise that a quorum has made is on one of these nodes.
+					state, fence = s.State, s.Fence
+				}
 			}
 		}
-		if len(same) < need {
+		if len(ttls) < need {
 			continue
 		}
-		// ⚑ The highest token that a quorum can have: a raise that failed may be higher.
-		slices.SortFunc(same, func(a, b driver.State) int { return cmp.Compare(b.Fence, a.Fence) })
-		state = same[min(max(size-open, 1), len(same))-1]
+		if fence == 0 {
+			state = one.State
+		}
 		// The grant lasts for as long as a quorum of nodes keeps it.
-		slices.SortFunc(same, func(a, b driver.State) int { return cmp.Compare(b.TTL, a.TTL) })
-		state.TTL = same[min(size, len(same))-1].TTL
-		state.Owner, state.Waiters = "", 0 // they mean nothing outside the nodes
+		slices.Sort(ttls)
+		state.TTL = ttls[max(len(ttls)-size, 0)]
+		state.Owner, state.Waiters, state.Fence = "", 0, fence // the owner means nothing outside the nodes
 		return state, true
 	}
 	return driver.State{}, false
 }
 
-func isBusy(answers []answer[driver.AcquireReply], size int) bool {
-	_, ok := busy(answers, size)
-	return ok
+// shown is the state of a holder, as a node shows it.
+type shown struct {
+	driver.State
+	young bool
 }
 
 // busy returns the state of the holder that a quorum of nodes shows.
 func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) {
-	var shown []driver.State
-	open := 0
+	refused := 0
 	for i := range answers {
-		switch a := &answers[i]; {
-		case !a.said() || a.pending:
-			open++
-		case a.reply.Outcome == driver.Busy:
-			shown = append(shown, a.reply.State)
+		if a := &answers[i]; a.said() && a.reply.Outcome == driver.Busy {
+			refused++
 		}
 	}
-	return holder(shown, size, open, size)
-}
-
-// inspect decides what the nodes show of a name. ⚑ A name is free only if no owner can have a quorum.
-func inspect(answers []answer[driver.State], size int) (state driver.State, ok bool) {
-	var shown []driver.State
-	open := 0
-	for i := range answers {
-		switch a := &answers[i]; {
-		case !a.said():
-			open++
-		case a.reply.Held:
-			shown = append(shown, a.reply)
-		}
-	}
-	if len(answers)-open < size {
+	if refused < size {
 		return driver.State{}, false
 	}
-	state, _ = holder(shown, max(size-open, 1), open, size)
-	return state, true
+	states := make([]shown, 0, refused)
+	for i := range answers {
+		if a := &answers[i]; a.said() && a.reply.Outcome == driver.Busy {
+			states = append(states, shown{a.reply.State, a.young})
+		}
+	}
+	return holder(states, size, size)
+}
+
+// inspect decides what the nodes show of a name. It has no decision while an answer may change it.
+// ⚑ A name is free only if no owner can have a quorum.
+func inspect(answers []answer[driver.State], size int) (state driver.State, d agreement) {
+	var states []shown
+	open, unknowns, free := 0, 0, 0
+	for i := range answers {
+		switch a := &answers[i]; {
+		case a.pending:
+			open++
+		case !a.said():
+			unknowns++
+		case a.reply.Held:
+			states = append(states, shown{a.reply, a.young})
+		default:
+			free++
+		}
+	}
+	if state, ok := holder(states, size, size); ok {
+		return state, yes
+	}
+	_, may := holder(states, max(size-open-unknowns, 1), size)
+	switch {
+	case !may && free+len(states) >= size && open+unknowns < size:
+		return driver.State{}, yes
+	case open > 0:
+		return driver.State{}, unsure
+	case may && free+len(states) >= size:
+		state, _ = holder(states, max(size-unknowns, 1), size)
+		return state, yes
+	}
+	return driver.State{}, unknown
 }
 
 // agreement is what the answers to a request of a holder mean.
 type agreement int
 
 const (
-	unsure agreement = iota // a quorum may yet agree
+	unsure agreement = iota // further answers decide
 	yes
 	no      // a quorum cannot agree any more
-	unknown // too few nodes answer
+	unknown // no further answer can decide
 )
 
 // agree decides by the numbers of nodes that say yes, that say no, and that may answer yet.
@@ -156,9 +256,9 @@ func agree(yeses, noes, open, nodes, size int) agreement {
 		return yes
 	case noes > nodes-size:
 		return no
-	case open > 0:
-		return unsure
-	default:
+	case yeses+open < size && noes+open <= nodes-size:
 		return unknown
+	default:
+		return unsure
 	}
 }

@@ -42,22 +42,24 @@ func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error)
 	defer p.mu.Unlock()
 	var text strings.Builder
 	fmt.Fprintf(&text, "redlock: %d of %d nodes have to agree", p.q.size, len(p.answers))
-	causes := make([]error, 0, len(p.answers))
+	causes, agreed := make([]error, 0, len(p.answers)), 0
 	for i := range p.answers {
 		a := p.answers[i]
 		if a.err = of(&a); a.err == nil && a.young {
 			causes = append(causes, errYoung)
 		} else if a.err != nil {
 			causes = append(causes, a.err)
+		} else if a.done {
+			agreed++
 		}
-		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name, p.text(a))
+		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name, p.text(p.q.nodes[i], a))
 	}
 	e := &nodesError{text: text.String()}
 	if ended != nil {
 		e.kinds = append(e.kinds, ended)
 	}
 	if !effect {
-		e.kinds = append(e.kinds, kinds(causes, len(p.answers)-p.q.size)...)
+		e.kinds = append(e.kinds, kinds(causes, agreed, len(p.answers), p.q.size)...)
 	}
 	return e
 }
@@ -65,9 +67,10 @@ func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error)
 // errYoung is the cause of a node that does not count yet.
 var errYoung = fmt.Errorf("%w: %w", driver.ErrTemporary, driver.ErrNotDone)
 
-// kinds returns the kinds that more than a number of the causes have. An operation without an effect is
-// ErrNotDone, unless a node may have refused it half-way.
-func kinds(causes []error, more int) (kinds []error) {
+// kinds returns the kinds of an operation without an effect: those of so many causes that the other nodes
+// are no quorum. ErrTemporary is one if the agreed nodes were a quorum with those that cannot answer now.
+// ErrNotDone is one unless a node may have refused half-way.
+func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 	count := func(kind error) (n int) {
 		for _, cause := range causes {
 			if errors.Is(cause, kind) {
@@ -76,10 +79,13 @@ func kinds(causes []error, more int) (kinds []error) {
 		}
 		return n
 	}
-	for _, kind := range []error{driver.ErrRights, driver.ErrRefused, driver.ErrForeign, driver.ErrFloor, driver.ErrTemporary} {
-		if count(kind) > more {
+	for _, kind := range []error{driver.ErrRights, driver.ErrRefused, driver.ErrForeign, driver.ErrFloor} {
+		if count(kind) > nodes-size {
 			kinds = append(kinds, kind)
 		}
+	}
+	if n := count(driver.ErrTemporary); n > 0 && n+agreed >= size && len(kinds) == 0 {
+		kinds = append(kinds, driver.ErrTemporary)
 	}
 	for _, cause := range causes {
 		if stopped(cause) {

@@ -38,9 +38,9 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		p.expect(n)
 		p.ask(n, func(ctx context.Context) ([]driver.ExtendReply, error) { return x.send(ctx, n) }, nil)
 	}
-	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], final bool) bool {
+	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], _ bool) bool {
 		for i := range reqs {
-			if agreed, _ := judgeExtend(answers, i, q.size, final); agreed == unsure {
+			if agreed, _ := judgeExtend(answers, i, q.size, reqs[i].Exact); agreed == unsure {
 				return false
 			}
 		}
@@ -49,8 +49,8 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 	lost := make([][]int, len(q.nodes)) // the requests, by node
 	for i := range reqs {
 		p.mu.Lock()
-		agreed, effect := judgeExtend(p.answers, i, q.size, true)
-		if agreed == yes { // ⚑ only then: another owner may have the name
+		agreed, effect := judgeExtend(p.answers, i, q.size, reqs[i].Exact)
+		if agreed != no { // ⚑ not if the grant is lost: another owner may have the name
 			for j := range p.answers {
 				if a := &p.answers[j]; a.said() && !a.reply[i].Held && a.reply[i].Err == nil {
 					lost[j] = append(lost[j], i)
@@ -61,7 +61,9 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		switch agreed {
 		case yes:
 			replies[i].Held = true
-		case unknown:
+		case no:
+			q.lost(key{reqs[i].Name, reqs[i].Owner}, x.attempts[i])
+		case unknown, unsure:
 			replies[i].Err = x.failure(p, i, err, effect)
 		}
 	}
@@ -126,29 +128,32 @@ func (a *attempt) extended(n *node, exact bool, err error) {
 
 // judgeExtend decides on the answers to one request, and whether the request may have had an effect.
 // ⚑ A young node does not count as held. A node that says "not held" counts in each case.
-func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, final bool) (agreed agreement, effect bool) {
-	var yeses, noes, open int
+func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, exact bool) (agreed agreement, effect bool) {
+	var yeses, noes, open, effects int
 	for i := range answers {
 		a := &answers[i]
+		err := a.err
+		if a.said() {
+			err = a.reply[request].Err
+		}
 		switch {
 		case a.pending:
-			effect = true
-			if !final {
-				open++
+			open++
+			effects++
+		case err != nil:
+			if driver.MayHaveEffect(err) || exact && !errors.Is(err, driver.ErrNotDone) {
+				effects++
 			}
-		case a.err != nil:
-			effect = effect || driver.MayHaveEffect(a.err)
-		case a.reply[request].Err != nil:
-			effect = effect || driver.MayHaveEffect(a.reply[request].Err)
 		case !a.reply[request].Held:
 			noes++
 		default:
-			effect = true
-			if !a.young {
+			if effects++; !a.young {
 				yeses++
 			}
 		}
 	}
+	// ⚑ An exact one may have shortened the grant on a few nodes.
+	effect = effects > len(answers)-size || exact && effects > 0
 	return agree(yeses, noes, open, len(answers), size), effect
 }
 
@@ -162,31 +167,22 @@ func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended er
 	})
 }
 
-// retake has a node that lost grants accept them again, under the same tokens, in the background.
+// retake has a node that does not hold grants accept them again, in the background.
 func (x *extension) retake(n *node, lost []int) {
-	if len(lost) == 0 || !n.enter() {
+	if len(lost) == 0 || n.full() {
 		return
 	}
+	n.enter()
 	x.q.calls.Go(func() {
-		defer n.leave()
 		ctx, cancel := context.WithTimeout(x.q.life, longest)
 		defer cancel()
+		defer func() { n.left(ctx.Err() == nil) }()
 		for _, i := range lost {
-			a := x.attempts[i]
-			if token, end := a.tokens(); ctx.Err() == nil && token > 0 && a.retaking(n) {
-				_, _ = a.acquire(ctx, n, token, end, x.reqs[i].TTL)
-				a.sent(n)
+			if ctx.Err() == nil {
+				x.attempts[i].retake(ctx, n, x.reqs[i].TTL)
 			}
 		}
 	})
-}
-
-// retaking notes that an Acquire is under way, if it is the only one of the node.
-func (a *attempt) retaking(n *node) bool {
-	a.mu.Lock()
-	under := a.votes[n.index].pending > 0
-	a.mu.Unlock()
-	return !under && a.sending(n)
 }
 
 func extendWord(replies []driver.ExtendReply) string {

@@ -2,12 +2,12 @@ package quorum
 
 import (
 	"context"
+	"slices"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Inspect implements driver.Driver. It waits for all nodes that answer in time: a quorum alone does not
-// show that a name is free.
+// Inspect implements driver.Driver. It waits for all nodes that answer in time: each shows another TTL.
 func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	if ctx.Err() != nil {
 		return driver.State{}, notDone(ctx)
@@ -16,13 +16,19 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	defer p.done()
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.State, error) { return n.Driver.Inspect(ctx, name) }, nil)
+		p.ask(n, func(ctx context.Context) (driver.State, error) {
+			state, err := n.Driver.Inspect(ctx, name)
+			return asGranted(state), err
+		}, nil)
 	}
-	err := p.wait(ctx, func(_ []answer[driver.State], final bool) bool { return final })
-	p.mu.Lock()
-	state, ok := inspect(p.answers, q.size)
-	p.mu.Unlock()
-	if err != nil || !ok {
+	var state driver.State
+	var decided agreement
+	err := p.wait(ctx, func(answers []answer[driver.State], slow bool) bool {
+		open := slices.ContainsFunc(answers, func(a answer[driver.State]) bool { return a.pending })
+		state, decided = inspect(answers, q.size)
+		return !open || slow && decided != unsure
+	})
+	if err != nil || decided != yes {
 		return driver.State{}, p.failure(err, false)
 	}
 	return state, nil

@@ -12,6 +12,7 @@ import (
 // answer is what a node has said to a question.
 type answer[R any] struct {
 	pending bool // the node is asked, perhaps again
+	suspect bool // it may be away
 	done    bool // reply and err are its last answer
 	reply   R
 	err     error
@@ -20,9 +21,6 @@ type answer[R any] struct {
 
 // said reports whether the node has replied.
 func (a *answer[R]) said() bool { return a.done && a.err == nil }
-
-// open reports whether a decision has to wait for the node. A final one takes the answers as they are.
-func (a *answer[R]) open(final bool) bool { return a.pending && !final }
 
 // poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its own.
 type poll[R any] struct {
@@ -36,6 +34,7 @@ type poll[R any] struct {
 	mu      sync.Mutex
 	answers []answer[R] // by node
 	users   int         // the operation, and the calls that use ctx
+	enough  int         // the number of answers that may decide
 	news    chan struct{}
 }
 
@@ -49,6 +48,7 @@ func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word
 		asked:   time.Now(),
 		answers: make([]answer[R], len(q.nodes)),
 		users:   1,
+		enough:  q.size,
 		news:    make(chan struct{}, 1),
 	}
 	life, cancel := context.WithTimeout(q.life, max(limit, 1))
@@ -83,40 +83,43 @@ func (p *poll[R]) done() {
 func (p *poll[R]) expect(n *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answers[n.index].pending = true
+	p.answers[n.index].pending, p.answers[n.index].suspect = true, n.suspect()
 	p.users++
 }
 
 // ask calls a node that is expected to answer, in the background, and then after, if it is not nil.
 func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), after func()) {
-	if !n.enter() {
-		var none R
-		p.answered(n, none, errFull, 0)
-		if after != nil {
-			after()
-		}
-		return
-	}
+	n.enter()
 	p.q.calls.Go(func() {
-		defer n.leave()
-		p.call(n, call)
+		answered := false
+		defer func() { n.left(answered) }()
+		answered = p.call(n, call)
 		if after != nil {
 			after()
 		}
 	})
 }
 
-// call calls a node that is expected to answer.
-func (p *poll[R]) call(n *node, call func(context.Context) (R, error)) {
+// call calls a node that is expected to answer. It reports whether the node has answered.
+func (p *poll[R]) call(n *node, call func(context.Context) (R, error)) bool {
 	start := time.Now()
 	reply, err := call(p.ctx)
 	p.answered(n, reply, err, time.Since(start))
+	return err == nil
 }
 
 // answered notes the answer of a node that was expected.
 func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
+	a := answer[R]{done: true, reply: reply, err: err, young: n.young(took)}
+	if p.tell != nil { // the operation may end with this answer
+		p.tell(driver.NodeAnswer{Node: n.Name, Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
+	}
+	p.note(n, a)
+}
+
+// note notes an answer, or what is known without one.
+func (p *poll[R]) note(n *node, a answer[R]) {
 	defer p.done()
-	a := answer[R]{done: true, reply: reply, err: err, young: p.q.young(n, took)}
 	p.mu.Lock()
 	p.answers[n.index] = a
 	done := 0
@@ -125,27 +128,25 @@ func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 			done++
 		}
 	}
+	news := done >= p.enough
 	p.mu.Unlock()
-	if done >= p.q.size { // else there is nothing to decide
+	if news { // else there is nothing to decide
 		select {
 		case p.news <- struct{}{}:
 		default:
 		}
 	}
-	if p.tell != nil {
-		p.tell(driver.NodeAnswer{Node: n.Name, Answer: p.text(a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
-	}
 }
 
 // text describes an answer.
-func (p *poll[R]) text(a answer[R]) string {
+func (p *poll[R]) text(n *node, a answer[R]) string {
 	switch {
 	case !a.done:
 		return "no answer yet"
 	case a.err != nil:
 		return a.err.Error()
 	case a.young:
-		return fmt.Sprintf("%s, but its server is up for less than %s", p.word(a.reply), p.q.delay())
+		return fmt.Sprintf("%s, but its server is up for less than %s", p.word(a.reply), n.youth())
 	default:
 		return p.word(a.reply)
 	}
@@ -154,38 +155,60 @@ func (p *poll[R]) text(a answer[R]) string {
 // slowest is how long the other nodes have at least when a quorum has answered.
 const slowest = 20 * time.Millisecond
 
-// wait returns when decide returns true, or with the error of ctx. When a quorum of nodes has answered
-// without a decision, the others have as long again, twice, and at least 20 ms. Then the decision is
-// final: decide returns true.
-func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], final bool) bool) error {
-	var slow <-chan time.Time
-	final := false
+// wait returns when decide returns true, or with the error of ctx. slow says that a quorum has answered,
+// and that the others have had as long again, twice, and at least 20 ms.
+func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slow bool) bool) error {
+	var late <-chan time.Time
+	slow := false
 	for {
 		p.mu.Lock()
-		said, pending := 0, 0
+		said := 0
 		for i := range p.answers {
-			if p.answers[i].pending {
-				pending++
-			} else if p.answers[i].said() {
+			if a := &p.answers[i]; a.said() && !a.pending {
 				said++
 			}
 		}
-		decided := decide(p.answers, final || pending == 0)
+		decided, took := decide(p.answers, slow), time.Since(p.asked)
 		p.mu.Unlock()
 		if decided {
 			return nil
 		}
-		if slow == nil && said >= p.q.size {
-			timer := time.NewTimer(max(slowest, 2*time.Since(p.asked)))
+		if late == nil && said >= p.q.size {
+			timer := time.NewTimer(max(slowest, 2*took))
 			defer timer.Stop()
-			slow = timer.C
+			late = timer.C
 		}
 		select {
 		case <-p.news:
-		case <-slow:
-			final = true
+		case <-late:
+			slow = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// again begins another question to some of the nodes.
+func (p *poll[R]) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = time.Now()
+}
+
+// alone waits for the answer of the only node that is asked, for a time.
+func (p *poll[R]) alone(ctx context.Context, n *node, limit time.Duration) (answer[R], error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p.mu.Lock()
+	p.enough = 1
+	p.mu.Unlock()
+	var first answer[R]
+	_ = p.wait(limited, func(answers []answer[R], _ bool) bool {
+		first = answers[n.index]
+		return first.done
+	})
+	p.mu.Lock()
+	p.enough = p.q.size
+	p.mu.Unlock()
+	return first, ctx.Err()
 }

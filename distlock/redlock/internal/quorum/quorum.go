@@ -5,6 +5,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -41,8 +42,9 @@ type Upper interface {
 
 // New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes' drivers
 // with itself. A node whose server is up for less than restartDelay does not count. A restartDelay of
-// 0 means the largest TTL that the driver has seen. A negative one means that all nodes count.
-func New(nodes []Node, restartDelay time.Duration) driver.Driver {
+// 0 means the largest TTL that the driver has seen, and at least ttl. A negative one means that all nodes
+// count.
+func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
 	q := &quorum{
 		size:         len(nodes)/2 + 1,
 		restartDelay: restartDelay,
@@ -50,9 +52,12 @@ func New(nodes []Node, restartDelay time.Duration) driver.Driver {
 		closing:      make(chan struct{}),
 		table:        newTable(),
 	}
+	q.seeTTL(ttl)
 	q.life, q.end = context.WithCancel(context.Background())
-	for i, n := range nodes {
-		n := &node{Node: n, index: i}
+	// ⚑ All processes have the same lowest node.
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	for i, of := range nodes {
+		n := &node{Node: of, q: q, index: i}
 		n.up, _ = driver.As[Upper](n.Driver)
 		q.nodes = append(q.nodes, n)
 	}
@@ -61,8 +66,8 @@ func New(nodes []Node, restartDelay time.Duration) driver.Driver {
 
 // quorum is the driver.
 type quorum struct {
-	nodes        []*node
-	size         int // of a quorum
+	nodes        []*node // by name
+	size         int     // of a quorum
 	restartDelay time.Duration
 	began        time.Time
 	maxTTL       atomic.Int64 // the largest TTL that was seen
@@ -75,30 +80,6 @@ type quorum struct {
 	table
 }
 
-// node is a Node as the driver uses it.
-type node struct {
-	Node
-	index int
-	up    Upper        // nil: the node is never young
-	under atomic.Int32 // calls under way
-	clock atomic.Int64 // of its server when the driver began, in µs; 0: not known
-	debts
-}
-
-// most is the number of calls of one node that may be under way. ⚑ A node that hangs costs no more.
-const most = 64
-
-// enter takes the place of a call, or returns false.
-func (n *node) enter() bool {
-	if n.under.Add(1) > most {
-		n.under.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (n *node) leave() { n.under.Add(-1) }
-
 func (q *quorum) Capabilities() driver.Capabilities {
 	c := driver.Capabilities{Backend: "redlock", FenceBlock: block, MaxBatch: 1000}
 	for _, n := range q.nodes {
@@ -110,6 +91,8 @@ func (q *quorum) Capabilities() driver.Capabilities {
 	}
 	return c
 }
+
+func (q *quorum) sinceBegan() time.Duration { return time.Since(q.began) }
 
 // limit bounds the calls of an operation.
 func limit(ttl time.Duration) time.Duration { return min(ttl, longest) }
@@ -134,20 +117,6 @@ func (q *quorum) delay() time.Duration {
 	return time.Duration(q.maxTTL.Load())
 }
 
-// young reports whether the server of a node may have started after a grant that has not ended. took
-// is the time of the call that the node has just answered.
-// ⚑ Up is asked after the call: the server may have restarted before.
-func (q *quorum) young(n *node, took time.Duration) bool {
-	return n.up != nil && q.restartDelay >= 0 && n.up.Up()-took < q.delay()
-}
-
-// sawClock notes the clock of a node.
-func (q *quorum) sawClock(n *node, clock int64) {
-	if clock > 0 {
-		n.clock.Store(clock - time.Since(q.began).Microseconds())
-	}
-}
-
 // now is the highest time that a quorum of nodes has reached; 0: not known.
 // ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused by
 // the other nodes.
@@ -161,12 +130,25 @@ func (q *quorum) now() int64 {
 	if clock == 0 {
 		return 0
 	}
-	return clock + time.Since(q.began).Microseconds()
+	return clock + q.sinceBegan().Microseconds()
+}
+
+// background runs f in a goroutine that Close waits for, unless the driver is closed.
+func (q *quorum) background(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-q.closing:
+	default:
+		q.calls.Go(f)
+	}
 }
 
 // Close implements driver.Driver. It waits for half a second for what is owed to the nodes.
 func (q *quorum) Close() error {
+	q.mu.Lock()
 	close(q.closing)
+	q.mu.Unlock()
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)

@@ -7,36 +7,34 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// forgetAfter is how long the driver remembers an acquisition that was released on all nodes.
-const forgetAfter = 10 * time.Second
-
 // Release implements driver.Driver.
 func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	if ctx.Err() != nil {
 		return driver.ReleaseReply{}, notDone(ctx)
 	}
 	k := key{req.Name, req.Owner}
-	a, released := q.ending(k, req.Tombstone)
+	a, released, quiet := q.ending(k, req.Tombstone)
 	if a == nil {
 		return driver.ReleaseReply{Released: released}, nil
 	}
 	a.finish(false)
+	req.Leave, req.Quiet = false, req.Quiet || quiet
 	p := newPoll(q, ctx, limit(a.req.TTL), releaseWord)
 	defer p.done()
 	for _, n := range q.nodes {
-		a.release(p, n, req.Tombstone)
+		a.release(p, n, req)
 	}
 	var agreed agreement
-	var effect, replayed bool
-	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], final bool) bool {
-		agreed, effect, replayed = judgeRelease(answers, q.size, final)
+	var effect bool
+	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
+		agreed, effect = judgeRelease(answers, q.size)
 		return agreed != unsure
 	})
 	switch {
 	case err == nil && (agreed == yes || agreed == no):
 		a.owe()
 		q.ended(k, a, agreed == yes, req.Tombstone)
-		return driver.ReleaseReply{Released: agreed == yes, Replayed: replayed}, nil
+		return driver.ReleaseReply{Released: agreed == yes}, nil
 	case err == nil && !effect: // ⚑ the caller knows that nothing was done, so nothing follows
 		a.resume()
 		q.resumed(k)
@@ -46,45 +44,49 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
 }
 
-// judgeRelease decides on the answers to a Release, and whether the Release may have had an effect, or
-// was sent twice.
-func judgeRelease(answers []answer[driver.ReleaseReply], size int, final bool) (agreed agreement, effect, replayed bool) {
-	var yeses, noes, open int
+// judgeRelease decides on the answers to a Release, and whether the Release may have had an effect.
+func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agreement, effect bool) {
+	var yeses, noes, open, effects int
 	for i := range answers {
 		switch a := &answers[i]; {
 		case a.pending:
-			effect = true
-			if !final {
-				open++
-			}
+			open++
+			effects++
 		case a.err != nil:
-			effect = effect || driver.MayHaveEffect(a.err)
-		case a.reply.Released:
-			yeses, effect = yeses+1, true
+			if driver.MayHaveEffect(a.err) {
+				effects++
+			}
+		case a.reply.Released, a.reply.Replayed: // ⚑ an earlier copy may have released it
+			effects++
+			if a.reply.Released {
+				yeses++
+			}
 		default:
 			noes++
-			replayed = replayed || a.reply.Replayed
 		}
 	}
-	return agree(yeses, noes, open, len(answers), size), effect, replayed
+	// A quorum that has refused still holds the name.
+	return agree(yeses, noes, open, len(answers), size), effects > len(answers)-size
 }
 
 // ending returns the attempt to release; nil: the acquisition was released before, with the reply that
-// follows.
-func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released bool) {
+// follows. quiet says that the acquisition was not granted.
+func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, keep(tombstone))
-	if e.ended {
-		return nil, e.released
-	}
-	if e.last == nil { // ⚑ another driver may have sent its first attempt
-		e.number = 1
-		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 1)
-		e.last.blind = true
-	}
+	e := q.entry(k, max(tombstone, keeps))
 	e.over = e.over || e.granted || tombstone > 0
-	return e.last, false
+	if e.ended {
+		return nil, e.released, false
+	}
+	blind := e.last == nil
+	if blind {
+		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 0)
+	}
+	if e.granted || blind { // ⚑ each vote is that of a node
+		e.last.asksAll()
+	}
+	return e.last, false, !e.granted && !blind
 }
 
 // ended notes the reply to a Release.
@@ -97,7 +99,7 @@ func (q *quorum) ended(k key, a *attempt, released bool, tombstone time.Duration
 	}
 	e.ended, e.released, e.last = true, released, nil
 	if tombstone == 0 {
-		e.until = time.Now().Add(forgetAfter)
+		q.sweptSoon(e, forgets)
 	}
 }
 
@@ -110,6 +112,12 @@ func (q *quorum) resumed(k key) {
 	}
 }
 
+func (a *attempt) asksAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = true
+}
+
 func (a *attempt) resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,40 +127,40 @@ func (a *attempt) resume() {
 	}
 }
 
-// release asks a node to end the attempt, with a tombstone if the caller wants one, or if a copy of an
+// release asks a node to end the attempt, with a tombstone if the request has one, or if a copy of an
 // Acquire may arrive later. A node that needs no Release gets none.
-// ⚑ It waits for the answer to the Acquire that is under way: it must not overtake the Acquire.
-func (a *attempt) release(p *poll[driver.ReleaseReply], n *node, tombstone time.Duration) {
+// ⚑ It waits for the end of the Acquire that is under way: it must not overtake the Acquire.
+func (a *attempt) release(p *poll[driver.ReleaseReply], n *node, req driver.ReleaseRequest) {
 	p.expect(n)
 	a.mu.Lock()
 	v := &a.votes[n.index]
 	if v.pending > 0 {
-		v.then = append(v.then, func() { a.releaseNow(p, n, tombstone, p.call) })
+		v.then = append(v.then, func() {
+			a.releaseNow(p, n, req, func(call func(context.Context) (driver.ReleaseReply, error)) { p.call(n, call) })
+		})
 		a.mu.Unlock()
 		return
 	}
 	a.mu.Unlock()
-	a.releaseNow(p, n, tombstone, func(n *node, call func(context.Context) (driver.ReleaseReply, error)) {
-		p.ask(n, call, nil)
-	})
+	a.releaseNow(p, n, req, func(call func(context.Context) (driver.ReleaseReply, error)) { p.ask(n, call, nil) })
 }
 
 // releaseNow makes the call by the given function.
-func (a *attempt) releaseNow(p *poll[driver.ReleaseReply], n *node, tombstone time.Duration,
-	ask func(*node, func(context.Context) (driver.ReleaseReply, error))) {
+func (a *attempt) releaseNow(p *poll[driver.ReleaseReply], n *node, req driver.ReleaseRequest,
+	ask func(func(context.Context) (driver.ReleaseReply, error))) {
 	a.mu.Lock()
 	v := &a.votes[n.index]
 	needs, released := a.needs(v), v.released
 	if v.copies {
-		tombstone = max(tombstone, keep(a.req.TTL))
+		req.Tombstone = max(req.Tombstone, keep(a.req.TTL))
 	}
 	a.mu.Unlock()
 	if !needs {
-		p.answered(n, driver.ReleaseReply{Released: released}, nil, 0)
+		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: released}})
 		return
 	}
-	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Tombstone: tombstone}
-	ask(n, func(ctx context.Context) (driver.ReleaseReply, error) {
+	req.Name, req.Owner = a.req.Name, a.req.Owner
+	ask(func(ctx context.Context) (driver.ReleaseReply, error) {
 		reply, err := n.Driver.Release(ctx, req)
 		a.released(n, req, reply, err)
 		return reply, err

@@ -77,7 +77,7 @@ func connect(servers []*server, restartDelay time.Duration) driver.Driver {
 	for _, s := range servers {
 		nodes = append(nodes, quorum.Node{Name: s.name, Driver: link{s}})
 	}
-	return quorum.New(nodes, restartDelay)
+	return quorum.New(nodes, restartDelay, time.Second)
 }
 
 // newDriver makes a driver that ends with the test.

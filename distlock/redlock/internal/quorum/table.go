@@ -13,10 +13,11 @@ import (
 
 // table is what the driver remembers of acquisitions and tokens.
 type table struct {
-	mu      sync.Mutex
-	entries map[key]*entry
-	sweepAt int                   // the number of entries at which the next sweep is due
-	known   map[driver.Name]int64 // the highest token that was seen
+	mu       sync.Mutex
+	attempts int // their numbers, from 1
+	entries  map[key]*entry
+	sweepAt  int                   // the number of entries at which the next sweep is due
+	known    map[driver.Name]int64 // the highest token that was proposed
 }
 
 func newTable() table {
@@ -29,14 +30,21 @@ type key struct {
 	owner string
 }
 
+const (
+	// keeps is how long an acquisition without a grant is remembered. Waiters ask more often.
+	keeps = 30 * time.Second
+	// forgets is how long an acquisition is remembered that was released.
+	forgets = 10 * time.Second
+)
+
 // entry is an acquisition.
 type entry struct {
-	number   int      // of its last attempt
 	last     *attempt // nil: it has ended
 	granted  bool     // the last attempt was granted
 	over     bool     // it was released, or has a tombstone
 	ended    bool     // the release is decided
 	released bool     // by it
+	shown    bool     // the caller was shown a holder
 	until    time.Time
 }
 
@@ -55,6 +63,11 @@ func (t *table) entry(k key, kept time.Duration) *entry {
 	return e
 }
 
+// sweptSoon has an entry removed some time later, sooner if there are many.
+func (t *table) sweptSoon(e *entry, kept time.Duration) {
+	e.until = time.Now().Add(kept * 1024 / time.Duration(max(len(t.entries), 1024)))
+}
+
 // sweep removes the entries that were idle for long, each time their number has doubled.
 func (t *table) sweep(now time.Time) {
 	if len(t.entries) < max(t.sweepAt, 1024) {
@@ -64,11 +77,11 @@ func (t *table) sweep(now time.Time) {
 	t.sweepAt = 2 * len(t.entries)
 }
 
-// mostKnown bounds the names whose tokens are known. A token that is not known costs an exchange.
+// mostKnown bounds the names whose tokens are known. A token that is not known may cost an exchange.
 const mostKnown = 4096
 
-// saw notes that a token of the name is reserved.
-func (q *quorum) saw(name driver.Name, token int64) {
+// proposed notes a token that was proposed for the name.
+func (q *quorum) proposed(name driver.Name, token int64) {
 	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,16 +98,20 @@ func (q *quorum) saw(name driver.Name, token int64) {
 	q.known[name] = token
 }
 
-// token returns a token to propose: at least floor, above those that were seen, and not behind the
-// clock.
-func (q *quorum) token(name driver.Name, floor int64) int64 {
+// token returns a token to propose: above those that were proposed, and not behind the clock. ⚑ A driver
+// that does not know the clock proposes 1: the nodes refuse it, and show their clocks.
+func (q *quorum) token(name driver.Name) int64 {
 	now := q.now()
+	if now == 0 {
+		return 1
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(floor, q.known[name]+1, now)
+	return max(q.known[name]+1, now)
 }
 
-// nodeOwner is the owner of an attempt, as the nodes see it.
+// nodeOwner is the owner of an attempt, as the nodes see it. Number 0 is that of an acquisition that the
+// driver does not know.
 // ⚑ Each attempt has its own: the nodes refuse one that was undone.
 func nodeOwner(owner string, number int) string {
 	sum := sha256.Sum256([]byte(owner + "/" + strconv.Itoa(number)))

@@ -1,0 +1,98 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// completes is how long after a grant the nodes that have not accepted are asked again. Most of them have
+// refused because of a Release that was under way.
+const completes = 50 * time.Millisecond
+
+// completeLater has the other nodes accept a grant that not all have accepted, some time later.
+// ⚑ A lease on a bare quorum would end with one node more.
+func (a *attempt) completeLater(p *poll[driver.AcquireReply]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.votes {
+		if !a.votes[i].holds && !a.over {
+			a.complete = time.AfterFunc(min(completes, a.req.TTL/4), a.completeNow)
+			return
+		}
+	}
+}
+
+// completeNow asks the nodes that have not accepted.
+func (a *attempt) completeNow() {
+	for _, n := range a.q.nodes {
+		a.mu.Lock()
+		needs := !a.over && !a.votes[n.index].holds
+		a.mu.Unlock()
+		if needs && !n.full() {
+			n.enter()
+			a.q.background(func() {
+				ctx, cancel := context.WithTimeout(a.q.life, limit(a.req.TTL))
+				defer cancel()
+				defer func() { n.left(ctx.Err() == nil) }()
+				a.retake(ctx, n, a.req.TTL)
+			})
+		}
+	}
+}
+
+// retake has a node accept the grant, under a token above all that the node may have: the attempts of
+// waiters raise the last token of a node that is free.
+//
+// ⚑ No request follows a Release, or an answer that the grant is lost.
+func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
+	of, _ := a.tokens()
+	if of == 0 {
+		return
+	}
+	token := a.aboveAll(a.q.now())
+	if !a.retaking(n, token+block) {
+		return
+	}
+	req := a.req
+	req.Metadata = maps.Clone(a.req.Metadata)
+	if req.Metadata == nil {
+		req.Metadata = make(map[string]string)
+	}
+	req.Metadata[retaken] = fmt.Sprintf("%d of %d", token, of)
+	req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
+	_, _ = a.acquire(ctx, n, req)
+	a.sent(n)
+}
+
+// retaken is the metadata of a grant that a node has accepted later: the node's token, and that of the
+// grant.
+const retaken = "redlock.retaken"
+
+// asGranted returns the state of a holder without what the quorum has added.
+// ⚑ The token is that of the grant, unless the node has raised it since: a store would take the waiters of
+// a higher one for later than they are.
+func asGranted(s driver.State) driver.State {
+	text, ok := s.Metadata[retaken]
+	if !ok {
+		return s
+	}
+	var token, of int64
+	if _, err := fmt.Sscanf(text, "%d of %d", &token, &of); err == nil && token == s.Fence {
+		s.Fence = of
+	}
+	s.Metadata = maps.Clone(s.Metadata)
+	delete(s.Metadata, retaken)
+	return s
+}
+
+// retaking notes that an Acquire is under way, if it is the only one of the node.
+func (a *attempt) retaking(n *node, end int64) bool {
+	a.mu.Lock()
+	under := a.votes[n.index].pending > 0
+	a.mu.Unlock()
+	return !under && a.sending(n, end)
+}
