@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -37,7 +38,7 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 	if opts == nil {
 		opts = &Options{}
 	}
-	d, err := NewDriver(clients, opts.RestartDelay)
+	d, err := open(clients, opts.RestartDelay, opts.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +53,22 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 // [Options]. The driver's Close, or that of its Locker, closes the driver's connections. The caller
 // closes the clients.
 func NewDriver(clients []redis.UniversalClient, restartDelay time.Duration) (driver.Driver, error) {
+	return open(clients, restartDelay, 0)
+}
+
+// open is NewDriver for leases with a TTL; 0: the default of distlock.
+func open(clients []redis.UniversalClient, restartDelay, ttl time.Duration) (driver.Driver, error) {
 	nodes, err := oneServerEach(clients)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
 	}
-	return newDriver(nodes, restartDelay, false), nil
+	return newDriver(nodes, restartDelay, ttl, false), nil
 }
 
-func newDriver(clients []*redis.Client, restartDelay time.Duration, ownsClients bool) driver.Driver {
+// defaultTTL is that of distlock.
+const defaultTTL = 30 * time.Second
+
+func newDriver(clients []*redis.Client, restartDelay, ttl time.Duration, ownsClients bool) driver.Driver {
 	var all servers
 	nodes := make([]quorum.Node, len(clients))
 	for i, client := range clients {
@@ -67,7 +76,7 @@ func newDriver(clients []*redis.Client, restartDelay time.Duration, ownsClients 
 		up := &uptime{node: name, servers: &all, asks: restartDelay >= 0}
 		nodes[i] = quorum.Node{Name: name, Driver: newNode(client, ownsClients, up)}
 	}
-	return quorum.New(nodes, restartDelay)
+	return quorum.New(nodes, restartDelay, cmp.Or(ttl, defaultTTL))
 }
 
 // oneServerEach returns the clients of the nodes, or the reason why they are no quorum.

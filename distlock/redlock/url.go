@@ -55,7 +55,7 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err), closeAll(clients))
 	}
-	return newDriver(nodes, restartDelay, true), nil
+	return newDriver(nodes, restartDelay, 0, true), nil
 }
 
 func closeAll(clients []redis.UniversalClient) (err error) {

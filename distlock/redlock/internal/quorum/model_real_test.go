@@ -136,7 +136,7 @@ func (w *realWorld) connect() *realClient {
 	for _, s := range w.servers {
 		nodes = append(nodes, quorum.Node{Name: s.name, Driver: twin{link{s}, w}})
 	}
-	return &realClient{w: w, d: quorum.New(nodes, realTTL)}
+	return &realClient{w: w, d: quorum.New(nodes, realTTL, realTTL)}
 }
 
 // turn tries to hold the name once. It reports whether the process lives on.
