@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -126,4 +127,23 @@ func TestNode_infoRefused(t *testing.T) {
 	silent := newNode(client, false, &uptime{})
 	defer silent.Close()
 	mustPropose(t, silent, propose("a", 0), driver.Granted)
+}
+
+// The application's own hook for new connections runs first. Its error is that of the call.
+func TestNode_onConnectOfTheApplication(t *testing.T) {
+	t.Parallel()
+	options, calls := onNode(t), 0
+	options.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+		if calls++; calls == 1 {
+			return errors.New("not yet")
+		}
+		return c.ClientSetName(ctx, "named").Err()
+	}
+	n := openNode(t, options)
+	if _, err := n.Inspect(t.Context(), name); err == nil || !strings.Contains(err.Error(), "not yet") || n.Up() != 0 {
+		t.Errorf("the first connection: %v, up for %s", err, n.Up())
+	}
+	if _, err := n.Inspect(t.Context(), name); err != nil || calls != 2 || n.Up() == 0 {
+		t.Errorf("the second connection: %v, up for %s, %d calls", err, n.Up(), calls)
+	}
 }
