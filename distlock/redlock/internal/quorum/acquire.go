@@ -13,7 +13,7 @@ const (
 	// mostProposals bounds the tokens that an attempt proposes.
 	mostProposals = 10
 	// mostRounds bounds how often an attempt asks the refusing nodes again in a split vote.
-	mostRounds = 10
+	mostRounds = 16
 )
 
 // Acquire implements driver.Driver. Each call is an attempt with a node owner of its own, unless the
@@ -54,8 +54,8 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 			reply = driver.AcquireReply{Outcome: driver.Cancelled}
 		default:
 			a.undo()
-			q.refused(k, a, d == taken)
-			if d != taken {
+			q.refused(k, a, reply.State.Owner)
+			if reply.State.Owner = ""; d != taken {
 				reply.State = unknownHolder(d)
 			}
 		}
@@ -66,7 +66,7 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return reply, nil
 	}
 	a.undo()
-	q.refused(k, a, false)
+	q.refused(k, a, "")
 	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
 }
 
@@ -96,7 +96,7 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 // what it has, and asks the refusing nodes again while the others are undone.
 func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	asked := -1
-	if n := a.q.lowest(); a.knocks && n != nil {
+	if n := a.q.lowest(); a.before != "" && n != nil {
 		asked = n.index
 		if refused, err := a.knock(ctx, p, n, token); refused || err != nil {
 			return yield, err
@@ -109,10 +109,10 @@ func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], tok
 	}
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
-		if d, err = a.settle(ctx, p); err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
+		if d, err = a.settle(ctx, p, token); err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
 			return d, err
 		}
-		if err := p.pause(ctx); err != nil {
+		if err := p.pause(ctx, rounds); err != nil {
 			return d, err
 		}
 		for _, n := range a.q.refusing(p) {
@@ -127,7 +127,8 @@ func (a *attempt) knock(ctx context.Context, p *poll[driver.AcquireReply], n *no
 	a.send(p, n, token, token+block)
 	answer, err := p.alone(ctx, n, knocking)
 	in, mine := inRace(answer.reply)
-	return answer.said() && in && !mine, err
+	// ⚑ A Release of the holder before may be under way to this node.
+	return answer.said() && in && !mine && answer.reply.State.Owner != a.before, err
 }
 
 // knocking is how long one node is asked alone.
@@ -145,11 +146,11 @@ func (q *quorum) lowest() *node {
 
 // settle waits for a decision. ⚑ An attempt that cannot win is undone before: the winner needs its nodes,
 // and some of the answers may take long.
-func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply]) (d decision, err error) {
+func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	for undone := false; ; {
 		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], slow bool) bool {
 			var lost bool
-			d, lost = judge(answers, a.q.size, a.q.now(), slow)
+			d, lost = judge(answers, a.q.size, token, a.q.now(), slow)
 			return d != undecided || lost && !undone
 		})
 		if err != nil || d != undecided {
@@ -160,11 +161,11 @@ func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply]) (d d
 	}
 }
 
-// pause waits until the other attempts of a split vote are undone: for about as long as the last question
-// took.
-func (p *poll[R]) pause(ctx context.Context) error {
+// pause waits until the other attempts of a split vote are undone: at first for about as long as the last
+// question took.
+func (p *poll[R]) pause(ctx context.Context, rounds int) error {
 	p.mu.Lock()
-	round := min(max(time.Since(p.asked), shortest), 2*time.Millisecond)
+	round := min(max(time.Since(p.asked), shortest)<<(rounds/3), longer)
 	p.mu.Unlock()
 	timer := time.NewTimer(round/2 + rand.N(round))
 	defer timer.Stop()
@@ -177,8 +178,11 @@ func (p *poll[R]) pause(ctx context.Context) error {
 	}
 }
 
-// shortest is the least time of a question that a pause is counted from.
-const shortest = 500 * time.Microsecond
+// shortest and longer bound the pauses.
+const (
+	shortest = 500 * time.Microsecond
+	longer   = 4 * time.Millisecond
+)
 
 // refusing returns the nodes that another attempt holds.
 func (q *quorum) refusing(p *poll[driver.AcquireReply]) (nodes []*node) {

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -17,7 +18,7 @@ type attempt struct {
 	req driver.AcquireRequest // as the nodes see it, without tokens
 	// blind says that the driver does not know the requests of the attempt.
 	blind  bool
-	knocks bool // the attempt asks one node first
+	before string // the last holder that the caller was shown, as the nodes see it
 
 	mu         sync.Mutex
 	token, end int64                      // of the grant
@@ -66,7 +67,7 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 	case !e.granted:
 		q.attempts++
 		e.last = q.newAttempt(req, q.attempts)
-		e.last.knocks = e.shown
+		e.last.before = e.shown
 	}
 	return e.last, e.granted
 }
@@ -85,13 +86,13 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	return true
 }
 
-// refused notes that an attempt was refused, perhaps by a holder that the caller was shown.
-func (q *quorum) refused(k key, a *attempt, taken bool) {
+// refused notes that an attempt was refused, perhaps by a holder.
+func (q *quorum) refused(k key, a *attempt, holder string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.entries[k]; e != nil && e.last == a {
 		e.last = nil // ⚑ its undo goes on without the table
-		e.shown = e.shown || taken
+		e.shown = cmp.Or(holder, e.shown)
 		q.sweptSoon(e, keeps)
 	}
 }

@@ -53,19 +53,24 @@ func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
 	if of == 0 {
 		return
 	}
-	token := a.aboveAll(a.q.now())
-	if !a.retaking(n, token+block) {
-		return
+	for range 3 {
+		token := a.aboveAll(a.q.now())
+		if !a.retaking(n, token+block) {
+			return
+		}
+		req := a.req
+		req.Metadata = maps.Clone(a.req.Metadata)
+		if req.Metadata == nil {
+			req.Metadata = make(map[string]string)
+		}
+		req.Metadata[retaken] = fmt.Sprintf("%d of %d", token, of)
+		req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
+		reply, err := a.acquire(ctx, n, req)
+		a.sent(n)
+		if in, mine := inRace(reply); err != nil || mine || !in || !a.q.pause(5*time.Millisecond) {
+			return // else the attempt of a waiter has the node, for a moment
+		}
 	}
-	req := a.req
-	req.Metadata = maps.Clone(a.req.Metadata)
-	if req.Metadata == nil {
-		req.Metadata = make(map[string]string)
-	}
-	req.Metadata[retaken] = fmt.Sprintf("%d of %d", token, of)
-	req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
-	_, _ = a.acquire(ctx, n, req)
-	a.sent(n)
 }
 
 // retaken is the metadata of a grant that a node has accepted later: the node's token, and that of the

@@ -33,10 +33,10 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
 }
 
-// judge decides on the answers to a proposal. slow says that the nodes have had their time. lost says
+// judge decides on the answers to the proposal of a token. slow says that the nodes have had their time. lost says
 // that the attempt cannot win any more, before the reply to its caller is known.
-func judge(answers []answer[driver.AcquireReply], size int, clock int64, slow bool) (d decision, lost bool) {
-	highest := near(answers, size, clock)
+func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, slow bool) (d decision, lost bool) {
+	highest, then := near(answers, size, clock), next(answers, size, clock)
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
@@ -65,8 +65,8 @@ func judge(answers []answer[driver.AcquireReply], size int, clock int64, slow bo
 		case a.young: // ⚑ its server may have lost a grant
 		case outcome == driver.Granted:
 			accepted++
-		case outcome == driver.TooLow && a.reply.Last <= highest:
-			low++
+		case a.reply.Last <= highest && (a.reply.Last >= token || then >= a.reply.Clock-keptTokens.Microseconds()):
+			low++ // ⚑ else the clock of the node is ahead, and it refuses the next token, too
 		}
 	}
 	_, held := busy(answers, size)
@@ -115,6 +115,9 @@ func contended(answers []answer[driver.AcquireReply], size int) bool {
 
 // farAhead bounds how far one node may raise the next token above what the others ask for.
 const farAhead = time.Hour
+
+// keptTokens is the least time for which nodes keep the last token, see driver.TooLow.
+const keptTokens = time.Second
 
 // near is the highest last token that counts. ⚑ A token that is far above the clock and above the others
 // does not: the other nodes would refuse the next one, or be as far ahead from then on. It counts if no
@@ -174,7 +177,7 @@ func holder(shown []shown, need, size int) (state driver.State, ok bool) {
 		// The grant lasts for as long as a quorum of nodes keeps it.
 		slices.Sort(ttls)
 		state.TTL = ttls[max(len(ttls)-size, 0)]
-		state.Owner, state.Waiters, state.Fence = "", 0, fence // the owner means nothing outside the nodes
+		state.Waiters, state.Fence = 0, fence
 		return state, true
 	}
 	return driver.State{}, false

@@ -36,7 +36,11 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 	defer p.done()
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) ([]driver.ExtendReply, error) { return x.send(ctx, n) }, nil)
+		var replies []driver.ExtendReply
+		p.ask(n, func(ctx context.Context) (_ []driver.ExtendReply, err error) {
+			replies, err = x.send(ctx, n)
+			return replies, err
+		}, func() { x.retake(n, replies) })
 	}
 	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], _ bool) bool {
 		for i := range reqs {
@@ -46,29 +50,18 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		}
 		return true
 	})
-	lost := make([][]int, len(q.nodes)) // the requests, by node
 	for i := range reqs {
 		p.mu.Lock()
 		agreed, effect := judgeExtend(p.answers, i, q.size, reqs[i].Exact)
-		if agreed != no { // ⚑ not if the grant is lost: another owner may have the name
-			for j := range p.answers {
-				if a := &p.answers[j]; a.said() && !a.reply[i].Held && a.reply[i].Err == nil {
-					lost[j] = append(lost[j], i)
-				}
-			}
-		}
 		p.mu.Unlock()
 		switch agreed {
 		case yes:
 			replies[i].Held = true
-		case no:
+		case no: // ⚑ no request follows that could take it back
 			q.lost(key{reqs[i].Name, reqs[i].Owner}, x.attempts[i])
-		case unknown, unsure:
+		default:
 			replies[i].Err = x.failure(p, i, err, effect)
 		}
-	}
-	for j, n := range q.nodes {
-		x.retake(n, lost[j])
 	}
 	return replies
 }
@@ -167,22 +160,15 @@ func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended er
 	})
 }
 
-// retake has a node that does not hold grants accept them again, in the background.
-func (x *extension) retake(n *node, lost []int) {
-	if len(lost) == 0 || n.full() {
-		return
-	}
-	n.enter()
-	x.q.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(x.q.life, longest)
-		defer cancel()
-		defer func() { n.left(ctx.Err() == nil) }()
-		for _, i := range lost {
-			if ctx.Err() == nil {
-				x.attempts[i].retake(ctx, n, x.reqs[i].TTL)
-			}
+// retake has a node accept the grants that it does not hold, also if its answer has come late.
+func (x *extension) retake(n *node, replies []driver.ExtendReply) {
+	ctx, cancel := context.WithTimeout(x.q.life, longest)
+	defer cancel()
+	for i, reply := range replies {
+		if !reply.Held && reply.Err == nil && ctx.Err() == nil {
+			x.attempts[i].retake(ctx, n, x.reqs[i].TTL)
 		}
-	})
+	}
 }
 
 func extendWord(replies []driver.ExtendReply) string {

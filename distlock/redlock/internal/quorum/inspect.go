@@ -31,6 +31,7 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	if err != nil || decided != yes {
 		return driver.State{}, p.failure(err, false)
 	}
+	state.Owner = ""
 	return state, nil
 }
 
