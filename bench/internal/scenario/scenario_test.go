@@ -71,7 +71,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			"turn_append_100k_vs_10"},
 		"history": {"answered_round_trips", "last_20_100k_vs_100", "replace_1_of_1000_vs_pipeline", "replace_1000_vs_pipeline",
 			"longest_step_ms"},
-		"redlock_serial": {"redlock_vs_redsync", "redlock_one_dead_vs_all_up", "redlock_one_hung_vs_all_up"},
+		"redlock_serial": {"redlock_vs_redsync", "redlock_far_vs_redsync", "redlock_one_dead_vs_all_up", "redlock_one_hung_vs_all_up"},
 		"redlock_cross":  {"redlock_contended_vs_redsync"},
 		"redlock_votes":  {"redlock_rounds_without_winner"},
 		"pg_serial":      {"pg_serial_vs_raw"},
@@ -95,7 +95,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			case "history":
 				subjects = []string{subject.Ours, subject.Stream}
 			case "redlock_serial":
-				subjects = []string{subject.OursQuorum, subject.OursOneDead, subject.OursOneHung, subject.RedsyncQuorum, subject.RedsyncFast}
+				subjects = []string{subject.OursQuorum, subject.OursOneDead, subject.OursOneHung, subject.RedsyncQuorum, subject.RedsyncFast, subject.OursFar, subject.RedsyncFar}
 			case "redlock_cross", "redlock_votes":
 				subjects = []string{subject.OursQuorum, subject.RedsyncQuorum}
 			case "pg_serial":

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,15 +22,40 @@ const (
 	RedsyncQuorum = "redsync, 5 nodes"
 	// RedsyncFast returns at a quorum, which is an option of redsync.
 	RedsyncFast = "redsync, 5 nodes, fail fast"
+	// Each request of these is sent up to 3 ms later, at random, as if the nodes were far.
+	OursFar    = "belugalock, 5 far nodes"
+	RedsyncFar = "redsync, 5 far nodes"
 )
 
 // OnQuorum reports whether a subject needs several nodes.
 func OnQuorum(name string) bool {
 	switch name {
-	case OursQuorum, OursOneDead, OursOneHung, RedsyncQuorum, RedsyncFast:
+	case OursQuorum, OursOneDead, OursOneHung, OursFar, RedsyncQuorum, RedsyncFast, RedsyncFar:
 		return true
 	}
 	return false
+}
+
+// far is the longest delay of a request to a far node.
+const far = 3 * time.Millisecond
+
+// toFar opens a subject on far nodes.
+func toFar(open func(Setup) (Locker, error)) func(Setup) (Locker, error) {
+	return func(s Setup) (Locker, error) {
+		s.delay = far
+		return open(s)
+	}
+}
+
+// farConn sends late.
+type farConn struct {
+	net.Conn
+	delay time.Duration // at most
+}
+
+func (c farConn) Write(b []byte) (int, error) {
+	time.Sleep(rand.N(c.delay))
+	return c.Conn.Write(b)
 }
 
 // oursQuorum is this library, as ours.

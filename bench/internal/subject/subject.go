@@ -7,7 +7,6 @@ package subject
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -56,8 +55,8 @@ type Setup struct {
 	TTL  time.Duration
 	// Commands counts what the subject's connections send. Nil: nothing is put between it and its connections.
 	Commands *wire.Counter
-	// Delay is the longest time by which each request is delayed, at random.
-	Delay time.Duration
+	// delay is the longest time by which each request is delayed, at random.
+	delay time.Duration
 }
 
 var openers = map[string]func(Setup) (Locker, error){
@@ -76,6 +75,8 @@ var openers = map[string]func(Setup) (Locker, error){
 	OursOneDead:      openOursQuorum,
 	OursOneHung:      openOursQuorum,
 	RedsyncQuorum:    func(s Setup) (Locker, error) { return openRedsync(s) },
+	OursFar:          toFar(openOursQuorum),
+	RedsyncFar:       toFar(func(s Setup) (Locker, error) { return openRedsync(s) }),
 	RedsyncFast:      func(s Setup) (Locker, error) { return openRedsync(s, redsync.WithFailFast(true)) },
 	Ideal:            func(Setup) (Locker, error) { return noLock{}, nil },
 }
@@ -133,26 +134,15 @@ func (s Setup) clients() (clients []*redis.Client) {
 		if s.Commands != nil {
 			options.Dialer = s.Commands.Dial
 		}
-		if s.Delay > 0 {
+		if s.delay > 0 {
 			options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-				return farConn{conn, s.Delay}, err
+				return farConn{conn, s.delay}, err
 			}
 		}
 		clients = append(clients, redis.NewClient(options))
 	}
 	return clients
-}
-
-// farConn sends late.
-type farConn struct {
-	net.Conn
-	delay time.Duration
-}
-
-func (c farConn) Write(b []byte) (int, error) {
-	time.Sleep(rand.N(c.delay))
-	return c.Conn.Write(b)
 }
 
 // noLock is what remains of a measurement without a lock.
