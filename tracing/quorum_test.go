@@ -110,7 +110,7 @@ func TestQuorum_unsampled_nodesAreNotAsked(t *testing.T) {
 	}
 }
 
-// On real nodes, spans have answers of nodes.
+// On real nodes, a quorum of answers comes before the end of an operation.
 func TestQuorum_Redlock3_spansShowTheNodes(t *testing.T) {
 	nodes := testservers.StartQuorum(t, 3)
 	spans := tracetest.NewInMemoryExporter()
@@ -139,7 +139,7 @@ func TestQuorum_Redlock3_spansShowTheNodes(t *testing.T) {
 			}
 		}
 		if attrs["distlock.backend"].AsString() != "redlock" || attrs["distlock.nodes"].AsInt64() != 3 ||
-			attrs["distlock.quorum"].AsInt64() != 2 || answers == 0 {
+			attrs["distlock.quorum"].AsInt64() != 2 || answers < 2 {
 			t.Errorf("%s has %d answers %q: %v %v", ended[i].Name, answers, answer, ended[i].Attributes, ended[i].Events)
 		}
 	}
