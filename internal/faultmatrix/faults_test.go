@@ -20,7 +20,12 @@ type row struct {
 }
 
 // ofRedisAlone is for faults that PostgreSQL does not have, or that postgresRows cause in another way.
-var ofRedisAlone = testservers.Topologies
+// ofOneServer are about one server's queue, record or session, which a quorum does not have.
+var (
+	ofRedisAlone = testservers.Topologies
+	ofOneServer  = slices.Concat(ofRedisAlone, []string{"postgres"})
+	scripted     = slices.Concat(ofRedisAlone, testservers.Quorums)
+)
 
 var rows = []row{
 	{name: "holderKilled", run: holderKilled},
@@ -28,13 +33,13 @@ var rows = []row{
 	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
 	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared},
 	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired},
-	{name: "replaceKilled", run: replaceKilled},
+	{name: "replaceKilled", run: replaceKilled, on: ofOneServer},
 	{name: "serviceShutDown", run: serviceShutDown},
-	{name: "wakeUpLost", run: wakeUpLost},
-	{name: "notificationMissed", run: notificationMissed},
-	{name: "waiterDies/head", run: waiterDies("head")},
-	{name: "waiterDies/middle", run: waiterDies("middle")},
-	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff")},
+	{name: "wakeUpLost", run: wakeUpLost, on: ofOneServer},
+	{name: "notificationMissed", run: notificationMissed, on: ofOneServer},
+	{name: "waiterDies/head", run: waiterDies("head"), on: ofOneServer},
+	{name: "waiterDies/middle", run: waiterDies("middle"), on: ofOneServer},
+	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff"), on: ofOneServer},
 	{name: "serverRestartedEmpty", run: serverRestartedEmpty, on: ofRedisAlone, own: true},
 	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: []string{"sentinel", "cluster", "standby"}},
 	{name: "masterReplacedButAlive", run: masterReplacedButAlive, own: true, on: []string{"sentinel"}},
@@ -49,13 +54,13 @@ var rows = []row{
 	{name: "repliesLost", run: repliesLost},
 	{name: "sessionRepliesLost", run: sessionRepliesLost},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
-	{name: "poolUsedUp", run: poolUsedUp},
+	{name: "poolUsedUp", run: poolUsedUp, on: ofOneServer},
 	{name: "hookBlocks", run: hookBlocks},
 	{name: "hookPanics", run: hookPanics},
-	{name: "scriptsFlushed", run: scriptsFlushed, on: ofRedisAlone, alone: true},
+	{name: "scriptsFlushed", run: scriptsFlushed, on: scripted, alone: true},
 	{name: "outOfMemory", run: outOfMemory, on: ofRedisAlone, alone: true},
 	{name: "recordDamaged", run: recordDamaged, on: ofRedisAlone},
-	{name: "recordDeleted", run: recordDeleted},
+	{name: "recordDeleted", run: recordDeleted, on: ofOneServer},
 	{name: "recordWithoutTTL", run: recordWithoutTTL, on: ofRedisAlone},
 	{name: "slotMoves", run: slotMoves, on: []string{"cluster"}, alone: true},
 	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node", "standby"}},
@@ -65,10 +70,10 @@ var rows = []row{
 	{name: "slotMoved", run: slotMoved, on: []string{"cluster"}, own: true},
 	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
 	{name: "rightsMissing", run: rightsMissing, on: ofRedisAlone, alone: true},
-	{name: "hostileMessages", run: hostileMessages},
+	{name: "hostileMessages", run: hostileMessages, on: ofOneServer},
 	{name: "brokenEntries", run: brokenEntries, on: ofRedisAlone},
 	{name: "foreignSessionData", run: foreignSessionData, on: ofRedisAlone},
-	{name: "twoNamespaces", run: twoNamespaces},
+	{name: "twoNamespaces", run: twoNamespaces, on: ofOneServer},
 	{name: "connectionsDropped", run: connectionsDropped, on: []string{"postgres"}},
 	{name: "rowLocked", run: rowLocked, on: []string{"postgres"}},
 	{name: "longSnapshot", run: longSnapshot, on: []string{"postgres"}},
@@ -76,6 +81,13 @@ var rows = []row{
 	{name: "statementTimeout", run: statementTimeout, on: []string{"postgres"}},
 	{name: "serverCrashes", run: serverCrashes, on: []string{"postgres"}, own: true},
 	{name: "poolerRestarted", run: poolerRestarted, on: []string{"postgres"}, own: true},
+	{name: "nodesDown/killed", run: nodesDown(killed), on: testservers.Quorums, own: true},
+	{name: "nodesDown/stopped", run: nodesDown(stopped), on: testservers.Quorums, own: true},
+	{name: "nodeSlow", run: nodeSlow, on: testservers.Quorums},
+	{name: "nodesRestartedEmpty/delay", run: nodesRestartedEmpty, on: testservers.Quorums, own: true},
+	{name: "nodesRestartedEmpty/noDelay", run: nodesRestartedWithoutDelay, on: testservers.Quorums, own: true},
+	{name: "grantsEnd", run: grantsEnd, on: testservers.Quorums},
+	{name: "nodesReadOnly", run: nodesReadOnly, on: testservers.Quorums, own: true},
 	{name: "commitCancelled", run: commitCancelled, on: []string{"standby"}, own: true, args: []string{synchronous}},
 }
 

@@ -67,7 +67,7 @@ type end struct {
 }
 
 // holdersPerClient: clients that follow Sentinels, or many nodes, are expensive.
-var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5, "postgres": 10}
+var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5, "postgres": 10, "redlock3": 10, "redlock5": 10}
 
 // lifetimes returns a function that asks the server for the rest of a lock's TTL, over n connections.
 func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key string) (time.Duration, error) {
@@ -75,6 +75,9 @@ func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key s
 		redis:    func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = n, n },
 		postgres: func(o *pgxpool.Config) { o.MaxConns = int32(n) },
 	})
+	if c.nodes != nil {
+		return s.lifetimesOfAll(c)
+	}
 	return func(ctx context.Context, key string) (time.Duration, error) {
 		if c.postgres == nil {
 			left, err := c.redis.PTTL(ctx, lockKey(key)).Result()
@@ -141,7 +144,9 @@ func slowServer(t *testing.T, s *service) {
 			return func() { network.Latency(0) }
 		},
 		"CLIENT PAUSE": func(key string) func() {
-			mustDo(t, s.master(key), "CLIENT", "PAUSE", "300", "ALL")
+			for _, server := range s.deciding(key) {
+				mustDo(t, server, "CLIENT", "PAUSE", "300", "ALL")
+			}
 			return func() {}
 		},
 		"stopped": s.pause,
@@ -209,7 +214,11 @@ func cancelledAnywhere(t *testing.T, s *service) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cancelled, more := 0, true
-			for n := int64(1); more; n++ {
+			step := int64(1)
+			if s.Quorum != nil {
+				step = int64(len(s.Nodes())) // of the reads and writes at about one time
+			}
+			for n := int64(1); more; n += step {
 				unlessStalled(t, fmt.Sprint("cancelled-", name, "-", n), func(t testing.TB, key string) {
 					network := faultnet.NewNet(t)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -316,7 +325,8 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// The server has done what it was asked, and its answer is lost with the connection.
+// The server has done what it was asked, and its answer is lost with the connection. Nodes of a quorum are
+// asked once: the answers of a minority are lost, or those of all nodes.
 func repliesLost(t *testing.T, s *service) {
 	const ttl = 2 * time.Second
 	for name, client := range map[string]setting{"replays": ofRedis(func(*redis.UniversalOptions) {}), "sendsOnce": withoutReplays} {
@@ -326,11 +336,20 @@ func repliesLost(t *testing.T, s *service) {
 				return // its client sends everything once
 			}
 			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
-				replays := name == "replays"
+				replays := name == "replays" // of a quorum, a majority answers
 				network := faultnet.NewNet(t)
 				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
-				lost := func() *faultnet.Dropped {
-					return network.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
+				lost := func() (wait func()) {
+					var waits []func()
+					for _, server := range s.behind(network, replays) {
+						dropped := server.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
+						waits = append(waits, func() { dropped.Wait(1) })
+					}
+					return func() {
+						for _, wait := range waits {
+							wait()
+						}
+					}
 				}
 				warm := mustAcquire(t, l, key)
 				if err := warm.Extend(t.Context(), ttl); err != nil {
@@ -338,9 +357,9 @@ func repliesLost(t *testing.T, s *service) {
 				}
 				mustRelease(t, warm)
 
-				dropped := lost()
+				wait := lost()
 				lease, err := l.Acquire(t.Context(), key)
-				dropped.Wait(1)
+				wait()
 				if err != nil {
 					if replays {
 						t.Errorf("Acquire: %v", err)
@@ -361,8 +380,7 @@ func repliesLost(t *testing.T, s *service) {
 				if err := lease.Extend(t.Context(), ttl); err != nil {
 					t.Errorf("the next Extend: %v", err)
 				}
-				renewal := lost()
-				renewal.Wait(1)
+				lost()() // of a renewal
 				keeps(t, lease, ttl+ttl/2)
 
 				lost()

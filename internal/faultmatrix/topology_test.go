@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,23 +14,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // namespace is that of all locks of these tests.
 const namespace = "faults"
 
-// topologies are those of Redis, and PostgreSQL without and with a standby.
-var topologies = append(slices.Clone(testservers.Topologies), "postgres", "standby")
+// topologies are those of Redis, quorums, and PostgreSQL without and with a standby.
+var topologies = slices.Concat(testservers.Topologies, testservers.Quorums, []string{"postgres", "standby"})
 
 // service is a running Redis of some topology, or a PostgreSQL.
 type service struct {
 	Name                  string // one of topologies
 	*testservers.Topology        // of Redis; nil: PostgreSQL
 	postgres              *postgres
+	beside                *beside // of a quorum; nil: the locks' servers keep the sessions
 }
 
 func startService(tb testing.TB, topology string, args ...string) *service {
@@ -42,7 +42,11 @@ func startService(tb testing.TB, topology string, args ...string) *service {
 	case "standby":
 		return startPair(tb, args...)
 	}
-	return &service{Name: topology, Topology: testservers.StartTopology(tb, topology, args...)}
+	s := &service{Name: topology, Topology: testservers.StartTopology(tb, topology, args...)}
+	if s.Quorum != nil {
+		s.beside = &beside{store: testservers.StartRedis(tb), restartDelay: allNodesCount}
+	}
+	return s
 }
 
 // target is where a process finds the service.
@@ -50,11 +54,17 @@ type target struct {
 	Addrs      []string
 	MasterName string
 	Postgres   string // the URL; empty: Redis
+	// Nodes keep the locks, and Addrs the sessions; nil: Addrs keep both.
+	Nodes        []string
+	RestartDelay time.Duration
 }
 
 func (s *service) target() target {
 	if s.postgres != nil {
 		return target{Postgres: s.postgres.url}
+	}
+	if s.Quorum != nil {
+		return target{Nodes: s.Addrs(), Addrs: s.beside.store.Addrs(), RestartDelay: s.beside.restartDelay}
 	}
 	return target{Addrs: s.Addrs(), MasterName: s.MasterName()}
 }
@@ -64,13 +74,19 @@ func (s *service) URL() string {
 	if s.postgres != nil {
 		return s.postgres.url
 	}
+	if s.Quorum != nil {
+		return s.Topology.URL() + "?restart_delay=" + s.beside.restartDelay.String()
+	}
 	return s.Topology.URL()
 }
 
 // client is an application's client of the service.
 type client struct {
 	redis    redis.UniversalClient
-	postgres *pgxpool.Pool // nil: Redis
+	postgres *pgxpool.Pool           // nil: Redis
+	nodes    []redis.UniversalClient // of a quorum, where redis is for the sessions
+	// restartDelay is that of a Locker over the nodes.
+	restartDelay time.Duration
 }
 
 // setting changes the options of a client. Nil changes nothing.
@@ -84,13 +100,21 @@ func (t target) open(with ...setting) (client, error) {
 	if t.Postgres != "" {
 		return openPostgres(t.Postgres, with)
 	}
-	options := redis.UniversalOptions{Addrs: t.Addrs, MasterName: t.MasterName, ContextTimeoutEnabled: true}
+	c := client{redis: openRedis(t.Addrs, t.MasterName, with), restartDelay: t.RestartDelay}
+	for _, node := range t.Nodes {
+		c.nodes = append(c.nodes, openRedis([]string{node}, "", with))
+	}
+	return c, nil
+}
+
+func openRedis(addrs []string, masterName string, with []setting) redis.UniversalClient {
+	options := redis.UniversalOptions{Addrs: addrs, MasterName: masterName, ContextTimeoutEnabled: true}
 	for _, change := range with {
 		if change.redis != nil {
 			change.redis(&options)
 		}
 	}
-	return client{redis: redis.NewUniversalClient(&options)}, nil
+	return redis.NewUniversalClient(&options)
 }
 
 func (c client) close() {
@@ -98,7 +122,9 @@ func (c client) close() {
 		c.postgres.Close()
 		return
 	}
-	_ = c.redis.Close()
+	for _, each := range append(c.nodes, c.redis) {
+		_ = each.Close()
+	}
 }
 
 // client makes a client that the test closes.
@@ -212,9 +238,15 @@ func (s *service) pause(key string) (resume func()) {
 		s.postgres.server.Pause()
 		return s.postgres.server.Resume
 	}
-	master := s.master(key)
-	master.Pause()
-	return master.Resume
+	servers := s.deciding(key)
+	for _, server := range servers {
+		server.Pause()
+	}
+	return func() {
+		for _, server := range servers {
+			server.Resume()
+		}
+	}
 }
 
 // user makes one with these rights on each node, and returns the client's setting.
@@ -253,6 +285,9 @@ func newLocker(client client, opts distlock.Options) (*distlock.Locker, error) {
 	if client.postgres != nil {
 		return pglock.New(context.Background(), client.postgres, &pglock.Options{Lock: opts})
 	}
+	if client.nodes != nil {
+		return redlock.New(client.nodes, &redlock.Options{Options: opts, RestartDelay: client.restartDelay})
+	}
 	return redislock.New(client.redis, &opts)
 }
 
@@ -287,97 +322,6 @@ func (s *service) everywhere(tb testing.TB, args ...string) {
 	tb.Helper()
 	for _, node := range s.Nodes() {
 		mustDo(tb, node, args...)
-	}
-}
-
-// recordKeep is how long the record of a new grant outlives the lock.
-const recordKeep = driver.FenceKeep + 20*time.Millisecond
-
-// question is what a test asks the server itself about a key, past all clients and proxies.
-type question struct {
-	redis    func(key string) []string
-	postgres string // SQL, where {key} and {now} stand for the key and the clock
-}
-
-var (
-	isHeld = question{func(key string) []string { // 1 or 0
-		return []string{"EVAL", `
-local record = redis.call('GET', KEYS[1])
-if not record or not string.find(record, '^b2[hH]') then
-  return 0
-end
-local ttl = redis.call('PTTL', KEYS[1])
-return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
-	}, "SELECT count(*) FROM belugalock.lease WHERE key = {key} AND NOT released AND expires_at > {now}"}
-	waiters = question{func(key string) []string { return []string{"ZCARD", queueKey(key)} },
-		"SELECT count(*) FROM belugalock.waiter WHERE key = {key} AND alive_until > {now}"}
-	// waiterRows are, by turns, owners and what the backend keeps of them: the second field is seq.
-	waiterRows = question{func(key string) []string { return []string{"HGETALL", waitersKey(key)} },
-		"SELECT owner || ' :' || seq || ':' FROM belugalock.waiter WHERE key = {key}"}
-	queueKeys = question{func(key string) []string { return []string{"EXISTS", queueKey(key), waitersKey(key)} },
-		"SELECT count(*) FROM belugalock.waiter WHERE key = {key}"}
-	// expire lets a lock expire.
-	expire = question{func(key string) []string {
-		return []string{"PEXPIRE", lockKey(key), strconv.FormatInt(recordKeep.Milliseconds(), 10)}
-	}, "UPDATE belugalock.lease SET expires_at = {now} WHERE key = {key}"}
-	// recordOfQueue is the beginning of a record: "b2H" means that the lock is held and has a queue.
-	recordOfQueue = question{func(key string) []string { return []string{"GETRANGE", lockKey(key), "0", "2"} },
-		"SELECT 'b2H' FROM belugalock.lease WHERE key = {key} AND NOT released AND waiting > 0"}
-	deleteRecord = question{func(key string) []string { return []string{"DEL", lockKey(key)} },
-		"DELETE FROM belugalock.lease WHERE key = {key}"}
-	sessionExists = question{func(key string) []string { return []string{"EXISTS", logKey(key)} }, // 1 or 0
-		"SELECT count(*) FROM belugalock.session WHERE name = {key} AND exchanges > 0 AND kept_until > clock_timestamp()"}
-	deleteSession = question{func(key string) []string { return []string{"DEL", logKey(key)} },
-		"DELETE FROM belugalock.session WHERE name = {key}"}
-)
-
-// asked returns the answer of the server that has the key.
-func (s *service) asked(q question, key string) (string, error) {
-	if s.postgres != nil {
-		return s.postgres.asked(q.postgres, key)
-	}
-	return s.master(key).Do(q.redis(key)...)
-}
-
-func (s *service) mustAsk(tb testing.TB, q question, key string) string {
-	tb.Helper()
-	answer, err := s.asked(q, key)
-	if err != nil {
-		tb.Fatalf("%s: %v", key, err)
-	}
-	return answer
-}
-
-// gone waits until nobody holds key, for at most a second: what a call may leave behind.
-func (s *service) gone(tb testing.TB, key string) {
-	tb.Helper()
-	s.awaitAnswer(tb, time.Second, "0", key, isHeld)
-}
-
-// awaitWaiters waits until the queue of key has n waiters.
-func (s *service) awaitWaiters(tb testing.TB, key string, n int) {
-	tb.Helper()
-	s.awaitAnswer(tb, 15*time.Second, strconv.Itoa(n), key, waiters)
-}
-
-// queueGone waits until key has no queue, for at most a second.
-func (s *service) queueGone(tb testing.TB, key string) {
-	tb.Helper()
-	s.awaitAnswer(tb, time.Second, "0", key, queueKeys)
-}
-
-// awaitAnswer asks until the server gives the answer that is wanted. The limit allows for stalls of
-// this process.
-func (s *service) awaitAnswer(tb testing.TB, limit time.Duration, want, key string, q question) {
-	tb.Helper()
-	var answer string
-	var err error
-	done := func() bool { answer, err = s.asked(q, key); return err == nil && answer == want }
-	start := time.Now()
-	for more := limit; !testservers.Within(more, done); {
-		if more = limit + stalls.Stalled(start, time.Now()) - time.Since(start); more <= 0 {
-			tb.Fatalf("after %s, %s has the answer %q, %v; want %q", time.Since(start), key, answer, err, want)
-		}
 	}
 }
 

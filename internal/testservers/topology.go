@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Topologies are the names that StartTopology takes besides Quorums, in the order of
-// docs/reliability.md. Each of them keeps a key on one server.
+// Topologies are the names of Redis that keeps a key on one server, in the order of
+// docs/reliability.md. StartTopology takes them.
 var Topologies = []string{"node", "sentinel", "cluster"}
 
 // Topology is a running Redis of one of the Topologies or Quorums, for tests that treat all of them
