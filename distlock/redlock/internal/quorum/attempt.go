@@ -191,7 +191,9 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
-	v.holds = v.holds || granted || driver.MayHaveEffect(err)
+	if granted || driver.MayHaveEffect(err) {
+		v.holds, v.settled = true, false
+	}
 	v.copies = v.copies || reply.Replayed || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed)
 	v.stopped = v.stopped || stopped(err)
 	a.mu.Unlock()
@@ -274,4 +276,15 @@ func (a *attempt) holders() (n int) {
 		}
 	}
 	return n
+}
+
+// holding are the nodes on which the attempt may hold the name.
+func (a *attempt) holding() []bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	holding := make([]bool, len(a.votes))
+	for i := range a.votes {
+		holding[i] = a.votes[i].holds
+	}
+	return holding
 }

@@ -3,9 +3,13 @@ package quorum
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
+
+// forAll is how long Inspect waits for all nodes.
+const forAll = 200 * time.Millisecond
 
 // Inspect implements driver.Driver. It waits for all nodes that answer in time: each shows another TTL.
 func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
@@ -23,11 +27,18 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	}
 	var state driver.State
 	var decided agreement
-	err := p.wait(ctx, func(answers []answer[driver.State], slow bool) bool {
-		open := slices.ContainsFunc(answers, func(a answer[driver.State]) bool { return a.pending })
+	decide := func(answers []answer[driver.State], all bool) bool {
 		state, decided = inspect(answers, q.size)
-		return !open || slow && decided != unsure
-	})
+		return decided != unsure && !(all && slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
+			return a.pending && !a.suspect
+		}))
+	}
+	timely, cancel := context.WithTimeout(ctx, forAll)
+	defer cancel()
+	err := p.wait(timely, func(answers []answer[driver.State], _ bool) bool { return decide(answers, true) })
+	if err != nil {
+		err = p.wait(ctx, func(answers []answer[driver.State], _ bool) bool { return decide(answers, false) })
+	}
 	if err != nil || decided != yes {
 		return driver.State{}, p.failure(err, false)
 	}

@@ -27,7 +27,8 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	var agreed agreement
 	var effect bool
 	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
-		agreed, effect = judgeRelease(answers, q.size)
+		agreed = judgeRelease(answers, q.size)
+		effect = mayRelease(answers, a.holding(), q.size)
 		return agreed != unsure
 	})
 	switch {
@@ -44,29 +45,39 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
 }
 
-// judgeRelease decides on the answers to a Release, and whether the Release may have had an effect.
-func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agreement, effect bool) {
-	var yeses, noes, open, effects int
+// judgeRelease decides on the answers to a Release.
+func judgeRelease(answers []answer[driver.ReleaseReply], size int) agreement {
+	var yeses, noes, open int
 	for i := range answers {
 		switch a := &answers[i]; {
 		case a.pending:
 			open++
-			effects++
-		case a.err != nil:
-			if driver.MayHaveEffect(a.err) {
-				effects++
-			}
-		case a.reply.Released, a.reply.Replayed: // ⚑ an earlier copy may have released it
-			effects++
-			if a.reply.Released {
-				yeses++
-			}
-		default:
+		case !a.said():
+		case a.reply.Released:
+			yeses++
+		case !a.reply.Replayed: // ⚑ else an earlier copy may have released it
 			noes++
 		}
 	}
-	// A quorum that has refused still holds the name.
-	return agree(yeses, noes, open, len(answers), size), effects > len(answers)-size
+	if agreed := agree(yeses, noes, open, len(answers), size); agreed != unknown || open == 0 {
+		return agreed
+	}
+	return unsure // what becomes of the grant shows when all have answered
+}
+
+// mayRelease reports whether a Release without a decision may have had an effect. holding are the nodes that
+// have accepted. ⚑ If a quorum of them has refused the Release, they still hold the name.
+func mayRelease(answers []answer[driver.ReleaseReply], holding []bool, size int) bool {
+	holds, effect := 0, false
+	for i := range answers {
+		switch a := &answers[i]; {
+		case a.pending, driver.MayHaveEffect(a.err), a.reply.Released, a.reply.Replayed:
+			effect = true
+		case a.err != nil && holding[i]:
+			holds++
+		}
+	}
+	return effect && holds < size
 }
 
 // ending returns the attempt to release; nil: the acquisition was released before, with the reply that
@@ -175,6 +186,9 @@ func (a *attempt) released(n *node, req driver.ReleaseRequest, reply driver.Rele
 	if err == nil {
 		v.settled, v.released, v.unpaid = true, reply.Released, nil
 		return
+	}
+	if !v.holds && !v.copies && !v.stopped {
+		return // the node has nothing to release
 	}
 	if v.unpaid = &req; a.owes {
 		a.oweLocked(n)

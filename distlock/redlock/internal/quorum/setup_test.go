@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,26 +24,28 @@ type server struct {
 
 	mu      sync.Mutex
 	locks   driver.Driver
-	since   time.Time // the start
+	since   time.Time     // the start
+	ahead   time.Duration // the shown clock
 	fault   func(request) fault
 	log     []request
 	hung    chan struct{} // not nil: no call begins until it is closed
 	cut     chan struct{} // closed when the connections are cut
 	down    error         // the error of all calls
+	twice   string        // the client says that it has sent these calls twice
 	foreign map[driver.Name]bool
 	waiters map[chan driver.Wake]driver.Name
 }
 
 // request is one call of a node.
 type request struct {
-	op       string // as "acquire"
-	name     driver.Name
-	owner    string
-	fence    int64
-	end      int64
-	exact    bool // of an Extend
-	grave    time.Duration
-	answered string // how it ended
+	op        string // as "acquire"
+	name      driver.Name
+	owner     string
+	fence     int64
+	end       int64
+	exact     bool          // of an Extend
+	tombstone time.Duration // of a Release
+	quiet     bool
 }
 
 // fault changes a call.
@@ -51,7 +54,6 @@ type fault struct {
 	after  error           // its answer is lost
 	hold   <-chan struct{} // the node receives it when this is closed
 	answer <-chan struct{} // the answer comes when this is closed
-	copy   bool            // the client says that it has sent it twice
 }
 
 var errLost = errors.New("the answer is lost")
@@ -138,7 +140,7 @@ func (s *server) cutConnections() {
 	}
 }
 
-// requests are the calls so far that the filter accepts.
+// requests are the calls so far.
 func (s *server) requests(op string) (found []request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +265,20 @@ func call[R any](ctx context.Context, s *server, r request, f func(driver.Driver
 func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	r := request{op: "acquire", name: req.Name, owner: req.Owner, fence: req.Fence, end: req.FenceEnd}
 	return call(ctx, l.server, r, func(d driver.Driver) (driver.AcquireReply, error) {
-		return d.Acquire(context.Background(), req)
+		reply, err := d.Acquire(context.Background(), req)
+		reply.Replayed = l.server.copied(r)
+		if err == nil && reply.Clock > 0 {
+			reply.Clock += l.server.ahead.Microseconds()
+		}
+		return reply, err
 	})
+}
+
+// copied reports whether the client says that it has sent the request twice.
+func (s *server) copied(r request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.twice == r.op
 }
 
 func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -289,10 +303,10 @@ func (l link) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.
 }
 
 func (l link) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	r := request{op: "release", name: req.Name, owner: req.Owner, grave: req.Tombstone}
+	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: req.Quiet}
 	return call(ctx, l.server, r, func(d driver.Driver) (driver.ReleaseReply, error) {
 		reply, err := d.Release(context.Background(), req)
-		if err == nil && reply.Released {
+		if err == nil && reply.Released && !req.Quiet {
 			l.server.released(req.Name)
 		}
 		return reply, err
@@ -306,24 +320,106 @@ func (l link) Inspect(ctx context.Context, name driver.Name) (driver.State, erro
 }
 
 func (l link) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	return call3(call(ctx, l.server, request{op: "listen", name: name, owner: owner},
-		func(driver.Driver) (chan driver.Wake, error) {
-			wakes := make(chan driver.Wake, 1)
-			l.server.mu.Lock()
-			defer l.server.mu.Unlock()
-			l.server.waiters[wakes] = name
-			return wakes, nil
-		}))(l.server)
-}
-
-func call3(wakes chan driver.Wake, err error) func(*server) (<-chan driver.Wake, func(), error) {
-	return func(s *server) (<-chan driver.Wake, func(), error) {
-		return wakes, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.waiters, wakes)
-		}, err
-	}
+	s, wakes := l.server, make(chan driver.Wake, 1)
+	_, err := call(ctx, s, request{op: "listen", name: name, owner: owner}, func(driver.Driver) (struct{}, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiters[wakes] = name
+		return struct{}{}, nil
+	})
+	return wakes, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiters, wakes)
+	}, err
 }
 
 func (l link) Close() error { return nil }
+
+const (
+	long = 30 * time.Second
+)
+
+var (
+	name   = driver.Name{Namespace: "n", Key: "k"}
+	owners atomic.Int64
+)
+
+// request is one of a new owner.
+func newRequest() driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("%032x", owners.Add(1)), TTL: long, Holder: "test"}
+}
+
+func acquire(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.AcquireReply {
+	t.Helper()
+	reply, err := d.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return reply
+}
+
+func granted(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.AcquireReply {
+	t.Helper()
+	reply := acquire(t, d, req)
+	if reply.Outcome != driver.Granted {
+		t.Fatalf("Acquire: %+v, want a grant", reply)
+	}
+	return reply
+}
+
+func release(t *testing.T, d driver.Driver, req driver.AcquireRequest) {
+	t.Helper()
+	reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil || !reply.Released {
+		t.Fatalf("Release: %+v, %v", reply, err)
+	}
+}
+
+func extend(t *testing.T, d driver.Driver, req driver.AcquireRequest, exact bool) driver.ExtendReply {
+	t.Helper()
+	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL, Exact: exact}
+	return d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]
+}
+
+// holders is on how many servers the name is held.
+func holders(t *testing.T, servers []*server) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		if s.state(t, name).Held {
+			n++
+		}
+	}
+	return n
+}
+
+// on returns a fault for one kind of call.
+func on(op string, f fault) func(request) fault {
+	return func(r request) fault {
+		if r.op == op {
+			return f
+		}
+		return fault{}
+	}
+}
+
+// after is closed after a time.
+func after(d time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(d, func() { close(done) })
+	return done
+}
+
+// delayed holds each call back.
+func delayed(d time.Duration) func(request) fault {
+	return func(request) fault { return fault{hold: after(d)} }
+}
+
+// raw takes the name on a server for another owner.
+func (s *server) raw(t *testing.T, owner string, fence int64, ttl time.Duration) {
+	t.Helper()
+	req := driver.AcquireRequest{Name: name, Owner: owner, TTL: ttl, Fence: fence, FenceEnd: fence + 255}
+	if reply, err := s.locks.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
+		t.Fatalf("a raw Acquire: %+v, %v", reply, err)
+	}
+}
