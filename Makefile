@@ -93,6 +93,7 @@ fuzz: ## Look for names, replies, messages and entries that break the drivers, F
 	go test -run '^$$' -fuzz FuzzKeys -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 	go test -run '^$$' -fuzz FuzzReplies -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
 	go test -run '^$$' -fuzz FuzzWakes -fuzztime $(or $(FUZZTIME),1m) ./distlock/redislock
+	go test -run '^$$' -fuzz FuzzStateOf -fuzztime $(or $(FUZZTIME),1m) ./distlock/redlock
 	go test -run '^$$' -fuzz FuzzEntries -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/sessionstore/redisstore
 	$(CONTRACT) go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
 	$(CONTRACT) go test -run '^$$' -fuzz FuzzEncode -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory

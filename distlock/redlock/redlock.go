@@ -18,11 +18,10 @@ import (
 // Options configure a Locker. The zero Options, and nil, mean the defaults.
 type Options struct {
 	distlock.Options
-	// RestartDelay is how long the grants of a node do not count after a start of its server, because
-	// the server may have lost earlier grants. 0 means the largest TTL that the Locker has used. A
-	// negative one switches this off, and no INFO is sent: only for nodes that never lose data.
-	//
-	// It is at least the largest TTL of all processes.
+	// RestartDelay is how long a node does not count after a start of its server, because the server may
+	// have lost grants. 0 means the largest TTL that the Locker has seen. A positive one is at least the
+	// largest TTL of all processes, and the same in all of them. A longer TTL is refused.
+	// A negative one switches this off, and no INFO is sent: only for nodes that never lose data.
 	RestartDelay time.Duration
 }
 

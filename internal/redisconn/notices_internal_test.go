@@ -172,3 +172,26 @@ func TestNotices_sharedAddressee(t *testing.T) {
 		t.Errorf("listeners are left: %v", n.waiting)
 	}
 }
+
+// A server that hangs while the subscription connects does not keep Close waiting.
+func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
+	t.Parallel()
+	server := testservers.StartRedis(t)
+	server.Pause()
+	defer server.Resume()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	over := New(client)
+	defer over.Close()
+	n := newNotices(over)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	stop, start := leakcheck.Stalls(), time.Now()
+	n.Close()
+	if took := time.Since(start) - stop(); took > time.Second {
+		t.Errorf("Close took %s", took)
+	}
+}

@@ -21,6 +21,8 @@ const (
 // connection reconnects by itself.
 type subscription struct {
 	notices *Notices
+	client  redis.UniversalClient
+	owned   bool // the client is that of the subscription
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -39,8 +41,37 @@ type channel struct {
 func newSubscription(n *Notices) *subscription {
 	s := &subscription{notices: n, channels: make(map[string]*channel)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.pubsub = n.redis.client.Subscribe(s.ctx) // to no channel, so it does not connect yet
+	s.client = n.redis.client
+	if node, ok := s.client.(*redis.Client); ok && !FollowsSentinels(node) {
+		s.client, s.owned = redis.NewClient(closedAfter(s.ctx, node.Options())), true
+	}
+	s.pubsub = s.client.Subscribe(s.ctx) // to no channel, so it does not connect yet
 	return s
+}
+
+// closedAfter returns options of a connection that is closed when ctx ends. ⚑ go-redis reads on for the
+// ReadTimeout after ctx has ended, and keeps Close waiting, if the server hangs while it connects.
+func closedAfter(ctx context.Context, of *redis.Options) *redis.Options {
+	options := connOptions(of)
+	dial := options.Dialer
+	options.Dialer = func(dialing context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(dialing, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return closedConn{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+	}
+	return &options
+}
+
+type closedConn struct {
+	net.Conn
+	stop func() bool
+}
+
+func (c closedConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
 }
 
 // to subscribes to a channel once. The server has accepted or refused it when ready is closed.
@@ -79,6 +110,9 @@ func (s *subscription) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.pubsub.Close()
+	if s.owned {
+		_ = s.client.Close()
+	}
 	for _, ch := range s.channels {
 		select {
 		case <-ch.ready:
@@ -166,7 +200,7 @@ func (s *subscription) renew() {
 		return
 	}
 	_ = s.pubsub.Close()
-	s.pubsub = s.notices.redis.client.Subscribe(s.ctx)
+	s.pubsub = s.client.Subscribe(s.ctx)
 	pubsub := s.pubsub
 	for name := range s.channels {
 		s.running.Go(func() { s.subscribe(pubsub, name) })
