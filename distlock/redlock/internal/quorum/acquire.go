@@ -54,8 +54,8 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 			reply = driver.AcquireReply{Outcome: driver.Cancelled}
 		default:
 			a.undo()
-			q.refused(k, a, reply.State.Owner)
-			if reply.State.Owner = ""; d != taken {
+			q.refused(k, a)
+			if d != taken {
 				reply.State = unknownHolder(d)
 			}
 		}
@@ -66,7 +66,7 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return reply, nil
 	}
 	a.undo()
-	q.refused(k, a, "")
+	q.refused(k, a)
 	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
 }
 
@@ -95,17 +95,8 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 // propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on: it keeps
 // what it has, and asks the refusing nodes again while the others are undone.
 func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
-	asked := -1
-	if n := a.q.lowest(); a.before != "" && n != nil {
-		asked = n.index
-		if refused, err := a.knock(ctx, p, n, token); refused || err != nil {
-			return yield, err
-		}
-	}
 	for _, n := range a.q.nodes {
-		if n.index != asked {
-			a.send(p, n, token, token+block)
-		}
+		a.send(p, n, token, token+block)
 	}
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
@@ -119,29 +110,6 @@ func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], tok
 			a.send(p, n, token, token+block)
 		}
 	}
-}
-
-// knock asks one node alone, for an acquisition that was shown a holder. ⚑ Of several waiters that a
-// release wakes, only the one that this node accepts asks the other nodes: their votes are not split.
-func (a *attempt) knock(ctx context.Context, p *poll[driver.AcquireReply], n *node, token int64) (refused bool, err error) {
-	a.send(p, n, token, token+block)
-	answer, err := p.alone(ctx, n, knocking)
-	in, mine := inRace(answer.reply)
-	// ⚑ A Release of the holder before may be under way to this node.
-	return answer.said() && in && !mine && answer.reply.State.Owner != a.before, err
-}
-
-// knocking is how long one node is asked alone.
-const knocking = 2 * time.Millisecond
-
-// lowest is the lowest node that is not away, or nil.
-func (q *quorum) lowest() *node {
-	for _, n := range q.nodes {
-		if !n.suspect() {
-			return n
-		}
-	}
-	return nil
 }
 
 // settle waits for a decision. ⚑ An attempt that cannot win is undone before: the winner needs its nodes,

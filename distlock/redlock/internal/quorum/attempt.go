@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -16,14 +15,12 @@ import (
 type attempt struct {
 	q   *quorum
 	req driver.AcquireRequest // as the nodes see it, without tokens
-	// blind says that the driver does not know the requests of the attempt.
-	blind  bool
-	before string // the last holder that the caller was shown, as the nodes see it
 
 	mu         sync.Mutex
 	token, end int64                      // of the grant
 	highest    int64                      // that a node may have
 	all        bool                       // each node needs a Release, also one that has refused
+	blind      bool                       // they may know it by another driver
 	over       bool                       // no request follows but a Release
 	owes       bool                       // a Release without an answer is owed
 	undoing    *poll[driver.ReleaseReply] // the Releases of the undo
@@ -35,7 +32,8 @@ type attempt struct {
 type vote struct {
 	pending int      // Acquires under way
 	then    []func() // what waits for their answers
-	holds   bool     // the node has granted the name, or may have
+	sent    bool     // the node may know the attempt
+	holds   bool     // it has granted the name, or may have
 	copies  bool     // a copy of an Acquire may arrive later
 	stopped bool     // the node may have refused half-way
 
@@ -67,7 +65,6 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 	case !e.granted:
 		q.attempts++
 		e.last = q.newAttempt(req, q.attempts)
-		e.last.before = e.shown
 	}
 	return e.last, e.granted
 }
@@ -86,13 +83,12 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	return true
 }
 
-// refused notes that an attempt was refused, perhaps by a holder.
-func (q *quorum) refused(k key, a *attempt, holder string) {
+// refused notes that an attempt was refused.
+func (q *quorum) refused(k key, a *attempt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.entries[k]; e != nil && e.last == a {
 		e.last = nil // ⚑ its undo goes on without the table
-		e.shown = cmp.Or(holder, e.shown)
 		q.sweptSoon(e, keeps)
 	}
 }
@@ -187,10 +183,10 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	if err == nil {
 		n.sawClock(reply.Clock)
 		a.q.seeTTL(reply.State.TTL)
-		reply.State = asGranted(reply.State)
 	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
+	v.sent = v.sent || !errors.Is(err, driver.ErrNotDone)
 	if granted || driver.MayHaveEffect(err) {
 		v.holds, v.settled = true, false
 	}

@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -49,8 +47,7 @@ func (a *attempt) completeNow() {
 //
 // ⚑ No request follows a Release, or an answer that the grant is lost.
 func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
-	of, _ := a.tokens()
-	if of == 0 {
+	if token, _ := a.tokens(); token == 0 {
 		return
 	}
 	for range 3 {
@@ -59,11 +56,6 @@ func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
 			return
 		}
 		req := a.req
-		req.Metadata = maps.Clone(a.req.Metadata)
-		if req.Metadata == nil {
-			req.Metadata = make(map[string]string)
-		}
-		req.Metadata[retaken] = fmt.Sprintf("%d of %d", token, of)
 		req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
 		reply, err := a.acquire(ctx, n, req)
 		a.sent(n)
@@ -71,27 +63,6 @@ func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
 			return // else the attempt of a waiter has the node, for a moment
 		}
 	}
-}
-
-// retaken is the metadata of a grant that a node has accepted later: the node's token, and that of the
-// grant.
-const retaken = "redlock.retaken"
-
-// asGranted returns the state of a holder without what the quorum has added.
-// ⚑ The token is that of the grant, unless the node has raised it since: a store would take the waiters of
-// a higher one for later than they are.
-func asGranted(s driver.State) driver.State {
-	text, ok := s.Metadata[retaken]
-	if !ok {
-		return s
-	}
-	var token, of int64
-	if _, err := fmt.Sscanf(text, "%d of %d", &token, &of); err == nil && token == s.Fence {
-		s.Fence = of
-	}
-	s.Metadata = maps.Clone(s.Metadata)
-	delete(s.Metadata, retaken)
-	return s
 }
 
 // retaking notes that an Acquire is under way, if it is the only one of the node.

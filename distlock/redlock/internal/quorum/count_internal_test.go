@@ -314,21 +314,6 @@ func TestClock_aMinorityDecidesNothing(t *testing.T) {
 	}
 }
 
-func TestAsGranted_token(t *testing.T) {
-	mark := map[string]string{retaken: "900 of 500", "traceparent": "x"}
-	for name, c := range map[string]struct {
-		fence, want int64
-	}{"taken back": {900, 500}, "raised since": {1000, 1000}} {
-		s := asGranted(driver.State{Held: true, Fence: c.fence, Metadata: mark})
-		if s.Fence != c.want || len(s.Metadata) != 1 || s.Metadata["traceparent"] != "x" {
-			t.Errorf("%s: %+v", name, s)
-		}
-	}
-	if mark[retaken] == "" {
-		t.Error("the map of the node has changed")
-	}
-}
-
 func TestNodeOwner_isNeverRepeated(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, owner := range []string{"a", "b"} {

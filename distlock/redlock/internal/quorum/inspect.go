@@ -20,10 +20,7 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	defer p.done()
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.State, error) {
-			state, err := n.Driver.Inspect(ctx, name)
-			return asGranted(state), err
-		}, nil)
+		p.ask(n, func(ctx context.Context) (driver.State, error) { return n.Driver.Inspect(ctx, name) }, nil)
 	}
 	var state driver.State
 	var decided agreement
@@ -42,7 +39,6 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	if err != nil || decided != yes {
 		return driver.State{}, p.failure(err, false)
 	}
-	state.Owner = ""
 	return state, nil
 }
 

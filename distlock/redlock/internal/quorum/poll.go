@@ -30,11 +30,11 @@ type poll[R any] struct {
 	tell   func(driver.NodeAnswer) // may be nil
 	word   func(R) string          // an answer in a word
 	asked  time.Time
+	slow   time.Duration // how long the other nodes have at least when a quorum has answered
 
 	mu      sync.Mutex
 	answers []answer[R] // by node
 	users   int         // the operation, and the calls that use ctx
-	enough  int         // the number of answers that may decide
 	news    chan struct{}
 }
 
@@ -46,9 +46,9 @@ func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word
 		tell:    driver.NodeAnswers(caller),
 		word:    word,
 		asked:   time.Now(),
+		slow:    slowest,
 		answers: make([]answer[R], len(q.nodes)),
 		users:   1,
-		enough:  q.size,
 		news:    make(chan struct{}, 1),
 	}
 	life, cancel := context.WithTimeout(q.life, max(limit, 1))
@@ -128,7 +128,7 @@ func (p *poll[R]) note(n *node, a answer[R]) {
 			done++
 		}
 	}
-	news := done >= p.enough
+	news := done >= p.q.size
 	p.mu.Unlock()
 	if news { // else there is nothing to decide
 		select {
@@ -152,11 +152,16 @@ func (p *poll[R]) text(n *node, a answer[R]) string {
 	}
 }
 
-// slowest is how long the other nodes have at least when a quorum has answered.
-const slowest = 20 * time.Millisecond
+const (
+	// slowest is how long the other nodes have at least when a quorum has answered. A node that is known to
+	// be away has less.
+	slowest = silence
+	// sooner is as long when some of the nodes were asked again.
+	sooner = 5 * time.Millisecond
+)
 
 // wait returns when decide returns true, or with the error of ctx. slow says that a quorum has answered,
-// and that the others have had as long again, twice, and at least 20 ms.
+// and that the others have had as long again, twice, and at least 100 ms.
 func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slow bool) bool) error {
 	var late <-chan time.Time
 	slow := false
@@ -164,17 +169,17 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slo
 		p.mu.Lock()
 		said := 0
 		for i := range p.answers {
-			if a := &p.answers[i]; a.said() && !a.pending {
+			if p.answers[i].said() {
 				said++
 			}
 		}
-		decided, took := decide(p.answers, slow), time.Since(p.asked)
+		decided, took, least := decide(p.answers, slow), time.Since(p.asked), p.slow
 		p.mu.Unlock()
 		if decided {
 			return nil
 		}
 		if late == nil && said >= p.q.size {
-			timer := time.NewTimer(max(slowest, 2*took))
+			timer := time.NewTimer(max(least, 2*took))
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -192,23 +197,5 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slo
 func (p *poll[R]) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = time.Now()
-}
-
-// alone waits for the answer of the only node that is asked, for a time.
-func (p *poll[R]) alone(ctx context.Context, n *node, limit time.Duration) (answer[R], error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	p.mu.Lock()
-	p.enough = 1
-	p.mu.Unlock()
-	var first answer[R]
-	_ = p.wait(limited, func(answers []answer[R], _ bool) bool {
-		first = answers[n.index]
-		return first.done
-	})
-	p.mu.Lock()
-	p.enough = p.q.size
-	p.mu.Unlock()
-	return first, ctx.Err()
+	p.asked, p.slow = time.Now(), sooner
 }

@@ -95,7 +95,7 @@ func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, q
 		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 0)
 	}
 	if e.granted || blind { // ⚑ each vote is that of a node
-		e.last.asksAll()
+		e.last.asksAll(blind)
 	}
 	return e.last, false, !e.granted && !blind
 }
@@ -123,10 +123,11 @@ func (q *quorum) resumed(k key) {
 	}
 }
 
-func (a *attempt) asksAll() {
+// asksAll has the Release ask all nodes. Blind says that they may know the attempt by another driver.
+func (a *attempt) asksAll(blind bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all = true
+	a.all, a.blind = true, a.blind || blind
 }
 
 func (a *attempt) resume() {
@@ -161,13 +162,17 @@ func (a *attempt) releaseNow(p *poll[driver.ReleaseReply], n *node, req driver.R
 	ask func(func(context.Context) (driver.ReleaseReply, error))) {
 	a.mu.Lock()
 	v := &a.votes[n.index]
-	needs, released := a.needs(v), v.released
+	needs, released, known := a.needs(v), v.released, v.sent || a.blind
 	if v.copies {
 		req.Tombstone = max(req.Tombstone, keep(a.req.TTL))
 	}
 	a.mu.Unlock()
 	if !needs {
 		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: released}})
+		return
+	}
+	if !known && n.suspect() { // ⚑ else each lease would send it a call that hangs, too
+		p.note(n, answer[driver.ReleaseReply]{done: true, err: errAway})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner

@@ -44,7 +44,6 @@ type entry struct {
 	over     bool     // it was released, or has a tombstone
 	ended    bool     // the release is decided
 	released bool     // by it
-	shown    string   // the last holder that the caller was shown, as the nodes see it
 	until    time.Time
 }
 
