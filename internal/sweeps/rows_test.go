@@ -18,7 +18,7 @@ type row struct {
 	covers string // methods, as "Locker.Acquire", with spaces between them
 	run    func(s *scene)
 	silent bool // it asks no service
-	lists  bool // redislock cannot list, so it asks no Redis
+	lists  bool // a quorum cannot list, so it asks no Redis
 }
 
 var lockRows = []row{
