@@ -47,7 +47,7 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
 
 .PHONY: test-all
-test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, PgBouncer, a standby, random faults, Beluga's contract
+test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.
@@ -105,7 +105,7 @@ hammer: deps ## Let 8 processes of 64 goroutines compete for a few locks, withou
 
 .PHONY: chaos
 chaos: deps ## Kill and stop workers at exact moments of turns, and kill servers; MINUTES (5), ON, SEED, FLAGS="-server '--appendonly yes'"
-	@$(MAKE) --no-print-directory faults MINUTES=$(or $(MINUTES),5) ON=$(or $(ON),node,sentinel,cluster,postgres) FLAGS="-faults chaos $(FLAGS)"
+	@$(MAKE) --no-print-directory faults MINUTES=$(or $(MINUTES),5) ON=$(or $(ON),node,sentinel,cluster,redlock3,redlock5,postgres) FLAGS="-faults chaos $(FLAGS)"
 
 .PHONY: soak
 soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow? Draws OUT/soak.svg, in docs/charts; FLAGS="-leak 1000"
@@ -120,7 +120,7 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
-faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster,postgres, FLAGS="-table FILE"
+faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster,redlock3,redlock5,postgres, FLAGS="-table FILE"
 	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/randomfaults -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
 
 .PHONY: vuln

@@ -54,6 +54,7 @@ type campaign struct {
 	t         *testing.T
 	plan      plan
 	service   *testservers.Topology // of Redis, or nil
+	sessions  *testservers.Redis    // of a quorum; nil: the sessions are beside the locks
 	postgres  *testservers.Postgres // or nil; mem has neither
 	database  *testservers.PostgresDatabase
 	version   string // of the servers, with their name
@@ -118,6 +119,9 @@ func (c *campaign) addrs() (addrs []string) {
 	}
 	for _, server := range slices.Concat(c.service.Nodes(), c.service.Sentinels()) {
 		addrs = append(addrs, server.Addr())
+	}
+	if c.sessions != nil {
+		addrs = append(addrs, c.sessions.Addr())
 	}
 	return addrs
 }

@@ -89,7 +89,10 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 		config.Namespace = "another"
 	}
 	if c.service != nil {
-		config.Addrs, config.MasterName = c.service.Addrs(), c.service.MasterName()
+		config.Addrs, config.MasterName = c.storeAddrs(), c.service.MasterName()
+		if c.service.Quorum != nil {
+			config.Nodes = c.service.Addrs()
+		}
 	}
 	if c.postgres != nil {
 		config.Postgres = c.database.URL()

@@ -1,13 +1,14 @@
 // Package randomfaults lets worker processes use locks and session stores, on one Redis, Sentinel,
-// Cluster, PostgreSQL and in memory, while faults strike at random. It judges everything that the workers do.
+// Cluster, quorums, PostgreSQL and in memory, while faults strike at random. It judges everything that
+// the workers do.
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42
 //	make chaos  MINUTES=5        # strikes at exact moments of turns, and killed masters
 //	make hammer MINUTES=5        # no faults: many processes compete for few locks
 //
-// The ordinary run of TestCampaign takes a minute. All choices of a run are drawn from one seed, which is
-// printed: the faults, their order, their victims and how long they last. SEED repeats the choices. The
+// The ordinary run of TestCampaign takes about a minute. All choices of a run are drawn from one seed,
+// which is printed: the faults, their order, their victims and how long they last. SEED repeats the choices. The
 // effects on the machine differ from run to run.
 //
 // Begin to read in run_test.go and campaign_test.go. The parent, which is the test's process, starts the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,16 +78,24 @@ func (p *process) starve(d time.Duration) {
 // usePool takes all connections of the application, with commands that wait.
 func (p *process) usePool(d time.Duration) {
 	var calls sync.WaitGroup
-	for n := range 3 * pool {
-		calls.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), d+time.Second)
-			defer cancel()
-			if p.pool == nil {
-				_ = p.client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err()
-			} else {
-				_, _ = p.pool.Exec(ctx, "SELECT pg_sleep($1)", d.Seconds())
-			}
+	use := func(call func(ctx context.Context, n int) error) {
+		for n := range 3 * pool {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), d+time.Second)
+				defer cancel()
+				_ = call(ctx, n)
+			})
+		}
+	}
+	if p.pool != nil {
+		use(func(ctx context.Context, _ int) error {
+			_, err := p.pool.Exec(ctx, "SELECT pg_sleep($1)", d.Seconds())
+			return err
 		})
+	} else {
+		for _, client := range append(slices.Clone(p.nodes), p.client) {
+			use(func(ctx context.Context, n int) error { return client.BLPop(ctx, d, fmt.Sprint("nothing-", n)).Err() })
+		}
 	}
 	calls.Wait()
 }

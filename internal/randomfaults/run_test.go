@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: a minute, and then -seed is drawn")
+	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: about a minute, and then -seed is drawn")
 	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
-	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: node, sentinel, cluster, postgres, mem")
+	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: "+strings.Join(everywhere, ", "))
 	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: those of make chaos; none: all")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	page    = flag.String("table", "", "`file` to which the tables are written too")
@@ -42,7 +42,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 // TestCampaign strikes at random, on one topology after the other.
 func TestCampaign(t *testing.T) {
-	lasts, drawn := 48*time.Second, drawn() // a minute, with what starts and ends
+	lasts, drawn := 66*time.Second, drawn() // with what starts and ends, 80 s
 	if *minutes > 0 {
 		lasts = time.Duration(*minutes * float64(time.Minute))
 	}
@@ -105,7 +105,9 @@ func drawn() uint64 {
 
 // shares are how long each topology has: the fewer faults it has, the less.
 func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
-	weights, sum, shares := map[string]int{"node": 10, "sentinel": 12, "cluster": 13, "postgres": 12, "mem": 5}, 0, make(map[string]time.Duration)
+	weights, sum, shares := map[string]int{
+		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "mem": 5,
+	}, 0, make(map[string]time.Duration)
 	for _, name := range topologies {
 		sum += weights[name]
 	}
@@ -147,6 +149,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
 		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
+		{noDelay, 8 * time.Second, nodesRestarted, []string{"S1"}, []string{"S1"}},
 		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
 		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn", "stale"}, nil},
 		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
@@ -184,6 +187,9 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 // findingsOf are the findings of a run with broken workers, by kind.
 func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, until []string, seed uint64) map[string]int {
 	p := planFor("node", seed, lasts)
+	if broken == noDelay {
+		p = planFor("redlock3", seed, lasts)
+	}
 	p.broken, p.faults, p.strikes, p.until, p.workers = broken, []string{fault}, 5, until, 3
 	if broken == longTTL {
 		p.strikes = 1

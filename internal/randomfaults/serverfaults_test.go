@@ -20,16 +20,16 @@ import (
 
 var serverFaults = []*fault{
 	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
-	{name: "clients paused", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseClients},
+	{name: "clients paused", on: scripted, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseClients},
 	{name: "server stopped for a moment", on: servers, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
-	{name: "scripts flushed", on: redises, of: ofServer, short: 300 * ms, long: 1000 * ms, strike: flushScripts},
-	{name: "out of memory", on: redises, of: ofServer, short: 200 * ms, long: 1500 * ms, strike: sets("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")},
-	{name: "busy script", on: redises, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
-	{name: "read-only", on: []string{"node"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: sets("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")},
+	{name: "scripts flushed", on: scripted, of: ofServer, short: 300 * ms, long: 1000 * ms, strike: flushScripts},
+	{name: "out of memory", on: scripted, of: ofServer, short: 200 * ms, long: 1500 * ms, strike: sets("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")},
+	{name: "busy script", on: scripted, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
+	{name: "read-only", on: append(slices.Clone(testservers.Quorums), "node"), of: ofServer, short: 200 * ms, long: 1000 * ms, strike: sets("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")},
 	{name: "loading", on: []string{"node"}, of: ofServer, short: 200 * ms, long: 1000 * ms, heals: 1000 * ms, strike: reload},
 	{name: "slot on the move", on: []string{"cluster"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: halfMoveSlot},
-	{name: "no right to notify", on: redises, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: withRights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
-	{name: "no right to run scripts", on: redises, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: withRights("-eval -evalsha", "+eval +evalsha")},
+	{name: "no right to notify", on: scripted, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: withRights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
+	{name: "no right to run scripts", on: scripted, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: withRights("-eval -evalsha", "+eval +evalsha")},
 	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
 	{name: "subscribers disconnected", on: servers, of: ofServer, strike: hangUp("pubsub")},
 	{name: "clients disconnected", on: servers, of: ofServer, strike: hangUp("normal")},
@@ -62,7 +62,18 @@ func (c *campaign) startServers() {
 		c.service = testservers.StartTopology(c.t, c.plan.on, c.plan.server...)
 		c.service.Patient(missed)
 	}
+	if c.service.Quorum != nil {
+		c.sessions = testservers.StartRedis(c.t, c.plan.server...)
+	}
 	c.version = "Redis " + c.service.Nodes()[0].Info("redis_version")
+}
+
+// storeAddrs are for a client of the sessions in Redis.
+func (c *campaign) storeAddrs() []string {
+	if c.sessions != nil {
+		return c.sessions.Addrs()
+	}
+	return c.service.Addrs()
 }
 
 // nodes are those of Redis.
@@ -92,7 +103,7 @@ func (c *campaign) store(skipped io.Writer) (store memory, closing func(), err e
 // client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name one that
 // has come back as a replica, and shows what it had long ago until it has its master's data.
 func (c *campaign) client() redis.UniversalClient {
-	options := &redis.UniversalOptions{Addrs: c.service.Addrs(), MasterName: c.service.MasterName()}
+	options := &redis.UniversalOptions{Addrs: c.storeAddrs(), MasterName: c.service.MasterName()}
 	if c.service.Sentinel != nil {
 		options.OnConnect = func(ctx context.Context, conn *redis.Conn) error { // of Sentinels too
 			role, err := conn.Do(ctx, "ROLE").Slice()

@@ -48,23 +48,27 @@ type hit struct {
 }
 
 var (
-	redises    = []string{"node", "sentinel", "cluster"}
-	servers    = append(slices.Clone(redises), "postgres")
+	redises    = []string{"node", "sentinel", "cluster"} // locks and sessions are on one server
+	scripted   = slices.Concat(redises, testservers.Quorums)
+	servers    = append(slices.Clone(scripted), "postgres")
 	everywhere = append(slices.Clone(servers), "mem")
 )
 
 // chaos are the faults of make chaos.
 var chaos = []string{
 	"killed at a moment of a turn", "stopped at a moment of a turn", "clients disconnected",
-	"server restarted empty", "server crashes", "master killed", "fail-over that loses the last writes",
+	"server restarted empty", "server crashes", "master killed", "fail-over that loses the last writes", nodesKilled,
 }
+
+var allFaults = slices.Concat(
+	workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, quorumFaults, postgresFaults)
 
 // replaced is what servers do by themselves when the machine is too busy for them.
 var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
 
 // faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, postgresFaults) {
+	for _, f := range allFaults {
 		if f.of == of && slices.Contains(f.on, p.on) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
 			faults = append(faults, f)
 		}

@@ -112,7 +112,7 @@ func table(all []*campaign) string {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s | %s |\n",
 			f.name, c.plan.on, promised, times, wrong, list(s.apart), spread(s.recovered), spread(s.disturbed))
 	}
-	for _, f := range slices.Concat(workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, postgresFaults, []*fault{replaced}) {
+	for _, f := range append(slices.Clone(allFaults), replaced) {
 		for _, c := range all {
 			c.mu.Lock()
 			if s := c.stats[f]; s != nil {

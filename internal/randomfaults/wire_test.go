@@ -13,6 +13,7 @@ type config struct {
 	On         string
 	Addrs      []string
 	MasterName string            `json:",omitempty"`
+	Nodes      []string          `json:",omitempty"` // of a quorum; Addrs has the sessions
 	Postgres   string            `json:",omitempty"` // the URL
 	Via        map[string]string `json:",omitempty"` // proxies, by the servers' addresses
 	Register   string            // path of its socket

@@ -23,6 +23,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -61,9 +62,10 @@ type process struct {
 	config    config
 	parent    *childproc.Line
 	rooms     []*room
-	client    redis.UniversalClient // or nil
-	pool      *pgxpool.Pool         // or nil
-	mem       *memService           // or nil: one of the three is there
+	client    redis.UniversalClient   // or nil
+	nodes     []redis.UniversalClient // of a quorum, where client is for the sessions
+	pool      *pgxpool.Pool           // or nil
+	mem       *memService             // or nil: one of the three is there
 	leases    atomic.Int64
 	hasty     atomic.Int64        // contexts end soon until then
 	aim       atomic.Pointer[aim] // to come; nil: none
@@ -200,10 +202,10 @@ func (p *process) open() error {
 			return err
 		}
 	default:
-		p.client = redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: c.Addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
-			PoolSize: pool, PoolTimeout: time.Second,
-		})
+		p.client = c.openRedis(c.Addrs)
+		for _, node := range c.Nodes {
+			p.nodes = append(p.nodes, c.openRedis([]string{node}))
+		}
 	}
 	for n := range c.Lockers {
 		r := &room{process: p, n: n}
@@ -213,6 +215,14 @@ func (p *process) open() error {
 		p.rooms = append(p.rooms, r)
 	}
 	return nil
+}
+
+// openRedis makes an application's client.
+func (c *config) openRedis(addrs []string) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
+		PoolSize: pool, PoolTimeout: time.Second,
+	})
 }
 
 // dialer connects to the proxies in place of the servers; nil: there are none.
@@ -270,6 +280,9 @@ func (r *room) furnish() error {
 			t.locker, err = pglock.New(context.Background(), r.pool, &pglock.Options{Lock: *r.options()})
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
+	case r.nodes != nil:
+		// A node does not count before the largest TTL is over.
+		t.locker, err = redlock.New(r.nodes, &redlock.Options{Options: *r.options(), RestartDelay: c.TTL})
 	default:
 		t.locker, err = redislock.New(r.client, r.options())
 	}
