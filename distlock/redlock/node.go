@@ -47,7 +47,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient, redis: redisconn.New(client)}
 	n.redis.Tune(func(o *redis.Options) {
 		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
-		o.DialerRetries = 1
+		o.DialerRetries, o.Dialer = 1, seldom(o.Dialer)
 		if up.asks {
 			o.OnConnect = up.after(o.OnConnect)
 		}
