@@ -121,7 +121,10 @@ func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], toke
 			d, lost = judge(answers, a.q.size, token, a.q.now(), slow)
 			return d != undecided || lost && !undone
 		})
-		if err != nil || d != undecided {
+		switch {
+		case err == nil && undone && (d == granted || d == higher || d == goOn):
+			return yield, nil // ⚑ by nodes that have released the name since
+		case err != nil || d != undecided:
 			return d, err
 		}
 		a.undo()

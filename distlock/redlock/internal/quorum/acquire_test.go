@@ -40,6 +40,7 @@ func TestAcquire_S1_quorumExcludesOthers(t *testing.T) {
 func TestAcquire_firstOfADriver_twoProposals(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		granted(t, newDriver(t, servers), newRequest())
+		synctest.Wait()
 		proposals := servers[0].requests("acquire")
 		if len(proposals) != 2 || proposals[0].fence != 1 || proposals[1].fence < time.Now().UnixMicro() {
 			t.Errorf("%+v, want 1 and then the clock", proposals)
@@ -243,6 +244,38 @@ func TestAcquire_loser_givesUpEarly(t *testing.T) {
 		}
 		if reply := <-done; reply.Outcome != driver.Busy || time.Since(start) < 15*time.Millisecond {
 			t.Errorf("%+v after %s", reply, time.Since(start))
+		}
+	})
+}
+
+// An attempt that is undone stays so, though the late answers of the others would make a quorum.
+func TestAcquire_S1_undoneAttempt_neverGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := newServers(5)
+		d := newDriver(t, servers)
+		warm := newRequest()
+		granted(t, d, warm)
+		release(t, d, warm)
+		time.Sleep(time.Second)
+		token := time.Now().UnixMicro()
+		servers[0].raw(t, "a", token, long)
+		servers[2].raw(t, "b", token, long)
+		servers[3].fails(driver.ErrNotDone) // the node may be away
+		other := newRequest()
+		other.Name.Key = "other"
+		granted(t, d, other)
+		synctest.Wait()
+		servers[3].fails(nil)
+		servers[3].inject(on("acquire", fault{hold: after(10 * time.Millisecond)}))
+		servers[4].inject(on("acquire", fault{hold: after(20 * time.Millisecond)}))
+		if reply := acquire(t, d, newRequest()); reply.Outcome != driver.Busy {
+			t.Errorf("%+v", reply)
+		}
+		synctest.Wait()
+		for _, s := range []*server{servers[1], servers[3], servers[4]} {
+			if s.state(t, name).Held {
+				t.Errorf("%s is held", s.name)
+			}
 		}
 	})
 }

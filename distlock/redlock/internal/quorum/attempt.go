@@ -78,9 +78,8 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	if e.over || e.last != a {
 		return false
 	}
-	e.granted = true
-	a.setTokens(token)
-	return true
+	e.granted = a.setTokens(token)
+	return e.granted
 }
 
 // refused notes that an attempt was refused.
@@ -126,11 +125,16 @@ func (a *attempt) tokens() (token, end int64) {
 	return a.token, a.end
 }
 
-func (a *attempt) setTokens(token int64) {
+// setTokens notes the tokens of the grant, unless the attempt is over.
+func (a *attempt) setTokens(token int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.over {
+		return false
+	}
 	a.token, a.end = token, token+block
 	a.highest = max(a.highest, a.end)
+	return true
 }
 
 // send asks a node for the name under a block of tokens, unless the attempt is over.

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -50,8 +51,9 @@ func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
 	if token, _ := a.tokens(); token == 0 {
 		return
 	}
-	for range 3 {
-		token := a.aboveAll(a.q.now())
+	floor := a.q.now()
+	for range retakes {
+		token := a.aboveAll(floor)
 		if !a.retaking(n, token+block) {
 			return
 		}
@@ -59,11 +61,20 @@ func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
 		req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
 		reply, err := a.acquire(ctx, n, req)
 		a.sent(n)
-		if in, mine := inRace(reply); err != nil || mine || !in || !a.q.pause(5*time.Millisecond) {
-			return // else the attempt of a waiter has the node, for a moment
+		switch {
+		case err != nil, reply.Outcome == driver.Granted, reply.Outcome == driver.Cancelled,
+			reply.Last > a.q.now()+farAhead.Microseconds(), reply.Outcome == driver.Busy && reply.State.Age > racing:
+			return
+		case reply.Outcome == driver.TooLow:
+			floor = reply.Last + 1
+		case !a.q.pause(time.Millisecond + rand.N(9*time.Millisecond)): // the attempt of a waiter has the node
+			return
 		}
 	}
 }
+
+// retakes bounds how often a node is asked.
+const retakes = 10
 
 // retaking notes that an Acquire is under way, if it is the only one of the node.
 func (a *attempt) retaking(n *node, end int64) bool {
