@@ -14,7 +14,10 @@ import (
 // bubble runs a test with three servers under the clock of a bubble.
 func bubble(t *testing.T, test func(t *testing.T, servers []*server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newServers(3)) })
+	synctest.Test(t, func(t *testing.T) {
+		test(t, newServers(3))
+		time.Sleep(time.Minute) // for the requests that are held back
+	})
 }
 
 func TestAcquire_S1_quorumExcludesOthers(t *testing.T) {

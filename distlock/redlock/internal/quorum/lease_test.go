@@ -1,0 +1,433 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// ready makes a driver that knows the clocks of its nodes.
+func ready(t *testing.T, servers []*server) driver.Driver {
+	t.Helper()
+	d := newDriver(t, servers)
+	warm := newRequest()
+	granted(t, d, warm)
+	release(t, d, warm)
+	synctest.Wait()
+	time.Sleep(time.Second)
+	return d
+}
+
+func TestRelease_followsTheAcquireUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].inject(on("acquire", fault{hold: after(50 * time.Millisecond)}))
+		req := newRequest()
+		granted(t, d, req)
+		release(t, d, req)
+		time.Sleep(10 * time.Millisecond)
+		if n := len(servers[2].requests("release")); n != 1 { // of the first request
+			t.Errorf("%d releases before the end of the acquire", n)
+		}
+		time.Sleep(time.Second)
+		releases := servers[2].requests("release")
+		if n := holders(t, servers); n != 0 || len(releases) != 2 || releases[1].tombstone != 0 {
+			t.Errorf("%d nodes hold the name; releases %+v", n, releases)
+		}
+	})
+}
+
+func TestRelease_silentNode_owedWithTombstone(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		resume := servers[2].hang()
+		req := newRequest()
+		granted(t, d, req)
+		start := time.Now()
+		release(t, d, req)
+		if took := time.Since(start); took > 10*time.Millisecond {
+			t.Errorf("a release took %s beside a node that hangs", took)
+		}
+		time.Sleep(10 * time.Second)
+		resume()
+		time.Sleep(10 * time.Second)
+		releases := servers[2].requests("release")
+		if last := releases[len(releases)-1]; last.tombstone != 2*time.Minute || holders(t, servers) != 0 {
+			t.Errorf("the last release %+v, %d nodes hold the name", last, holders(t, servers))
+		}
+		n := len(releases)
+		time.Sleep(time.Minute)
+		if more := len(servers[2].requests("release")); more != n {
+			t.Errorf("%d releases after the answer", more-n)
+		}
+	})
+}
+
+func TestRelease_repeated_noRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		release(t, d, req)
+		synctest.Wait()
+		n := len(servers[0].requests("release"))
+		release(t, d, req)
+		if more := len(servers[0].requests("release")) - n; more != 0 {
+			t.Errorf("%d requests for a repetition", more)
+		}
+		if reply := acquire(t, d, req); reply.Outcome != driver.Cancelled {
+			t.Errorf("a released acquisition: %+v", reply)
+		}
+	})
+}
+
+func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		for _, s := range servers {
+			s.fails(driver.ErrRights)
+		}
+		_, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
+		if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) {
+			t.Errorf("%v", err)
+		}
+		for _, s := range servers {
+			s.fails(nil)
+		}
+		time.Sleep(5 * time.Second)
+		if !extend(t, d, req, false).Held || holders(t, servers) != 3 {
+			t.Error("the release went on")
+		}
+		release(t, d, req)
+	})
+}
+
+func TestExtend_lostNode_takenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[1].restart()
+		servers[1].raw(t, "x", time.Now().Add(time.Second).UnixMicro(), time.Millisecond) // a waiter was there
+		time.Sleep(10 * time.Millisecond)
+		if !extend(t, d, req, false).Held {
+			t.Error("lost with one node")
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n := holders(t, servers); n != 3 {
+			t.Errorf("%d nodes hold the name", n)
+		}
+		servers[0].fails(errLost)
+		if !extend(t, d, req, false).Held {
+			t.Error("the node that took it back does not count")
+		}
+		servers[0].fails(nil)
+		release(t, d, req)
+		synctest.Wait()
+		if n := holders(t, servers); n != 0 {
+			t.Errorf("%d nodes hold the name after the release", n)
+		}
+	})
+}
+
+func TestExtend_lost_undone(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].restart()
+		servers[1].restart()
+		if reply := extend(t, d, req, false); reply.Held || reply.Err != nil {
+			t.Errorf("%+v, want not held", reply)
+		}
+		time.Sleep(time.Second)
+		if n := holders(t, servers); n != 0 {
+			t.Errorf("%d nodes hold the name", n)
+		}
+		if reply := acquire(t, d, req); reply.Outcome != driver.Cancelled {
+			t.Errorf("a lost acquisition: %+v", reply)
+		}
+		granted(t, d, newRequest())
+	})
+}
+
+// The exact Extend may arrive after a later one, and shorten the grant that the later one has counted.
+func TestExtend_S1_exactWithoutAnswer_doesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[2].inject(func(r request) fault {
+			if r.op == "extend" && r.exact {
+				return fault{hold: after(10 * time.Second)}
+			}
+			return fault{}
+		})
+		if !extend(t, d, req, true).Held {
+			t.Fatal("an exact extend with a quorum failed")
+		}
+		servers[0].fails(errLost)
+		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
+			t.Errorf("%+v, though the exact one is under way", reply)
+		}
+		time.Sleep(5 * time.Second) // its call has ended
+		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
+			t.Errorf("%+v, though the exact one may arrive", reply)
+		}
+		servers[0].fails(nil)
+		if !extend(t, d, req, false).Held {
+			t.Error("not held by the other two")
+		}
+	})
+}
+
+// The node handles the renewal first, and the answer to the exact Extend comes first.
+func TestExtend_S1_sentWhileAnExactOne_doesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[2].inject(func(r request) fault {
+			switch {
+			case r.op != "extend":
+				return fault{}
+			case r.exact:
+				return fault{hold: after(20 * time.Millisecond)}
+			default:
+				return fault{answer: after(30 * time.Millisecond)}
+			}
+		})
+		if !extend(t, d, req, true).Held {
+			t.Fatal("an exact extend with a quorum failed")
+		}
+		servers[0].fails(errLost)
+		if reply := extend(t, d, req, false); reply.Held {
+			t.Errorf("%+v, though the exact one came last", reply)
+		}
+		servers[2].inject(nil)
+		if !extend(t, d, req, false).Held {
+			t.Error("not held after the answer to the exact one")
+		}
+	})
+}
+
+func TestExtend_batch_eachByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		held, other := newRequest(), newRequest()
+		granted(t, d, held)
+		replies := d.Extend(t.Context(), []driver.ExtendRequest{
+			{Name: name, Owner: other.Owner, TTL: long}, {Name: name, Owner: held.Owner, TTL: long}})
+		if replies[0] != (driver.ExtendReply{}) || replies[1] != (driver.ExtendReply{Held: true}) {
+			t.Errorf("%+v", replies)
+		}
+	})
+}
+
+func TestGrant_bareQuorum_completed(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].raw(t, "x", time.Now().UnixMicro(), 20*time.Millisecond)
+		req := newRequest()
+		granted(t, d, req)
+		time.Sleep(200 * time.Millisecond)
+		if n := holders(t, servers); n != 3 {
+			t.Errorf("%d nodes hold the name", n)
+		}
+		release(t, d, req)
+		time.Sleep(200 * time.Millisecond)
+		if n := holders(t, servers); n != 0 {
+			t.Errorf("%d nodes hold the name after the release", n)
+		}
+	})
+}
+
+func TestRaise_S2_aboveAFailedOne(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		first := granted(t, d, req)
+		synctest.Wait()
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
+		servers[0].fails(driver.ErrTemporary)
+		servers[1].fails(driver.ErrTemporary)
+		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrTemporary) {
+			t.Errorf("a raise on one node: %v", err)
+		}
+		shown := servers[2].state(t, name).Fence
+		servers[0].fails(nil)
+		servers[1].fails(nil)
+		servers[2].fails(driver.ErrTemporary)
+		raise.Floor = first.FenceEnd + 1
+		reply, err := d.Raise(t.Context(), raise)
+		if err != nil || reply.Fence <= shown {
+			t.Errorf("%+v, %v; a node has shown %d", reply, err, shown)
+		}
+	})
+}
+
+func TestRaise_lost_undone(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		first := granted(t, d, req)
+		synctest.Wait()
+		servers[0].restart()
+		servers[1].restart()
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1}
+		if reply, err := d.Raise(t.Context(), raise); err != nil || reply.Held {
+			t.Errorf("%+v, %v", reply, err)
+		}
+		time.Sleep(time.Second)
+		if n := holders(t, servers); n != 0 {
+			t.Errorf("%d nodes hold the name", n)
+		}
+	})
+}
+
+// youngs makes a driver to which restarts matter, and servers that have just started.
+func youngs(t *testing.T, restartDelay time.Duration) (driver.Driver, []*server) {
+	servers := newServers(3)
+	d := connect(servers, restartDelay)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, servers
+}
+
+func TestYoung_S1_grantsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, servers := youngs(t, 0)
+		e := connect(servers, 0)
+		defer e.Close()
+		servers[2].fails(driver.ErrNotDone)
+		req := newRequest()
+		granted(t, d, req)
+		servers[2].fails(nil)
+		servers[0].restart() // it has lost the grant
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if reply, err := e.Acquire(ctx, newRequest()); err == nil && reply.Outcome == driver.Granted {
+			t.Errorf("two holders: %+v", reply)
+		}
+		time.Sleep(long)
+		granted(t, e, newRequest())
+	})
+}
+
+func TestYoung_heldDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, servers := youngs(t, 0)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].restart()
+		servers[1].mu.Lock()
+		servers[1].since = time.Now() // with its data
+		servers[1].mu.Unlock()
+		servers[2].fails(errLost)
+		if reply := extend(t, d, req, false); reply.Held {
+			t.Errorf("%+v", reply)
+		}
+	})
+}
+
+func TestYoung_delayIsOfTheRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := youngs(t, 0)
+		granted(t, d, newRequest())
+		req := newRequest()
+		req.Name.Key, req.TTL = "longer", 24*time.Hour
+		granted(t, d, req)
+		if !extend(t, d, req, false).Held {
+			t.Error("a long TTL has made all nodes young")
+		}
+	})
+}
+
+// The server restarts after it has granted, and before the driver asks how long it is up.
+func TestYoung_S1_askedAfterTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, servers := youngs(t, 0)
+		warm := newRequest()
+		granted(t, d, warm)
+		release(t, d, warm)
+		synctest.Wait()
+		servers[2].fails(driver.ErrNotDone)
+		servers[1].inject(on("acquire", fault{hold: after(time.Millisecond)}))
+		go func() {
+			time.Sleep(500 * time.Microsecond)
+			servers[1].mu.Lock()
+			servers[1].since = time.Now()
+			servers[1].mu.Unlock()
+		}()
+		if reply, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrTemporary) {
+			t.Errorf("%+v, %v; want ErrTemporary", reply, err)
+		}
+	})
+}
+
+func TestAcquire_ttlAboveTheRestartDelay_refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := youngs(t, long/2)
+		if _, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrNotDone) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestNode_hanging_getsFewAcquires(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		before := len(servers[2].requests("acquire"))
+		defer servers[2].hang()()
+		for range 500 {
+			req := newRequest()
+			granted(t, d, req)
+			release(t, d, req)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(servers[2].requests("acquire")) - before; n > 250 {
+			t.Errorf("%d acquires in 5 s at a node that hangs", n)
+		}
+	})
+}
+
+func TestClose_owedRelease_halfASecond(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := connect(servers, -1)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		resume := servers[2].hang()
+		release(t, d, req)
+		start := time.Now()
+		if err := d.Close(); err != nil || time.Since(start) != 500*time.Millisecond {
+			t.Errorf("Close: %v after %s", err, time.Since(start))
+		}
+		resume()
+		synctest.Wait()
+	})
+}
+
+func TestClose_nothingOwed_atOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := connect(servers, -1)
+		req := newRequest()
+		granted(t, d, req)
+		release(t, d, req)
+		start := time.Now()
+		if err := d.Close(); err != nil || time.Since(start) > 10*time.Millisecond {
+			t.Errorf("Close: %v after %s", err, time.Since(start))
+		}
+	})
+}

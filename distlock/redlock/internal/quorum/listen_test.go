@@ -1,0 +1,122 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// listening makes a listener over the servers.
+func listening(t *testing.T, servers []*server) (wakes <-chan driver.Wake, stop func()) {
+	t.Helper()
+	on, _ := driver.As[driver.Listener](newDriver(t, servers))
+	wakes, stop, err := on.Listen(t.Context(), name, newRequest().Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	synctest.Wait()
+	return wakes, stop
+}
+
+// woken reports whether a wake is there.
+func woken(wakes <-chan driver.Wake) bool {
+	synctest.Wait()
+	select {
+	case <-wakes:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestListen_quorumOfNotices_wakesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		wakes, _ := listening(t, servers)
+		servers[0].released(name)
+		if woken(wakes) {
+			t.Error("one notice has woken the waiter at once")
+		}
+		servers[1].released(name)
+		if !woken(wakes) {
+			t.Error("a quorum of notices did not")
+		}
+		servers[2].released(name) // of the same release
+		time.Sleep(10 * time.Millisecond)
+		if woken(wakes) {
+			t.Error("the last notice of a release has woken the waiter again")
+		}
+		servers[2].released(name)
+		servers[0].released(name)
+		if !woken(wakes) {
+			t.Error("the next release did not wake the waiter")
+		}
+	})
+}
+
+func TestListen_oneNotice_wakesSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		wakes, _ := listening(t, servers)
+		servers[0].released(name)
+		time.Sleep(3 * time.Millisecond)
+		if !woken(wakes) {
+			t.Error("not woken 3 ms after the first notice")
+		}
+	})
+}
+
+func TestListen_stopped_silent(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		wakes, stop := listening(t, servers)
+		servers[0].released(name)
+		synctest.Wait()
+		stop()
+		time.Sleep(time.Second)
+		if woken(wakes) {
+			t.Error("a stopped listener was woken")
+		}
+	})
+}
+
+func TestListen_oneNodeHangs_ready(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		defer servers[0].hang()()
+		start := time.Now()
+		listening(t, servers)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestListen_tooFewNodes_error(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		servers[0].fails(driver.ErrRights)
+		servers[1].fails(driver.ErrRights)
+		on, _ := driver.As[driver.Listener](newDriver(t, servers))
+		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) {
+			t.Errorf("%v, want an error of the quorum", err)
+		}
+	})
+}
+
+// A losing attempt wakes no waiter: each of them would ask, lose and wake the others.
+func TestListen_undo_noNotice(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		token := time.Now().UnixMicro()
+		servers[0].raw(t, "x", token, long)
+		servers[1].raw(t, "x", token, long)
+		wakes, _ := listening(t, servers)
+		if reply := acquire(t, d, newRequest()); reply.Outcome != driver.Busy {
+			t.Errorf("%+v", reply)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if woken(wakes) || servers[2].state(t, name).Held {
+			t.Error("the undo of an attempt has woken a waiter, or is missing")
+		}
+	})
+}
