@@ -1,4 +1,4 @@
-// Command bench measures this library and its peers side by side. It starts one redis-server and one
+// Command bench measures this library and its peers side by side. It starts redis-servers and a
 // PostgreSQL for that. usage.txt has the flags, which -h prints. Package scenario has the measurements, and
 // package subject the libraries.
 package main
