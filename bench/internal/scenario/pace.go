@@ -19,7 +19,7 @@ type Rounds struct {
 	Settle time.Duration // how long before that, in which nothing counts
 }
 
-// Quick is the pace for a look: about 2 minutes for all.
+// Quick is the pace for a look: about 4 minutes for all.
 var Quick = Pace{
 	Serial:   Rounds{N: 8, Window: 800 * time.Millisecond},
 	Parallel: Rounds{N: 6, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
@@ -42,7 +42,7 @@ var Quick = Pace{
 	PgRenew:   Rounds{N: 3, Window: 500 * time.Millisecond},
 }
 
-// Full is the pace for figures that are kept: about seven minutes.
+// Full is the pace for figures that are kept: about 13 minutes.
 var Full = Pace{
 	Serial:   Rounds{N: 15, Window: 2 * time.Second},
 	Parallel: Rounds{N: 12, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
