@@ -270,16 +270,23 @@ func (a *modelAttempt) decide(fails func()) {
 	fails()
 }
 
-// shown checks the token that a busy reply shows of the holder.
+// shown checks the token that a busy reply shows of the holder. If a quorum of nodes lost its data, it may
+// show a losing proposal that came while they were young: a limit of the protocol.
 func (a *modelAttempt) shown(holder int) {
-	votes, shown := 0, int64(0)
+	votes, shown, lost := 0, int64(0), 0
 	for _, p := range a.parts {
 		if p.kind == modelBusy && p.owner == holder && !(p.young && a.c.w.has(ruleShownYoung)) {
 			votes++
+			if p.up-p.age < a.c.w.ttl && !p.young {
+				lost++
+			}
 			if shown = max(shown, p.token); !a.c.w.has(ruleShown) {
 				shown = p.modelAnswer.token
 			}
 		}
+	}
+	if lost >= a.c.w.quorum() {
+		return
 	}
 	if votes >= a.c.w.quorum() && shown < a.settled {
 		a.c.w.violated("shown", "the holder has token %d, after an answer with %d", shown, a.settled)
