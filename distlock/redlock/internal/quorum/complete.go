@@ -36,41 +36,42 @@ func (a *attempt) completeNow() {
 			a.q.background(func() {
 				ctx, cancel := context.WithTimeout(a.q.life, limit(a.req.TTL))
 				defer cancel()
-				defer func() { n.left(ctx.Err() == nil) }()
-				a.retake(ctx, n, a.req.TTL)
+				n.left(a.retake(ctx, n, a.req.TTL))
 			})
 		}
 	}
 }
 
 // retake has a node accept the grant, under a token above all that the node may have: the attempts of
-// waiters raise the last token of a node that is free.
+// waiters raise the last token of a node that is free. It reports whether the node has answered.
 //
 // ⚑ No request follows a Release, or an answer that the grant is lost.
-func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) {
+func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) (answered bool) {
 	if token, _ := a.tokens(); token == 0 {
-		return
+		return true
 	}
 	floor := a.q.now()
 	for range retakes {
 		token := a.aboveAll(floor)
 		if !a.retaking(n, token+block) {
-			return
+			return true
 		}
 		req := a.req
 		req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
 		reply, err := a.acquire(ctx, n, req)
 		a.sent(n)
 		switch {
-		case err != nil, reply.Outcome == driver.Granted, reply.Outcome == driver.Cancelled,
-			reply.Last > a.q.now()+farAhead.Microseconds(), reply.Outcome == driver.Busy && reply.State.Age > racing:
-			return
-		case reply.Outcome == driver.TooLow:
+		case err != nil:
+			return false
+		case reply.Outcome == driver.TooLow && reply.Last <= a.q.now()+farAhead.Microseconds():
 			floor = reply.Last + 1
+		case reply.Outcome != driver.Busy || reply.State.Age > racing:
+			return true
 		case !a.q.pause(time.Millisecond + rand.N(9*time.Millisecond)): // the attempt of a waiter has the node
-			return
+			return true
 		}
 	}
+	return true
 }
 
 // retakes bounds how often a node is asked.

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"context"
+	"flag"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,12 +13,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
+var rounds = flag.Int("rounds", 40, "how many rounds the contenders have")
+
 // Each contender has a driver of its own, and each request is under way for another time.
 func TestAcquire_L_oneOf32ContendersWins(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 20
-	}
 	synctest.Test(t, func(t *testing.T) {
 		servers := newServers(5)
 		drivers := make([]driver.Driver, 32)
@@ -27,7 +26,7 @@ func TestAcquire_L_oneOf32ContendersWins(t *testing.T) {
 		for _, s := range servers {
 			s.inject(spread())
 		}
-		for round := range rounds {
+		for round := range *rounds {
 			var winners atomic.Int32
 			var all sync.WaitGroup
 			for _, d := range drivers {

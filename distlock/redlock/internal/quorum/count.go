@@ -36,7 +36,6 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 // judge decides on the answers to the proposal of a token. slow says that the nodes have had their time. lost says
 // that the attempt cannot win any more, before the reply to its caller is known.
 func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, slow bool) (d decision, lost bool) {
-	highest, then := near(answers, size, clock), next(answers, size, clock)
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
@@ -65,8 +64,8 @@ func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, 
 		case a.young: // ⚑ its server may have lost a grant
 		case outcome == driver.Granted:
 			accepted++
-		case a.reply.Last <= highest && (a.reply.Last >= token || then >= a.reply.Clock-keptTokens.Microseconds()):
-			low++ // ⚑ else the clock of the node is ahead, and it refuses the next token, too
+		case passes(answers, size, token, clock, a.reply):
+			low++
 		}
 	}
 	_, held := busy(answers, size)
@@ -115,6 +114,15 @@ func contended(answers []answer[driver.AcquireReply], size int) bool {
 
 // farAhead bounds how far one node may raise the next token above what the others ask for.
 const farAhead = time.Hour
+
+// passes reports whether a node that has refused a token as too low may accept the next one.
+// ⚑ A node whose clock is ahead refuses that, too: it must not end the wait for the others.
+func passes(answers []answer[driver.AcquireReply], size int, token, clock int64, reply driver.AcquireReply) bool {
+	if reply.Last > near(answers, size, clock) {
+		return false
+	}
+	return reply.Last >= token || next(answers, size, clock) >= reply.Clock-keptTokens.Microseconds()
+}
 
 // keptTokens is the least time for which nodes keep the last token, see driver.TooLow.
 const keptTokens = time.Second

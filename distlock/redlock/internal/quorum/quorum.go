@@ -121,9 +121,10 @@ func (q *quorum) delay() time.Duration {
 // ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused by
 // the other nodes.
 func (q *quorum) now() int64 {
-	clocks := make([]int64, len(q.nodes))
-	for i, n := range q.nodes {
-		clocks[i] = n.clock.Load()
+	var few [9]int64
+	clocks := few[:0]
+	for _, n := range q.nodes {
+		clocks = append(clocks, n.clock.Load())
 	}
 	slices.Sort(clocks)
 	clock := clocks[len(clocks)-q.size]
