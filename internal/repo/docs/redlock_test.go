@@ -108,17 +108,22 @@ func TestRedlock3_rightsSuffice(t *testing.T) {
 		}
 		hosts = append(hosts, "agent:password@"+node.Addr())
 	}
-	url := "redlock+redis://" + strings.Join(hosts, ",") + "?restart_delay=1s&ttl=1s"
+	url := "redlock+redis://" + strings.Join(hosts, ",") + "?restart_delay=5s&ttl=5s"
 	holder, waiter := open(t, url, nil), open(t, url, nil)
-	awaitAge(t, q, 3)
+	awaitAge(t, q, 7)
 	lease := acquire(t, holder)
 	waited := make(chan error)
 	go func() { waited <- waiter.Do(t.Context(), "session", func(context.Context) error { return nil }) }()
-	if err := lease.Extend(t.Context(), time.Second); err != nil {
+	if err := lease.Extend(t.Context(), 5*time.Second); err != nil {
 		t.Error(err)
 	}
-	time.AfterFunc(300*time.Millisecond, func() { _ = lease.Release(context.Background()) }) // it waits by then
-	if err := <-waited; err != nil {
+	testservers.Await(t, 20*time.Second, "the waiter listens on each node", func() bool {
+		return !slices.ContainsFunc(q.Nodes(), func(node *testservers.Redis) bool {
+			channels, err := node.Do("PUBSUB", "CHANNELS", "distlock:free:*")
+			return err != nil || channels == ""
+		})
+	})
+	if err := errors.Join(lease.Release(t.Context()), <-waited); err != nil {
 		t.Error(err)
 	}
 	for _, node := range q.Nodes() {
