@@ -85,8 +85,8 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 		return notDone(ctx)
 	}
 	if q.restartDelay > 0 && ttl > q.restartDelay {
-		return fmt.Errorf("redlock: %w: the TTL of %s is longer than the restart delay of %s; set a longer delay in all processes",
-			driver.ErrNotDone, ttl, q.restartDelay)
+		return fmt.Errorf("redlock: %w: %w: the TTL of %s is longer than the restart delay of %s; "+
+			"set a longer delay in all processes, or a shorter TTL", driver.ErrRefused, driver.ErrNotDone, ttl, q.restartDelay)
 	}
 	q.seeTTL(ttl)
 	return nil

@@ -58,7 +58,7 @@ func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
 func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, keeps)
+	e := q.entry(k, unused)
 	switch {
 	case e.over:
 		return nil, false
@@ -88,7 +88,7 @@ func (q *quorum) refused(k key, a *attempt) {
 	defer q.mu.Unlock()
 	if e := q.entries[k]; e != nil && e.last == a {
 		e.last = nil // ⚑ its undo goes on without the table
-		q.sweptSoon(e, keeps)
+		q.sweptSoon(e, unused)
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	failed // too few nodes answer
 )
 
-// racing is how old a grant without a quorum is at most to be in the race: an attempt lasts less. ⚑ The orphan of a dead client
-// decides nothing.
+// racing is how old a grant without a quorum is at most to be in the race: an attempt lasts less.
+// ⚑ The orphan of a dead client decides nothing.
 const racing = 300 * time.Millisecond
 
 // inRace reports whether a node is in the race, and whether the attempt has it.
@@ -33,8 +33,8 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
 }
 
-// judge decides on the answers to the proposal of a token. slow says that the nodes have had their time. lost says
-// that the attempt cannot win any more, before the reply to its caller is known.
+// judge decides on the answers to the proposal of a token. slow says that the nodes have had their
+// time. lost says that the attempt cannot win any more, before the reply to its caller is known.
 func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, slow bool) (d decision, lost bool) {
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -36,11 +38,13 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 	defer p.done()
 	for _, n := range q.nodes {
 		p.expect(n)
+		// ⚑ Before another Extend can be sent: this one may be the later one at the node.
+		counts := x.extending(n)
 		var replies []driver.ExtendReply
 		p.ask(n, func(ctx context.Context) (_ []driver.ExtendReply, err error) {
-			replies, err = x.send(ctx, n)
+			replies, err = x.send(ctx, n, counts)
 			return replies, err
-		}, func() { x.retake(n, replies) })
+		}, func() { x.notHeld(n, replies) })
 	}
 	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], _ bool) bool {
 		for i := range reqs {
@@ -63,6 +67,7 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 			replies[i].Err = x.failure(p, i, err, effect)
 		}
 	}
+	x.decide()
 	return replies
 }
 
@@ -71,15 +76,42 @@ type extension struct {
 	q        *quorum
 	attempts []*attempt
 	reqs     []driver.ExtendRequest // with the owners that the nodes see
+
+	mu      sync.Mutex
+	decided bool
+	then    []func() // what waits for the decision
+}
+
+// notHeld has a node accept the grants that it does not hold, also if its answer has come late.
+// ⚑ Not before the decision: a grant that is lost must not come back.
+func (x *extension) notHeld(n *node, replies []driver.ExtendReply) {
+	if !slices.ContainsFunc(replies, func(r driver.ExtendReply) bool { return !r.Held && r.Err == nil }) {
+		return
+	}
+	x.mu.Lock()
+	decided := x.decided
+	if !decided {
+		x.then = append(x.then, func() { x.retake(n, replies) })
+	}
+	x.mu.Unlock()
+	if decided {
+		x.retake(n, replies)
+	}
+}
+
+// decide notes that the replies are known. Grants that are lost are over.
+func (x *extension) decide() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.decided = true
+	for _, f := range x.then {
+		x.q.calls.Go(f)
+	}
 }
 
 // send asks a node to extend all grants. The error of a node that has answered no request is that of the
 // first.
-func (x *extension) send(ctx context.Context, n *node) ([]driver.ExtendReply, error) {
-	counts := make([]bool, len(x.reqs))
-	for i, a := range x.attempts {
-		counts[i] = a.extending(n, x.reqs[i].Exact)
-	}
+func (x *extension) send(ctx context.Context, n *node, counts []bool) ([]driver.ExtendReply, error) {
 	replies := n.Driver.Extend(ctx, x.reqs)
 	answered := false
 	for i, a := range x.attempts {
@@ -92,6 +124,15 @@ func (x *extension) send(ctx context.Context, n *node) ([]driver.ExtendReply, er
 		return nil, replies[0].Err
 	}
 	return replies, nil
+}
+
+// extending notes that the requests are under way to a node. It reports which answers count.
+func (x *extension) extending(n *node) (counts []bool) {
+	counts = make([]bool, len(x.reqs))
+	for i, a := range x.attempts {
+		counts[i] = a.extending(n, x.reqs[i].Exact)
+	}
+	return counts
 }
 
 // extending notes that an Extend is under way. It reports whether its answer counts.
@@ -160,7 +201,7 @@ func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended er
 	})
 }
 
-// retake has a node accept the grants that it does not hold, also if its answer has come late.
+// retake has a node accept the grants that it does not hold.
 func (x *extension) retake(n *node, replies []driver.ExtendReply) {
 	ctx, cancel := context.WithTimeout(x.q.life, longest)
 	defer cancel()

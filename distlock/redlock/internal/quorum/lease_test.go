@@ -379,7 +379,7 @@ func TestYoung_S1_askedAfterTheCall(t *testing.T) {
 func TestAcquire_ttlAboveTheRestartDelay_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := youngs(t, long/2)
-		if _, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrNotDone) {
+		if _, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrNotDone) || !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -117,7 +117,7 @@ func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 	p.note(n, a)
 }
 
-// note notes an answer, or what is known without one.
+// note notes an answer, or a result that needs no request.
 func (p *poll[R]) note(n *node, a answer[R]) {
 	defer p.done()
 	p.mu.Lock()

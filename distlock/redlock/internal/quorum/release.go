@@ -85,7 +85,7 @@ func mayRelease(answers []answer[driver.ReleaseReply], holding []bool, size int)
 func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, max(tombstone, keeps))
+	e := q.entry(k, max(tombstone, unused))
 	e.over = e.over || e.granted || tombstone > 0
 	if e.ended {
 		return nil, e.released, false
@@ -110,7 +110,7 @@ func (q *quorum) ended(k key, a *attempt, released bool, tombstone time.Duration
 	}
 	e.ended, e.released, e.last = true, released, nil
 	if tombstone == 0 {
-		q.sweptSoon(e, forgets)
+		q.sweptSoon(e, ended)
 	}
 }
 

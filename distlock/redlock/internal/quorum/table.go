@@ -31,10 +31,10 @@ type key struct {
 }
 
 const (
-	// keeps is how long an acquisition without a grant is remembered. Waiters ask more often.
-	keeps = 30 * time.Second
-	// forgets is how long an acquisition is remembered that was released.
-	forgets = 10 * time.Second
+	// unused is how long the entry of an acquisition without a grant is kept.
+	unused = 30 * time.Second
+	// ended is how long the entry of a released acquisition is kept.
+	ended = 10 * time.Second
 )
 
 // entry is an acquisition.
