@@ -23,9 +23,10 @@ const Schemes = "redlock+redis:// redlock+rediss:// redlock+valkey:// redlock+va
 //
 //	redlock+redis://user:password@h1:6379,user:password@h2:6379,user:password@h3:6379/0
 //
-// Each node has a user and a password of its own. Nodes without them stand last. The database and the
+// Each node has a user and a password of its own. Write nodes without them last. The database and the
 // parameters are for all nodes. restart_delay is a duration, as 30s; negative: off. The other
-// parameters, TLS with rediss, and valkey are those of redislock.ParseURL.
+// parameters, TLS with rediss, and valkey are those of redislock.ParseURL. The parameters namespace, ttl
+// and wait are for lockurl.Open alone.
 //
 // A URL that is not valid is refused with distlock.ErrInvalidOption. The error shows no part of a
 // password. The number of nodes is checked by [NewDriver].
