@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -76,6 +77,10 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	locker, err := distlock.New(d, &options)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
+	}
+	if delay, _ := time.ParseDuration(query.Get("restart_delay")); delay > 0 && delay < fencing.Options(locker).TTL {
+		return nil, errors.Join(invalid(fmt.Sprintf("restart_delay is shorter than the ttl of %s: "+
+			"set at least the largest TTL of all processes, or leave it out", fencing.Options(locker).TTL)), locker.Close(ctx))
 	}
 	if skip, _ := strconv.ParseBool(query.Get("skip_verify")); skip {
 		fencing.Options(locker).Logger.Warn("lockurl: the URL has skip_verify=true, so that any server can pose as " +

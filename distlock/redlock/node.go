@@ -84,7 +84,9 @@ func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string
 	if err != nil { // the command may still be written to
 		cmd = redis.NewCmd(ctx)
 		cmd.SetErr(err)
+		return cmd
 	}
+	n.answered()
 	return cmd
 }
 
@@ -126,6 +128,7 @@ func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 			replies[i].Err = n.failed(err)
 		case answer == "held":
 			replies[i].Held = true
+			n.answered()
 		case answer != "not held":
 			replies[i].Err = errReply
 		}

@@ -38,6 +38,11 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 	if opts == nil {
 		opts = &Options{}
 	}
+	if ttl := cmp.Or(opts.TTL, defaultTTL); opts.RestartDelay > 0 && opts.RestartDelay < ttl {
+		return nil, fmt.Errorf("%w: RestartDelay is %s, shorter than the TTL of %s: a node would count while it lacks a grant "+
+			"that has not ended; set at least the largest TTL of all processes, such as 30*time.Second, or leave it out",
+			distlock.ErrInvalidOption, opts.RestartDelay, ttl)
+	}
 	d, err := open(clients, opts.RestartDelay, opts.TTL)
 	if err != nil {
 		return nil, err

@@ -68,6 +68,13 @@ func TestNew_options(t *testing.T) {
 	if _, err := redlock.New(clients, &redlock.Options{Options: distlock.Options{TTL: time.Millisecond}}); !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("a TTL of 1 ms: %v", err)
 	}
+	for _, opts := range []*redlock.Options{
+		{RestartDelay: 30}, {Options: distlock.Options{TTL: time.Minute}, RestartDelay: 30 * time.Second},
+	} {
+		if _, err := redlock.New(clients, opts); !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "shorter than the TTL") {
+			t.Errorf("a delay of %s: %v", opts.RestartDelay, err)
+		}
+	}
 	for _, opts := range []*redlock.Options{nil, {}, {Options: distlock.Options{Namespace: "n"}, RestartDelay: time.Minute}} {
 		locker, err := redlock.New(clients, opts)
 		if err != nil {
@@ -100,17 +107,17 @@ var refused = map[string]struct{ url, text string }{
 	"a node twice":          {"redlock+redis://h1,h2,h1:6379", "the nodes 1 and 3 have one address, h1:6379"},
 	"comma in a password":   {"redlock+redis://u:12,s3cret@h1,h2", "write a comma in a password as %2C"},
 	"comma, second node":    {"redlock+redis://u:p@h1,u:12,s3cret@h2", "node 2 of 3 has no user and password"},
-	"slash in a password":   {"redlock+redis://u:12/s3cret@h1,h2,h3", "node 1 of 1: "},
-	"question mark":         {"redlock+redis://u:12?s3cret@h1,h2,h3", "node 1 of 1: "},
-	"bad port":              {"redlock+redis://:s3cret@h1,h2:port,h3", "node 2 of 3: "},
-	"unknown parameter":     {three + "?pool=1", "node 1 of 3: "},
+	"slash in a password":   {"redlock+redis://u:12/s3cret@h1,h2,h3", "percent-encode the special characters"},
+	"question mark":         {"redlock+redis://u:12?s3cret@h1,h2,h3", "percent-encode the special characters"},
+	"bad port":              {"redlock+redis://:s3cret@h1,h2:port,h3", "lock URL: node 2 of 3 has a port that is no number"},
+	"unknown parameter":     {three + "?pool=1", "lock URL: node 1 of 3 is wrong: redis: unexpected option: pool"},
 	"a database of words":   {three + "/s3cret", "the database must be a number from 0"},
 	"ttl":                   {three + "?ttl=1s", "ttl is a parameter of lockurl.Open alone"},
 	"delay without unit":    {three + "?restart_delay=s3", "restart_delay is not a duration with a unit"},
 	"delay of 0":            {three + "?restart_delay=0s", "restart_delay is 0, which would mean the default"},
 	"no delay":              {three + "?restart_delay=", "restart_delay is not a duration"},
 	"two delays":            {three + "?restart_delay=1s&restart_delay=1s", "restart_delay occurs more than once"},
-	"delay in a password":   {"redlock+redis://u:12?restart_delay=1s&s3cret@h1,h2,h3", "node 1 of 1: "},
+	"delay in a password":   {"redlock+redis://u:12?restart_delay=1s&s3cret@h1,h2,h3", "percent-encode the special characters"},
 	"TLS of a plain scheme": {three + "?skip_verify=true", "skip_verify needs TLS"},
 }
 

@@ -29,6 +29,7 @@ type uptime struct {
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
 	since time.Time // the server was up then, at the latest
+	seen  time.Time // its last answer
 }
 
 // Up implements quorum.Upper.
@@ -51,6 +52,13 @@ func (u *uptime) after(first func(context.Context, *redis.Conn) error) func(cont
 		}
 		return errors.Join(u.greet(ctx, c)) // ⚑ go-redis unwraps another error, which loses its text
 	}
+}
+
+// answered notes an answer of the server.
+func (u *uptime) answered() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.seen = time.Now()
 }
 
 // greet asks the server of a new connection. An error ends the connection before its first call.
@@ -100,13 +108,14 @@ func (u *uptime) note(runID string, up time.Duration, now time.Time) {
 		if start.Before(u.since) { // each answer is a bound
 			u.since = start
 		}
-	case u.runID != "":
-		// ⚑ It does not have the locks of the server before, however long it is up: it may be a spare one.
+	case u.runID != "" && start.Before(u.seen):
+		// ⚑ Both servers were up at one time. So this one is no restart: it has taken over the address, and
+		// does not have the locks of the other one, however long it is up.
 		u.since = now
 	default:
 		u.since = start
 	}
-	u.runID = runID
+	u.runID, u.seen = runID, now
 }
 
 // parseInfo reads the reply to INFO server.

@@ -38,7 +38,7 @@ func ParseURL(rawURL string) (clients []redis.UniversalClient, restartDelay time
 	for i, node := range nodes {
 		client, err := redislock.ParseURL(node)
 		if err != nil {
-			return nil, 0, errors.Join(fmt.Errorf("node %d of %d: %w", i+1, len(nodes), err), closeAll(clients))
+			return nil, 0, errors.Join(nodeError(i, len(nodes), err), closeAll(clients))
 		}
 		clients = append(clients, client)
 	}
@@ -59,6 +59,17 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	return newDriver(nodes, restartDelay, 0, true), nil
 }
 
+// nodeError is an error of redislock.ParseURL for node i of n.
+func nodeError(i, n int, err error) error {
+	cause := strings.TrimPrefix(err.Error(), fmt.Sprintf("%s: lock URL: ", distlock.ErrInvalidOption))
+	if of, ok := strings.CutPrefix(cause, "host 1 of 1 "); ok {
+		cause = of
+	} else {
+		cause = "is wrong: " + cause
+	}
+	return fmt.Errorf("%w: lock URL: node %d of %d %s", distlock.ErrInvalidOption, i+1, n, cause)
+}
+
 func closeAll(clients []redis.UniversalClient) (err error) {
 	for _, client := range clients {
 		err = errors.Join(err, client.Close())
@@ -74,6 +85,10 @@ func splitURL(rawURL string) (nodes []string, restartDelay time.Duration, err er
 		return nil, 0, fmt.Errorf("the scheme is not known: write one of %s", Schemes)
 	}
 	end := strings.IndexAny(rest+"/", "/?#")
+	if strings.ContainsAny(rest[end:], "@#") {
+		return nil, 0, errors.New("it cannot be parsed: percent-encode the special characters in users, passwords and " +
+			"parameters, such as %40 for @, %2F for /, %23 for # and %2C for a comma")
+	}
 	tail, restartDelay, err := takeDelay(rest[end:])
 	if err != nil {
 		return nil, 0, err
