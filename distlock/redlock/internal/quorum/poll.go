@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -143,6 +144,8 @@ func (p *poll[R]) text(n *node, a answer[R]) string {
 	switch {
 	case !a.done:
 		return "no answer yet"
+	case errors.Is(a.err, context.DeadlineExceeded):
+		return "no answer"
 	case a.err != nil:
 		return a.err.Error()
 	case a.young:
