@@ -40,7 +40,7 @@ func (q *quorum) owe(n *node, d debt) {
 	}
 }
 
-// next takes the oldest debt that is not over. It returns false if there is none.
+// next takes the oldest debt whose time is not over, and reports whether the list had one.
 func (d *debts) next() (first debt, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *debts) again(last debt) {
 	d.owed = append(d.owed, last)
 }
 
-// pay sends what is owed to a node until nothing is left, or the driver ends.
+// pay sends the owed Releases to a node until the list is empty, or the driver ends.
 func (q *quorum) pay(n *node) {
 	for pause := minPause; q.pause(pause); {
 		d, ok := n.next()

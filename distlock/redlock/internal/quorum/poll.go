@@ -57,8 +57,8 @@ func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word
 	return p
 }
 
-// withValues is a context with the values of another. ⚑ It does not end with the caller's: an answer
-// that nobody waits for is undone, or counted.
+// withValues is a context with the values of another. ⚑ It does not end with the caller's: a
+// late answer is undone, or counted.
 type withValues struct {
 	context.Context
 	caller context.Context

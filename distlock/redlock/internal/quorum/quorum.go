@@ -24,7 +24,7 @@ const (
 	longest = 2 * time.Second
 	// minTombstone is the shortest life of a tombstone, see cleanup.Tombstone of distlock.
 	minTombstone = 2 * time.Minute
-	// closeGrace is how long Close waits for what is owed.
+	// closeGrace is how long Close waits for owed Releases.
 	closeGrace = 500 * time.Millisecond
 )
 
@@ -75,7 +75,7 @@ type quorum struct {
 	life     context.Context // of the calls of nodes
 	end      context.CancelFunc
 	closing  chan struct{}
-	calls    sync.WaitGroup // calls of nodes, and what is owed to them
+	calls    sync.WaitGroup // calls of nodes, and owed Releases
 	listened sync.WaitGroup
 	table
 }
@@ -145,7 +145,7 @@ func (q *quorum) background(f func()) {
 	}
 }
 
-// Close implements driver.Driver. It waits for half a second for what is owed to the nodes.
+// Close implements driver.Driver. It waits for owed Releases for half a second.
 func (q *quorum) Close() error {
 	q.mu.Lock()
 	close(q.closing)
