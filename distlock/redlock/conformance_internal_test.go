@@ -1,0 +1,100 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestConformance_redlock3(t *testing.T) { testQuorum(t, testservers.StartQuorum(t, 3)) }
+
+func TestConformance_redlock5(t *testing.T) { testQuorum(t, testservers.StartQuorum(t, 5)) }
+
+// testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the fault
+// matrix shows that. The nodes have just started, so the restart delay is off.
+func testQuorum(t *testing.T, servers *testservers.Quorum) {
+	nodes := servers.Nodes()
+	majority := nodes[:servers.Size()]
+	proxies := make([]*faultnet.Proxy, len(nodes))
+	for i, node := range nodes {
+		proxies[i] = faultnet.New(t, node.Addr())
+	}
+	drivertest.Run(t, drivertest.Service{
+		New: func(tb testing.TB) driver.Driver {
+			clients := make([]redis.UniversalClient, len(proxies))
+			for i, proxy := range proxies {
+				client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+				tb.Cleanup(func() { _ = client.Close() })
+				clients[i] = client
+			}
+			d, err := NewDriver(clients, -1)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(func() { _ = d.Close() })
+			return asks{d}
+		},
+		Restart: nodes[0].Restart,
+		CutConnections: func() {
+			for _, proxy := range proxies {
+				proxy.Refuse()
+				proxy.Heal()
+			}
+		},
+		Hang: func() func() {
+			for _, node := range majority {
+				node.Pause()
+			}
+			return func() {
+				for _, node := range majority {
+					node.Resume()
+				}
+			}
+		},
+		// On all nodes: a Release that only a majority refuses ends the grants of the others.
+		DenyRight: func() func() {
+			for _, node := range nodes {
+				do(t, node, "ACL", "SETUSER", "default", "-eval", "-evalsha")
+			}
+			return func() {
+				for _, node := range nodes {
+					do(t, node, "ACL", "SETUSER", "default", "+eval", "+evalsha")
+				}
+			}
+		},
+		PutForeign: func(name driver.Name) func() bool {
+			for _, node := range majority {
+				do(t, node, "SET", lockKey(name), "theirs")
+			}
+			return func() bool {
+				return !slices.ContainsFunc(majority, func(node *testservers.Redis) bool {
+					return do(t, node, "GET", lockKey(name)) != "theirs"
+				})
+			}
+		},
+	})
+}
+
+// asks asks again after a Busy that shows no token, as the Locker does: a node was slow, and another one
+// had not released the grant before.
+type asks struct{ driver.Driver }
+
+func (a asks) Unwrap() driver.Driver { return a.Driver }
+
+func (a asks) Acquire(ctx context.Context, req driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		reply, err = a.Driver.Acquire(ctx, req)
+		if err != nil || reply.Outcome != driver.Busy || reply.State.Fence > 0 {
+			break
+		}
+	}
+	return reply, err
+}
