@@ -111,6 +111,9 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			a.reenter(ctx, patience)
 			continue
 		case err != nil && !a.outlives(err):
+			if late := (*deadlineError)(nil); errors.As(err, &late) {
+				err = cmp.Or(a.last.failure, err) // ⚑ the end of the patience hides why the backend gave no lock
+			}
 			return a.failed(err)
 		}
 		if a.last.failure = err; err == nil {

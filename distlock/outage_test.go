@@ -105,6 +105,25 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 	})
 }
 
+// The last request has what is left of the patience, often too little for an answer.
+func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		l := s.locker(t, distlock.Options{})
+		released := make(chan struct{})
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.N < 3 {
+				return drivertest.Fault{Before: errTurnedAway}
+			}
+			return drivertest.Fault{HoldBefore: released}
+		})
+		_, err := l.Acquire(t.Context(), key)
+		close(released)
+		if !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errTurnedAway) {
+			t.Errorf("Acquire: %v, want ErrUnavailable with %q", err, errTurnedAway)
+		}
+	})
+}
+
 // Each answer starts the time anew in which the service may be silent, and makes what came before it history.
 func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
