@@ -40,7 +40,7 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 	}
 	if ttl := cmp.Or(opts.TTL, defaultTTL); opts.RestartDelay > 0 && opts.RestartDelay < ttl {
 		return nil, fmt.Errorf("%w: RestartDelay is %s, shorter than the TTL of %s: a node would count while it lacks a grant "+
-			"that has not ended; set at least the largest TTL of all processes, such as 30*time.Second, or leave it out",
+			"that has not ended; set at least the largest TTL of all processes, with a unit, or leave it out",
 			distlock.ErrInvalidOption, opts.RestartDelay, ttl)
 	}
 	d, err := open(clients, opts.RestartDelay, opts.TTL)

@@ -73,6 +73,7 @@ func TestRedlock3_errorTexts(t *testing.T) {
 	down := tryAcquireError(t, open(t, q.URL()+off, nil))
 	_, few := lockurl.Open(t.Context(), "redlock+redis://a,b", nil)
 	_, even := lockurl.Open(t.Context(), "redlock+redis://a,b,c,d", nil)
+	_, long := open(t, q.URL()+"?restart_delay=30s", nil).TryAcquire(t.Context(), "session", distlock.WithTTL(time.Minute))
 	rows := ReadPage(t, "docs/redlock.md").Table(t, "## Reading the errors")
 	for _, c := range []struct {
 		text string
@@ -81,6 +82,7 @@ func TestRedlock3_errorTexts(t *testing.T) {
 	}{
 		{"2 of 3 nodes have to agree", down, distlock.ErrUnavailable},
 		{"its server is up for less than", young, distlock.ErrUnavailable},
+		{"is longer than the restart delay", long, distlock.ErrRefused},
 		{"are one server", twice, distlock.ErrUnavailable},
 		{"redlock needs 3 nodes or more", few, distlock.ErrInvalidOption},
 		{"use an odd number of nodes", even, distlock.ErrInvalidOption},
@@ -91,8 +93,8 @@ func TestRedlock3_errorTexts(t *testing.T) {
 			t.Errorf("%s: the error is %v; in the page: %t", c.text, c.err, inPage)
 		}
 	}
-	if len(rows) != 6 {
-		t.Errorf("the page has %d texts, and the test 6", len(rows))
+	if len(rows) != 7 {
+		t.Errorf("the page has %d texts, and the test 7", len(rows))
 	}
 }
 
