@@ -30,7 +30,7 @@ type Options struct {
 // the Locker. Nil opts mean the defaults. New does no I/O.
 //
 // It refuses with distlock.ErrInvalidOption: fewer than 3 nodes, an even number, a client that is not a
-// *redis.Client for one server, and two clients with one address.
+// *redis.Client for one server, two clients with one address, and a positive RestartDelay below the TTL.
 //
 // The Locker has connections of its own, with the options of each client. Hooks of the clients do not
 // see the calls.
