@@ -116,9 +116,9 @@ func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], tok
 // and some of the answers may take long.
 func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	for undone := false; ; {
-		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], slow bool) bool {
+		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
 			var lost bool
-			d, lost = judge(answers, a.q.size, token, a.q.now(), slow)
+			d, lost = judge(answers, a.q.size, token, a.q.now(), timeUp)
 			return d != undecided || lost && !undone
 		})
 		switch {
@@ -136,7 +136,7 @@ func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], toke
 // question took.
 func (p *poll[R]) pause(ctx context.Context, rounds int) error {
 	p.mu.Lock()
-	round := min(max(time.Since(p.asked), shortest)<<(rounds/3), longer)
+	round := min(max(time.Since(p.asked), minRound)<<(rounds/3), maxRound)
 	p.mu.Unlock()
 	timer := time.NewTimer(round/2 + rand.N(round))
 	defer timer.Stop()
@@ -149,10 +149,10 @@ func (p *poll[R]) pause(ctx context.Context, rounds int) error {
 	}
 }
 
-// shortest and longer bound the pauses.
+// minRound and maxRound bound the pauses between two rounds.
 const (
-	shortest = 500 * time.Microsecond
-	longer   = 4 * time.Millisecond
+	minRound = 500 * time.Microsecond
+	maxRound = 4 * time.Millisecond
 )
 
 // refusing returns the nodes that another attempt holds.
@@ -160,7 +160,7 @@ func (q *quorum) refusing(p *poll[driver.AcquireReply]) (nodes []*node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.answers {
-		if a := &p.answers[i]; !a.pending && a.said() && a.reply.Outcome == driver.Busy {
+		if a := &p.answers[i]; !a.pending && a.replied() && a.reply.Outcome == driver.Busy {
 			nodes = append(nodes, q.nodes[i])
 		}
 	}
@@ -186,7 +186,7 @@ func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireRe
 	defer p.mu.Unlock()
 	reply.Nodes, reply.Clock = len(q.nodes), q.now()
 	for i := range p.answers {
-		if a := &p.answers[i]; a.said() {
+		if a := &p.answers[i]; a.replied() {
 			reply.Last = max(reply.Last, a.reply.Last)
 			if a.reply.Outcome == driver.Busy {
 				reply.Refused++

@@ -19,10 +19,10 @@ type attempt struct {
 	mu         sync.Mutex
 	token, end int64                      // of the grant
 	highest    int64                      // that a node may have
-	all        bool                       // each node needs a Release, also one that has refused
-	blind      bool                       // they may know it by another driver
+	releaseAll bool                       // each node needs a Release, also one that has refused
+	inherited  bool                       // the nodes may know it by another driver
 	over       bool                       // no request follows but a Release
-	owes       bool                       // a Release without an answer is owed
+	resends    bool                       // a Release without an answer is owed
 	undoing    *poll[driver.ReleaseReply] // the Releases of the undo
 	complete   *time.Timer                // has all nodes accept the grant
 	votes      []vote                     // by node
@@ -35,14 +35,14 @@ type vote struct {
 	sent    bool     // the node may know the attempt
 	holds   bool     // it has granted the name, or may have
 	copies  bool     // a copy of an Acquire may arrive later
-	stopped bool     // the node may have refused half-way
+	midway  bool     // the node may have refused in the middle of a script
 
-	settled  bool                   // a Release was answered
-	released bool                   // with this
-	unpaid   *driver.ReleaseRequest // the Release that got no answer
+	settled    bool                   // a Release was answered
+	released   bool                   // with this
+	unanswered *driver.ReleaseRequest // the Release that got no answer
 
-	exact  int  // exact Extends under way
-	barred bool // an exact Extend may arrive later
+	exactCalls int  // exact Extends under way
+	exactLost  bool // an exact Extend may arrive later
 }
 
 // newAttempt makes an attempt of an acquisition.
@@ -74,7 +74,7 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	q.proposed(k.name, token+block)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, a.req.TTL+keep(a.req.TTL))
+	e := q.entry(k, a.req.TTL+copyLife(a.req.TTL))
 	if e.over || e.last != a {
 		return false
 	}
@@ -103,7 +103,7 @@ func (q *quorum) lost(k key, a *attempt) {
 	}
 	q.mu.Unlock()
 	if holds {
-		a.undoLoudly()
+		a.undoWithNotice()
 	}
 }
 
@@ -113,9 +113,9 @@ func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	defer q.mu.Unlock()
 	e := q.entries[k]
 	if e == nil || e.last == nil {
-		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 0)
+		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: callLimit}, 0)
 	}
-	q.entry(k, ttl+keep(ttl))
+	q.entry(k, ttl+copyLife(ttl))
 	return e.last
 }
 
@@ -195,7 +195,7 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 		v.holds, v.settled = true, false
 	}
 	v.copies = v.copies || reply.Replayed || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed)
-	v.stopped = v.stopped || stopped(err)
+	v.midway = v.midway || refusedMidway(err)
 	a.mu.Unlock()
 	if granted && (reply.Fence != req.Fence || reply.FenceEnd != req.FenceEnd) {
 		return reply, errToken // ⚑ it counts for the proposed token only
@@ -203,8 +203,8 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	return reply, err
 }
 
-// undoing is how long an Acquire that fails waits for its undo.
-const undoing = 200 * time.Millisecond
+// undoWait is how long an Acquire that fails waits for its undo.
+const undoWait = 200 * time.Millisecond
 
 // undo ends an attempt without a grant, in the background. It returns the poll of the Releases; nil: no
 // node needs one.
@@ -213,7 +213,7 @@ func (a *attempt) undo() *poll[driver.ReleaseReply] {
 	return a.undoBy(driver.ReleaseRequest{Quiet: true})
 }
 
-func (a *attempt) undoLoudly() { a.undoBy(driver.ReleaseRequest{}) }
+func (a *attempt) undoWithNotice() { a.undoBy(driver.ReleaseRequest{}) }
 
 func (a *attempt) undoBy(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
 	if !a.finish(true) || a.undoing != nil {
@@ -235,7 +235,7 @@ func (a *attempt) undone(ctx context.Context) (holds bool) {
 	if p == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, undoing)
+	ctx, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
 	_ = p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
 		open := slices.ContainsFunc(answers, func(a answer[driver.ReleaseReply]) bool { return a.pending })
@@ -250,7 +250,7 @@ func (a *attempt) undone(ctx context.Context) (holds bool) {
 func (a *attempt) finish(owed bool) (needed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over, a.owes = true, a.owes || owed
+	a.over, a.resends = true, a.resends || owed
 	if a.complete != nil {
 		a.complete.Stop()
 	}
@@ -263,7 +263,7 @@ func (a *attempt) finish(owed bool) (needed bool) {
 // needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that was sent
 // twice.
 func (a *attempt) needs(v *vote) bool {
-	return !v.settled && (v.holds || v.copies || v.stopped || a.all)
+	return !v.settled && (v.holds || v.copies || v.midway || a.releaseAll)
 }
 
 // holders is the number of nodes on which the attempt may hold the name.

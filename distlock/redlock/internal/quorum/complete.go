@@ -8,9 +8,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// completes is how long after a grant the nodes that have not accepted are asked again. Most of them have
+// completeAfter is how long after a grant the nodes that have not accepted are asked again. Most of them have
 // refused because of a Release that was under way.
-const completes = 50 * time.Millisecond
+const completeAfter = 50 * time.Millisecond
 
 // completeLater has the other nodes accept a grant that not all have accepted, some time later.
 // ⚑ A lease on a bare quorum would end with one node more.
@@ -19,7 +19,7 @@ func (a *attempt) completeLater(p *poll[driver.AcquireReply]) {
 	defer a.mu.Unlock()
 	for i := range a.votes {
 		if !a.votes[i].holds && !a.over {
-			a.complete = time.AfterFunc(min(completes, a.req.TTL/4), a.completeNow)
+			a.complete = time.AfterFunc(min(completeAfter, a.req.TTL/4), a.completeNow)
 			return
 		}
 	}
@@ -36,7 +36,7 @@ func (a *attempt) completeNow() {
 			a.q.background(func() {
 				ctx, cancel := context.WithTimeout(a.q.life, limit(a.req.TTL))
 				defer cancel()
-				n.left(a.retake(ctx, n, a.req.TTL))
+				n.leave(a.retake(ctx, n, a.req.TTL))
 			})
 		}
 	}

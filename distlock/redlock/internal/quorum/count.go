@@ -33,21 +33,21 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
 }
 
-// judge decides on the answers to the proposal of a token. slow says that the nodes have had their
+// judge decides on the answers to the proposal of a token. timeUp says that the nodes have had their
 // time. lost says that the attempt cannot win any more, before the reply to its caller is known.
-func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, slow bool) (d decision, lost bool) {
+func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) (d decision, lost bool) {
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
 	for i := range answers {
 		a := &answers[i]
-		if a.pending && !(cut && (slow || a.suspect)) {
+		if a.pending && !(cut && (timeUp || a.silent)) {
 			if open++; first == unknownNode {
 				first = openNode
 			}
 			continue
 		}
-		if !a.said() {
+		if !a.replied() {
 			continue
 		}
 		if in, mine := inRace(a.reply); in && first == unknownNode {
@@ -104,7 +104,7 @@ const (
 func contended(answers []answer[driver.AcquireReply], size int) bool {
 	said, refused := 0, false
 	for i := range answers {
-		if a := &answers[i]; a.said() {
+		if a := &answers[i]; a.replied() {
 			said++
 			refused = refused || a.reply.Outcome == driver.Busy
 		}
@@ -121,11 +121,11 @@ func passes(answers []answer[driver.AcquireReply], size int, token, clock int64,
 	if reply.Last > near(answers, size, clock) {
 		return false
 	}
-	return reply.Last >= token || next(answers, size, clock) >= reply.Clock-keptTokens.Microseconds()
+	return reply.Last >= token || next(answers, size, clock) >= reply.Clock-tokenKeep.Microseconds()
 }
 
-// keptTokens is the least time for which nodes keep the last token, see driver.TooLow.
-const keptTokens = time.Second
+// tokenKeep is the least time for which nodes keep the last token, see driver.TooLow.
+const tokenKeep = time.Second
 
 // near is the highest last token that counts. ⚑ A token that is far above the clock and above the others
 // does not: the other nodes would refuse the next one, or be as far ahead from then on. It counts if no
@@ -134,7 +134,7 @@ func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	lasts := make([]int64, 0, len(answers))
 	open := false
 	for i := range answers {
-		if a := &answers[i]; a.said() {
+		if a := &answers[i]; a.replied() {
 			lasts = append(lasts, a.reply.Last)
 		} else {
 			open = open || a.pending
@@ -155,7 +155,7 @@ func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 func next(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	highest := near(answers, size, clock)
 	for i := range answers {
-		if a := &answers[i]; a.said() && a.reply.Last <= highest {
+		if a := &answers[i]; a.replied() && a.reply.Last <= highest {
 			clock = max(clock, a.reply.Last+1)
 		}
 	}
@@ -166,7 +166,7 @@ func next(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 type agreement int
 
 const (
-	unsure agreement = iota // further answers decide
+	awaiting agreement = iota // further answers decide
 	yes
 	no      // a quorum cannot agree any more
 	unknown // no further answer can decide
@@ -182,6 +182,6 @@ func agree(yeses, noes, open, nodes, size int) agreement {
 	case yeses+open < size && noes+open <= nodes-size:
 		return unknown
 	default:
-		return unsure
+		return awaiting
 	}
 }

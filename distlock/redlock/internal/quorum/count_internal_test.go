@@ -12,17 +12,17 @@ type acquired = answer[driver.AcquireReply]
 
 // The answers of nodes to a proposal of the token 1000. The clocks of the nodes stand at 1000.
 var (
-	silent    = acquired{pending: true}
-	away      = acquired{pending: true, suspect: true}
+	open      = acquired{pending: true}
+	silent    = acquired{pending: true, silent: true}
 	broken    = acquired{done: true, err: errors.New("x")}
-	accepted  = said(driver.AcquireReply{Outcome: driver.Granted, Last: 1255})
-	low       = said(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000})
-	cancelled = said(driver.AcquireReply{Outcome: driver.Cancelled, Last: 1000})
-	farLow    = said(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000 + 2*time.Hour.Microseconds()})
-	clockLow  = said(driver.AcquireReply{Outcome: driver.TooLow, Last: 0, Clock: 1000 + 2*time.Hour.Microseconds()})
+	accepted  = replied(driver.AcquireReply{Outcome: driver.Granted, Last: 1255})
+	low       = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000})
+	cancelled = replied(driver.AcquireReply{Outcome: driver.Cancelled, Last: 1000})
+	farLow    = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000 + 2*time.Hour.Microseconds()})
+	clockLow  = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 0, Clock: 1000 + 2*time.Hour.Microseconds()})
 )
 
-func said(reply driver.AcquireReply) acquired { return acquired{done: true, reply: reply} }
+func replied(reply driver.AcquireReply) acquired { return acquired{done: true, reply: reply} }
 
 func young(a acquired) acquired {
 	a.young = true
@@ -30,7 +30,7 @@ func young(a acquired) acquired {
 }
 
 func heldBy(owner string, age time.Duration) acquired {
-	return said(driver.AcquireReply{Outcome: driver.Busy, Last: 1000,
+	return replied(driver.AcquireReply{Outcome: driver.Busy, Last: 1000,
 		State: driver.State{Held: true, Owner: owner, Age: age, Fence: 745}})
 }
 
@@ -41,42 +41,42 @@ func TestJudge(t *testing.T) {
 	again.pending = true
 	for name, c := range map[string]struct {
 		answers []acquired
-		slow    bool
+		timeUp  bool
 		want    decision
 		lost    bool
 	}{
-		"a quorum accepts":                       {answers: []acquired{accepted, silent, accepted}, want: granted},
+		"a quorum accepts":                       {answers: []acquired{accepted, open, accepted}, want: granted},
 		"a quorum of five accepts":               {answers: []acquired{a, accepted, accepted, b, accepted}, want: granted},
-		"a young node does not count":            {answers: []acquired{accepted, young(accepted), silent}, want: undecided},
+		"a young node does not count":            {answers: []acquired{accepted, young(accepted), open}, want: undecided},
 		"two young nodes":                        {answers: []acquired{accepted, young(accepted), young(accepted)}, want: failed},
-		"another owner has a quorum":             {answers: []acquired{a, silent, a}, want: taken},
+		"another owner has a quorum":             {answers: []acquired{a, open, a}, want: taken},
 		"it has a quorum of five":                {answers: []acquired{a, b, a, accepted, a}, want: taken},
-		"a quorum by a higher token":             {answers: []acquired{accepted, low, silent}, want: higher},
-		"one low node decides nothing":           {answers: []acquired{low, silent, silent}, want: undecided},
+		"a quorum by a higher token":             {answers: []acquired{accepted, low, open}, want: higher},
+		"one low node decides nothing":           {answers: []acquired{low, open, open}, want: undecided},
 		"a young low node does not count":        {answers: []acquired{young(low), accepted, a}, want: goOn},
-		"a token that is far ahead waits":        {answers: []acquired{farLow, accepted, silent}, want: undecided},
-		"a clock that is far ahead waits":        {answers: []acquired{clockLow, accepted, silent}, want: undecided},
+		"a token that is far ahead waits":        {answers: []acquired{farLow, accepted, open}, want: undecided},
+		"a clock that is far ahead waits":        {answers: []acquired{clockLow, accepted, open}, want: undecided},
 		"a clock that is far ahead never agrees": {answers: []acquired{clockLow, accepted, broken}, want: failed},
-		"without contention each is awaited":     {answers: []acquired{accepted, broken, silent}, slow: true, want: undecided},
-		"in contention the slow one is not":      {answers: []acquired{accepted, a, silent}, slow: true, want: goOn},
-		"nor is one that is away":                {answers: []acquired{accepted, a, away}, want: goOn},
-		"one answer is no contention":            {answers: []acquired{a, silent, away}, slow: true, want: undecided},
+		"without contention each is awaited":     {answers: []acquired{accepted, broken, open}, timeUp: true, want: undecided},
+		"in contention the slow one is not":      {answers: []acquired{accepted, a, open}, timeUp: true, want: goOn},
+		"nor is one that is silent":              {answers: []acquired{accepted, a, silent}, want: goOn},
+		"one answer is no contention":            {answers: []acquired{a, open, silent}, timeUp: true, want: undecided},
 		"the lowest node goes on":                {answers: []acquired{accepted, a, b}, want: goOn},
 		"the others yield":                       {answers: []acquired{a, accepted, b}, want: yield},
 		"the lowest that answered goes on":       {answers: []acquired{broken, accepted, a}, want: goOn},
 		"an orphan is not in the race":           {answers: []acquired{old, accepted, a}, want: goOn},
 		"an owner that may have a quorum races":  {answers: []acquired{accepted, a, broken}, want: goOn},
-		"a loser is known early":                 {answers: []acquired{a, accepted, silent, b, b}, want: undecided, lost: true},
-		"not while the lowest is open":           {answers: []acquired{silent, a, accepted, b, b}, want: undecided},
-		"not the lowest itself":                  {answers: []acquired{accepted, a, silent, b, b}, want: undecided},
+		"a loser is known early":                 {answers: []acquired{a, accepted, open, b, b}, want: undecided, lost: true},
+		"not while the lowest is open":           {answers: []acquired{open, a, accepted, b, b}, want: undecided},
+		"not the lowest itself":                  {answers: []acquired{accepted, a, open, b, b}, want: undecided},
 		"a node that is asked again is awaited":  {answers: []acquired{accepted, again, b}, want: undecided},
-		"then its last answer counts":            {answers: []acquired{accepted, again, b}, slow: true, want: goOn},
+		"then its last answer counts":            {answers: []acquired{accepted, again, b}, timeUp: true, want: goOn},
 		"a cancelled attempt":                    {answers: []acquired{cancelled, cancelled, accepted}, want: void},
 		"too few nodes":                          {answers: []acquired{a, broken, broken}, want: failed},
 		"a busy node and two that fail":          {answers: []acquired{accepted, broken, broken}, want: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, lost := judge(c.answers, len(c.answers)/2+1, 1000, 1000, c.slow)
+			got, lost := judge(c.answers, len(c.answers)/2+1, 1000, 1000, c.timeUp)
 			if got != c.want || lost != c.lost {
 				t.Errorf("%d, lost %t; want %d, %t", got, lost, c.want, c.lost)
 			}
@@ -87,7 +87,7 @@ func TestJudge(t *testing.T) {
 func TestNext_token(t *testing.T) {
 	hour := time.Hour.Microseconds()
 	last := func(token int64) acquired {
-		return said(driver.AcquireReply{Outcome: driver.TooLow, Last: token})
+		return replied(driver.AcquireReply{Outcome: driver.TooLow, Last: token})
 	}
 	for name, c := range map[string]struct {
 		answers []acquired
@@ -97,9 +97,9 @@ func TestNext_token(t *testing.T) {
 		"above all":                            {[]acquired{last(7), last(9), last(8)}, 1, 10},
 		"not behind the clock":                 {[]acquired{last(7), last(9), last(8)}, 100, 100},
 		"one far ahead does not count":         {[]acquired{last(7), last(9), last(2 * hour)}, 100, 100},
-		"while an answer is open, neither":     {[]acquired{last(7), silent, last(2 * hour)}, 100, 100},
+		"while an answer is open, neither":     {[]acquired{last(7), open, last(2 * hour)}, 100, 100},
 		"it counts if no quorum is without it": {[]acquired{last(7), broken, last(2 * hour)}, 100, 2*hour + 1},
-		"all far ahead":                        {[]acquired{last(2 * hour), last(2*hour + 5), silent}, 100, 2*hour + 6},
+		"all far ahead":                        {[]acquired{last(2 * hour), last(2*hour + 5), open}, 100, 2*hour + 6},
 	} {
 		if got := next(c.answers, 2, c.clock); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -109,7 +109,7 @@ func TestNext_token(t *testing.T) {
 
 func TestBusy_state(t *testing.T) {
 	at := func(owner string, fence int64, ttl time.Duration) acquired {
-		return said(driver.AcquireReply{Outcome: driver.Busy,
+		return replied(driver.AcquireReply{Outcome: driver.Busy,
 			State: driver.State{Held: true, Owner: owner, Fence: fence, TTL: ttl}})
 	}
 	for name, c := range map[string]struct {
@@ -145,11 +145,11 @@ func TestInspect_decision(t *testing.T) {
 		"held":                              {[]seen{mine, free, mine}, 5, yes},
 		"free":                              {[]seen{free, mine, free}, 0, yes},
 		"free by two":                       {[]seen{free, free, open}, 0, yes},
-		"held by a quorum or by one":        {[]seen{mine, free, open}, 0, unsure},
+		"held by a quorum or by one":        {[]seen{mine, free, open}, 0, awaiting},
 		"an owner may have a quorum":        {[]seen{mine, free, fails}, 5, yes},
 		"two of three answers of five":      {[]seen{mine, mine, free, fails, fails}, 5, yes},
 		"none of three answers of five":     {[]seen{free, free, free, fails, fails}, 0, yes},
-		"an owner that none shows is quiet": {[]seen{free, free, open, open, open}, 0, unsure},
+		"an owner that none shows is quiet": {[]seen{free, free, open, open, open}, 0, awaiting},
 		"too few answers":                   {[]seen{mine, fails, fails}, 0, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,11 +180,11 @@ func TestJudgeExtend(t *testing.T) {
 		effect  bool
 	}{
 		"held":                            {[]extended{mine, mine, open}, false, yes, true},
-		"a young node does not count":     {[]extended{mine, fresh, open}, false, unsure, true},
+		"a young node does not count":     {[]extended{mine, fresh, open}, false, awaiting, true},
 		"nor do two":                      {[]extended{mine, fresh, fresh}, false, unknown, true},
 		"lost":                            {[]extended{not, open, not}, false, no, false},
 		"a young node has lost it":        {[]extended{freshNot, mine, not}, false, no, false},
-		"not lost by one":                 {[]extended{not, mine, open}, false, unsure, true},
+		"not lost by one":                 {[]extended{not, mine, open}, false, awaiting, true},
 		"failed":                          {[]extended{mine, temporary, temporary}, false, unknown, false},
 		"an exact one on one node":        {[]extended{mine, unsent, unsent}, true, unknown, true},
 		"an exact one that one refused":   {[]extended{temporary, unsent, unsent}, true, unknown, true},
@@ -214,14 +214,14 @@ func TestJudgeRelease(t *testing.T) {
 		"released":                       {[]ended{released, open, released}, []bool{true, true, true}, yes, true},
 		"not held":                       {[]ended{not, not, open}, []bool{true, true, true}, no, true},
 		"two of each":                    {[]ended{released, released, not, not, lost}, []bool{true, true, true, true, true}, unknown, true},
-		"a copy does not say not held":   {[]ended{copied, not, open}, []bool{true, true, true}, unsure, true},
+		"a copy does not say not held":   {[]ended{copied, not, open}, []bool{true, true, true}, awaiting, true},
 		"nor do two":                     {[]ended{copied, not, released}, []bool{true, true, true}, unknown, true},
 		"a quorum has refused for sure":  {[]ended{refused, refused, released}, []bool{true, true, true}, unknown, false},
 		"but one of them never had it":   {[]ended{refused, refused, released}, []bool{false, true, true}, unknown, true},
 		"all have refused":               {[]ended{refused, refused, refused}, []bool{false, true, true}, unknown, false},
 		"a quorum may have released":     {[]ended{refused, lost, released}, []bool{true, true, true}, unknown, true},
-		"the last answer is waited for":  {[]ended{refused, refused, open}, []bool{true, true, true}, unsure, false},
-		"and may be that of the release": {[]ended{refused, refused, open}, []bool{false, true, true}, unsure, true},
+		"the last answer is waited for":  {[]ended{refused, refused, open}, []bool{true, true, true}, awaiting, false},
+		"and may be that of the release": {[]ended{refused, refused, open}, []bool{false, true, true}, awaiting, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			size := len(c.answers)/2 + 1
@@ -247,7 +247,7 @@ func TestJudgeRaise(t *testing.T) {
 	}{
 		"raised":                          {answers: []rose{to(9), open, to(9)}, want: yes},
 		"another token is not the same":   {answers: []rose{to(9), to(99), fails}, want: yes, higher: 99 + block},
-		"a quorum may yet agree":          {answers: []rose{to(9), to(99), open}, want: unsure},
+		"a quorum may yet agree":          {answers: []rose{to(9), to(99), open}, want: awaiting},
 		"not held":                        {answers: []rose{to(9), not, not}, want: no},
 		"failed":                          {answers: []rose{to(9), fails, fails}, want: unknown},
 		"keeping asks for the owner only": {answers: []rose{to(7), to(99), fails}, keeps: true, want: yes},

@@ -11,7 +11,7 @@ import (
 
 var (
 	errFull = fmt.Errorf("%w: %w: %d calls of this node are under way",
-		driver.ErrTemporary, driver.ErrNotDone, most)
+		driver.ErrTemporary, driver.ErrNotDone, maxCalls)
 	errAway  = fmt.Errorf("%w: %w: the node does not answer", driver.ErrTemporary, driver.ErrNotDone)
 	errToken = errors.New("the node answers with other tokens")
 )
@@ -89,15 +89,15 @@ func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 		kinds = append(kinds, driver.ErrTemporary)
 	}
 	for _, cause := range causes {
-		if stopped(cause) {
+		if refusedMidway(cause) {
 			return kinds
 		}
 	}
 	return append(kinds, driver.ErrNotDone)
 }
 
-// stopped reports whether a node has refused a request that it may have begun: a script that lacks a right
-// may have written before.
-func stopped(err error) bool {
+// refusedMidway reports whether a node may have refused in the middle of a script: a script that lacks a
+// right may have written before.
+func refusedMidway(err error) bool {
 	return errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
 }

@@ -48,7 +48,7 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 	}
 	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], _ bool) bool {
 		for i := range reqs {
-			if agreed, _ := judgeExtend(answers, i, q.size, reqs[i].Exact); agreed == unsure {
+			if agreed, _ := judgeExtend(answers, i, q.size, reqs[i].Exact); agreed == awaiting {
 				return false
 			}
 		}
@@ -141,9 +141,9 @@ func (a *attempt) extending(n *node, exact bool) (counts bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &a.votes[n.index]
-	counts = v.exact == 0 && !v.barred
+	counts = v.exactCalls == 0 && !v.exactLost
 	if exact {
-		v.exact++
+		v.exactCalls++
 	}
 	return counts
 }
@@ -156,8 +156,8 @@ func (a *attempt) extended(n *node, exact bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &a.votes[n.index]
-	v.exact--
-	v.barred = v.barred || driver.MayHaveEffect(err)
+	v.exactCalls--
+	v.exactLost = v.exactLost || driver.MayHaveEffect(err)
 }
 
 // judgeExtend decides on the answers to one request, and whether the request may have had an effect.
@@ -167,7 +167,7 @@ func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, exac
 	for i := range answers {
 		a := &answers[i]
 		err := a.err
-		if a.said() {
+		if a.replied() {
 			err = a.reply[request].Err
 		}
 		switch {
@@ -194,7 +194,7 @@ func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, exac
 // failure makes the error of one request.
 func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended error, effect bool) error {
 	return p.failureOf(ended, effect, func(a *answer[[]driver.ExtendReply]) (cause error) {
-		if a.said() {
+		if a.replied() {
 			return a.reply[request].Err
 		}
 		return a.err
@@ -203,7 +203,7 @@ func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended er
 
 // retake has a node accept the grants that it does not hold.
 func (x *extension) retake(n *node, replies []driver.ExtendReply) {
-	ctx, cancel := context.WithTimeout(x.q.life, longest)
+	ctx, cancel := context.WithTimeout(x.q.life, callLimit)
 	defer cancel()
 	for i, reply := range replies {
 		if !reply.Held && reply.Err == nil && ctx.Err() == nil {

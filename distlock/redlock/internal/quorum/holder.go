@@ -46,7 +46,7 @@ type shown struct {
 func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) {
 	refused := 0
 	for i := range answers {
-		if a := &answers[i]; a.said() && a.reply.Outcome == driver.Busy {
+		if a := &answers[i]; a.replied() && a.reply.Outcome == driver.Busy {
 			refused++
 		}
 	}
@@ -55,7 +55,7 @@ func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) 
 	}
 	states := make([]shown, 0, refused)
 	for i := range answers {
-		if a := &answers[i]; a.said() && a.reply.Outcome == driver.Busy {
+		if a := &answers[i]; a.replied() && a.reply.Outcome == driver.Busy {
 			states = append(states, shown{a.reply.State, a.young})
 		}
 	}
@@ -71,7 +71,7 @@ func inspect(answers []answer[driver.State], size int) (state driver.State, d ag
 		switch a := &answers[i]; {
 		case a.pending:
 			open++
-		case !a.said():
+		case !a.replied():
 			unknowns++
 		case a.reply.Held:
 			states = append(states, shown{a.reply, a.young})
@@ -87,7 +87,7 @@ func inspect(answers []answer[driver.State], size int) (state driver.State, d ag
 	case !may && free+len(states) >= size && open+unknowns < size:
 		return driver.State{}, yes
 	case open > 0:
-		return driver.State{}, unsure
+		return driver.State{}, awaiting
 	case may && free+len(states) >= size:
 		state, _ = holder(states, max(size-unknowns, 1), size)
 		return state, yes

@@ -16,7 +16,7 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	if ctx.Err() != nil {
 		return driver.State{}, notDone(ctx)
 	}
-	p := newPoll(q, ctx, longest, inspectWord)
+	p := newPoll(q, ctx, callLimit, inspectWord)
 	defer p.done()
 	for _, n := range q.nodes {
 		p.expect(n)
@@ -26,8 +26,8 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	var decided agreement
 	decide := func(answers []answer[driver.State], all bool) bool {
 		state, decided = inspect(answers, q.size)
-		return decided != unsure && !(all && slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
-			return a.pending && !a.suspect
+		return decided != awaiting && !(all && slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
+			return a.pending && !a.silent
 		}))
 	}
 	timely, cancel := context.WithTimeout(ctx, forAll)

@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// together is how long the notices of the nodes about one release may be apart.
-const together = 2 * time.Millisecond
+// noticeGap is how long the notices of the nodes about one release may be apart.
+const noticeGap = 2 * time.Millisecond
 
 // Listen implements driver.Listener. It returns when a quorum of nodes notifies: the nodes of a release
 // share a node with them.
@@ -51,16 +51,16 @@ type listener struct {
 	wakes chan driver.Wake
 	ready chan struct{} // closed when a quorum of nodes notifies, or cannot
 
-	mu      sync.Mutex
-	follows int      // nodes that notify
-	deaf    []string // the causes of those that do not
-	missing int      // those of them that have no notices
-	over    bool
-	notices int       // since the last wake
-	seen    []bool    // the nodes that sent them
-	fired   time.Time // the last wake
-	served  []bool    // the nodes whose notice of the same release has come
-	timer   *time.Timer
+	mu          sync.Mutex
+	following   int      // nodes that notify
+	causes      []string // the causes of those that do not
+	unsupported int      // those of them that have no notices
+	over        bool
+	notices     int       // since the last wake
+	seen        []bool    // the nodes that sent them
+	fired       time.Time // the last wake
+	served      []bool    // the nodes whose notice of the same release has come
+	timer       *time.Timer
 }
 
 // follow listens on a node until ctx ends.
@@ -94,7 +94,7 @@ func (l *listener) follow(ctx context.Context, n *node, name driver.Name, owner 
 func (l *listener) joined() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.follows++; l.follows == l.q.size {
+	if l.following++; l.following == l.q.size {
 		close(l.ready)
 	}
 }
@@ -103,13 +103,13 @@ func (l *listener) joined() {
 func (l *listener) left(n *node, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deaf = append(l.deaf, fmt.Sprintf("%s: %v", n.Name, err))
+	l.causes = append(l.causes, fmt.Sprintf("%s: %v", n.Name, err))
 	if errors.Is(err, errors.ErrUnsupported) {
-		l.missing++
+		l.unsupported++
 	}
 	switch {
-	case len(l.deaf) != len(l.q.nodes)-l.q.size+1:
-	case l.follows < l.q.size:
+	case len(l.causes) != len(l.q.nodes)-l.q.size+1:
+	case l.following < l.q.size:
 		close(l.ready)
 	case !l.over:
 		l.over = true
@@ -121,11 +121,11 @@ func (l *listener) left(n *node, err error) {
 func (l *listener) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.follows >= l.q.size {
+	if l.following >= l.q.size {
 		return nil
 	}
-	e := &nodesError{text: "redlock: too few nodes notify waiters: " + strings.Join(l.deaf, "; ")}
-	if l.missing == len(l.deaf) {
+	e := &nodesError{text: "redlock: too few nodes notify waiters: " + strings.Join(l.causes, "; ")}
+	if l.unsupported == len(l.causes) {
 		e.kinds = []error{errors.ErrUnsupported}
 	}
 	return e
@@ -137,14 +137,14 @@ func (l *listener) notice(n *node) {
 	defer l.mu.Unlock()
 	switch {
 	case l.seen[n.index]:
-	case !l.served[n.index] && time.Since(l.fired) < together: // of the release that has woken the waiter
+	case !l.served[n.index] && time.Since(l.fired) < noticeGap: // of the release that has woken the waiter
 		l.served[n.index] = true
 	default:
 		l.seen[n.index] = true
 		if l.notices++; l.notices == l.q.size {
 			l.wakeLocked()
 		} else if l.notices == 1 {
-			l.timer = time.AfterFunc(together, l.wake)
+			l.timer = time.AfterFunc(noticeGap, l.wake)
 		}
 	}
 }

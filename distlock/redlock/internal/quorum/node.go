@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// most is the number of calls of a node that hangs after which no Acquire is sent to it. ⚑ It costs no
-	// more.
-	most = 64
-	// silence is for how long the calls of a silent node wait, and hanging for how long before calls are
-	// not sent.
-	silence = 100 * time.Millisecond
-	hanging = 500 * time.Millisecond
-	// restarted is how much later than before the start of a server has to be: its uptime is rounded.
-	restarted = 2 * time.Second
+	// maxCalls is how many calls a node may have under way that does not answer for fullAfter. Then no
+	// Acquire is sent to it. ⚑ A node that hangs costs no more.
+	maxCalls  = 64
+	fullAfter = 500 * time.Millisecond
+	// silentAfter is how long a call of a node has no answer before the node is silent.
+	silentAfter = 100 * time.Millisecond
+	// uptimeError is by how much the start of a server may differ between two calls: uptimes are rounded.
+	uptimeError = 2 * time.Second
 )
 
 // node is a Node as the driver uses it.
@@ -24,16 +23,17 @@ type node struct {
 	q      *quorum
 	index  int
 	up     Upper        // nil: the node is never young
-	under  atomic.Int32 // calls under way
-	heard  atomic.Int64 // the last answer, or the first call after all others had ended; since the driver began
+	calls  atomic.Int32 // under way
 	failed atomic.Bool  // the last call had no answer
-	clock  atomic.Int64 // of its server when the driver began, in µs; 0: not known
-	life
-	debts
+	// lastAnswer is its time since the driver began, or that of a first call without other calls.
+	lastAnswer atomic.Int64
+	clock      atomic.Int64 // of its server when the driver began, in µs; 0: not known
+	restart
+	owedReleases
 }
 
-// life is the present life of a server.
-type life struct {
+// restart is the last known start of a server.
+type restart struct {
 	mu    sync.Mutex
 	start time.Duration // since the driver began
 	delay time.Duration // how long the node is young; 0: no start is known
@@ -41,30 +41,31 @@ type life struct {
 
 // enter counts a call.
 func (n *node) enter() {
-	if n.under.Add(1) == 1 {
-		n.heard.Store(int64(n.q.sinceBegan()))
+	if n.calls.Add(1) == 1 {
+		n.lastAnswer.Store(int64(n.q.sinceBegan()))
 	}
 }
 
-// full reports whether a further call has to wait for too many others. A Release never does: a holder must
-// be able to let go.
-func (n *node) full() bool {
-	return n.under.Load() >= most && n.q.sinceBegan()-time.Duration(n.heard.Load()) > hanging
+// full reports whether no Acquire is sent to the node. A Release or Extend is always sent.
+func (n *node) full() bool { return n.calls.Load() >= maxCalls && n.sinceAnswer() > fullAfter }
+
+// silent reports whether the node may be away. In contention no Acquire waits for it.
+func (n *node) silent() bool {
+	return n.failed.Load() || n.calls.Load() > 0 && n.sinceAnswer() > silentAfter
 }
 
-func (n *node) silent() bool { return n.q.sinceBegan()-time.Duration(n.heard.Load()) > silence }
+func (n *node) sinceAnswer() time.Duration {
+	return n.q.sinceBegan() - time.Duration(n.lastAnswer.Load())
+}
 
-// left gives up the place of a call. answered says that the node has answered.
-func (n *node) left(answered bool) {
+// leave counts the end of a call. answered says that the node has answered.
+func (n *node) leave(answered bool) {
 	n.failed.Store(!answered)
 	if answered {
-		n.heard.Store(int64(n.q.sinceBegan()))
+		n.lastAnswer.Store(int64(n.q.sinceBegan()))
 	}
-	n.under.Add(-1)
+	n.calls.Add(-1)
 }
-
-// suspect reports whether the node may be away. In contention it is not awaited.
-func (n *node) suspect() bool { return n.failed.Load() || n.under.Load() > 0 && n.silent() }
 
 // sawClock notes the clock of the node.
 func (n *node) sawClock(clock int64) {
@@ -84,9 +85,9 @@ func (n *node) young(took time.Duration) bool {
 	}
 	up := n.up.Up()
 	start := n.q.sinceBegan() - up
-	n.life.mu.Lock()
-	defer n.life.mu.Unlock()
-	if n.delay == 0 || start > n.start+restarted {
+	n.restart.mu.Lock()
+	defer n.restart.mu.Unlock()
+	if n.delay == 0 || start > n.start+uptimeError {
 		n.start, n.delay = start, n.q.delay()
 	}
 	return up-took < n.delay
@@ -94,7 +95,7 @@ func (n *node) young(took time.Duration) bool {
 
 // youth is how long the node is young after a start.
 func (n *node) youth() time.Duration {
-	n.life.mu.Lock()
-	defer n.life.mu.Unlock()
+	n.restart.mu.Lock()
+	defer n.restart.mu.Unlock()
 	return n.delay
 }

@@ -13,25 +13,25 @@ import (
 // answer is what a node has said to a question.
 type answer[R any] struct {
 	pending bool // the node is asked, perhaps again
-	suspect bool // it may be away
+	silent  bool // see node.silent
 	done    bool // reply and err are its last answer
 	reply   R
 	err     error
 	young   bool // the node does not count
 }
 
-// said reports whether the node has replied.
-func (a *answer[R]) said() bool { return a.done && a.err == nil }
+// replied reports whether the node has replied.
+func (a *answer[R]) replied() bool { return a.done && a.err == nil }
 
 // poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its own.
 type poll[R any] struct {
-	q      *quorum
-	ctx    context.Context // of the calls
-	cancel context.CancelFunc
-	tell   func(driver.NodeAnswer) // may be nil
-	word   func(R) string          // an answer in a word
-	asked  time.Time
-	slow   time.Duration // how long the other nodes have at least when a quorum has answered
+	q         *quorum
+	ctx       context.Context // of the calls
+	cancel    context.CancelFunc
+	tell      func(driver.NodeAnswer) // may be nil
+	word      func(R) string          // an answer in a word
+	asked     time.Time
+	leastWait time.Duration // raceWait or roundWait
 
 	mu      sync.Mutex
 	answers []answer[R] // by node
@@ -43,14 +43,14 @@ type poll[R any] struct {
 // further answer.
 func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word func(R) string) *poll[R] {
 	p := &poll[R]{
-		q:       q,
-		tell:    driver.NodeAnswers(caller),
-		word:    word,
-		asked:   time.Now(),
-		slow:    slowest,
-		answers: make([]answer[R], len(q.nodes)),
-		users:   1,
-		news:    make(chan struct{}, 1),
+		q:         q,
+		tell:      driver.NodeAnswers(caller),
+		word:      word,
+		asked:     time.Now(),
+		leastWait: raceWait,
+		answers:   make([]answer[R], len(q.nodes)),
+		users:     1,
+		news:      make(chan struct{}, 1),
 	}
 	life, cancel := context.WithTimeout(q.life, max(limit, 1))
 	p.ctx, p.cancel = &withValues{life, caller}, cancel
@@ -84,7 +84,7 @@ func (p *poll[R]) done() {
 func (p *poll[R]) expect(n *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answers[n.index].pending, p.answers[n.index].suspect = true, n.suspect()
+	p.answers[n.index].pending, p.answers[n.index].silent = true, n.silent()
 	p.users++
 }
 
@@ -93,7 +93,7 @@ func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), after func
 	n.enter()
 	p.q.calls.Go(func() {
 		answered := false
-		defer func() { n.left(answered) }()
+		defer func() { n.leave(answered) }()
 		answered = p.call(n, call)
 		if after != nil {
 			after()
@@ -156,27 +156,26 @@ func (p *poll[R]) text(n *node, a answer[R]) string {
 }
 
 const (
-	// slowest is how long the other nodes have at least when a quorum has answered. A node that is known to
-	// be away has less.
-	slowest = silence
-	// sooner is as long when some of the nodes were asked again.
-	sooner = 5 * time.Millisecond
+	// raceWait is the least time that the other nodes have after a quorum has answered. A silent node has less.
+	raceWait = silentAfter
+	// roundWait is the same after a repeated question.
+	roundWait = 5 * time.Millisecond
 )
 
-// wait returns when decide returns true, or with the error of ctx. slow says that a quorum has answered,
+// wait returns when decide returns true, or with the error of ctx. timeUp says that a quorum has answered,
 // and that the others have had as long again, twice, and at least 100 ms.
-func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slow bool) bool) error {
+func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], timeUp bool) bool) error {
 	var late <-chan time.Time
-	slow := false
+	timeUp := false
 	for {
 		p.mu.Lock()
 		said := 0
 		for i := range p.answers {
-			if p.answers[i].said() {
+			if p.answers[i].replied() {
 				said++
 			}
 		}
-		decided, took, least := decide(p.answers, slow), time.Since(p.asked), p.slow
+		decided, took, least := decide(p.answers, timeUp), time.Since(p.asked), p.leastWait
 		p.mu.Unlock()
 		if decided {
 			return nil
@@ -189,7 +188,7 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slo
 		select {
 		case <-p.news:
 		case <-late:
-			slow = true
+			timeUp = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -200,5 +199,5 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], slo
 func (p *poll[R]) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked, p.slow = time.Now(), sooner
+	p.asked, p.leastWait = time.Now(), roundWait
 }

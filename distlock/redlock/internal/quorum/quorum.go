@@ -20,8 +20,8 @@ const (
 	// block is how many tokens follow the first one of a grant.
 	// ⚑ A longer block would refuse each other proposal for as long as the block lasts.
 	block = 255
-	// longest bounds a call of a node. A shorter TTL bounds the call more.
-	longest = 2 * time.Second
+	// callLimit bounds a call of a node. A shorter TTL bounds the call more.
+	callLimit = 2 * time.Second
 	// minTombstone is the shortest life of a tombstone, see cleanup.Tombstone of distlock.
 	minTombstone = 2 * time.Minute
 	// closeGrace is how long Close waits for owed Releases.
@@ -95,10 +95,10 @@ func (q *quorum) Capabilities() driver.Capabilities {
 func (q *quorum) sinceBegan() time.Duration { return time.Since(q.began) }
 
 // limit bounds the calls of an operation.
-func limit(ttl time.Duration) time.Duration { return min(ttl, longest) }
+func limit(ttl time.Duration) time.Duration { return min(ttl, callLimit) }
 
-// keep is how long a copy of a request can arrive.
-func keep(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
+// copyLife is how long a copy of a request can arrive.
+func copyLife(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
 
 // seeTTL notes the TTL of a grant. Another process may have asked for it.
 func (q *quorum) seeTTL(ttl time.Duration) {

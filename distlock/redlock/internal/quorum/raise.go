@@ -32,7 +32,7 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 		var j raised
 		err := p.wait(ctx, func(answers []answer[driver.RaiseReply], _ bool) bool {
 			j = judgeRaise(answers, token, keeps, q.size)
-			return j.agreed != unsure
+			return j.agreed != awaiting
 		})
 		if j.agreed == unknown || err != nil {
 			err = p.failure(err, j.effect || err != nil)

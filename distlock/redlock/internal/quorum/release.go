@@ -29,7 +29,7 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
 		agreed = judgeRelease(answers, q.size)
 		effect = mayRelease(answers, a.holding(), q.size)
-		return agreed != unsure
+		return agreed != awaiting
 	})
 	switch {
 	case err == nil && (agreed == yes || agreed == no):
@@ -52,7 +52,7 @@ func judgeRelease(answers []answer[driver.ReleaseReply], size int) agreement {
 		switch a := &answers[i]; {
 		case a.pending:
 			open++
-		case !a.said():
+		case !a.replied():
 		case a.reply.Released:
 			yeses++
 		case !a.reply.Replayed: // ⚑ else an earlier copy may have released it
@@ -62,7 +62,7 @@ func judgeRelease(answers []answer[driver.ReleaseReply], size int) agreement {
 	if agreed := agree(yeses, noes, open, len(answers), size); agreed != unknown || open == 0 {
 		return agreed
 	}
-	return unsure // what becomes of the grant shows when all have answered
+	return awaiting // what becomes of the grant shows when all have answered
 }
 
 // mayRelease reports whether a Release without a decision may have had an effect. holding are the nodes that
@@ -90,14 +90,14 @@ func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, q
 	if e.ended {
 		return nil, e.released, false
 	}
-	blind := e.last == nil
-	if blind {
-		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: longest}, 0)
+	inherited := e.last == nil
+	if inherited {
+		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: callLimit}, 0)
 	}
-	if e.granted || blind { // ⚑ each vote is that of a node
-		e.last.asksAll(blind)
+	if e.granted || inherited { // ⚑ each vote is that of a node
+		e.last.asksAll(inherited)
 	}
-	return e.last, false, !e.granted && !blind
+	return e.last, false, !e.granted && !inherited
 }
 
 // ended notes the reply to a Release.
@@ -123,11 +123,11 @@ func (q *quorum) resumed(k key) {
 	}
 }
 
-// asksAll has the Release ask all nodes. Blind says that they may know the attempt by another driver.
-func (a *attempt) asksAll(blind bool) {
+// asksAll has the Release ask all nodes. Inherited says that they may know the attempt by another driver.
+func (a *attempt) asksAll(inherited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all, a.blind = true, a.blind || blind
+	a.releaseAll, a.inherited = true, a.inherited || inherited
 }
 
 func (a *attempt) resume() {
@@ -135,7 +135,7 @@ func (a *attempt) resume() {
 	defer a.mu.Unlock()
 	a.over = false
 	for i := range a.votes {
-		a.votes[i].unpaid = nil
+		a.votes[i].unanswered = nil
 	}
 }
 
@@ -162,16 +162,16 @@ func (a *attempt) releaseNow(p *poll[driver.ReleaseReply], n *node, req driver.R
 	ask func(func(context.Context) (driver.ReleaseReply, error))) {
 	a.mu.Lock()
 	v := &a.votes[n.index]
-	needs, released, known := a.needs(v), v.released, v.sent || a.blind
+	needs, released, known := a.needs(v), v.released, v.sent || a.inherited
 	if v.copies {
-		req.Tombstone = max(req.Tombstone, keep(a.req.TTL))
+		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
 	}
 	a.mu.Unlock()
 	if !needs {
 		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: released}})
 		return
 	}
-	if !known && n.suspect() { // ⚑ else each lease would send it a call that hangs, too
+	if !known && n.silent() { // ⚑ else each lease would send it a call that hangs, too
 		p.note(n, answer[driver.ReleaseReply]{done: true, err: errAway})
 		return
 	}
@@ -189,13 +189,13 @@ func (a *attempt) released(n *node, req driver.ReleaseRequest, reply driver.Rele
 	defer a.mu.Unlock()
 	v := &a.votes[n.index]
 	if err == nil {
-		v.settled, v.released, v.unpaid = true, reply.Released, nil
+		v.settled, v.released, v.unanswered = true, reply.Released, nil
 		return
 	}
-	if !v.holds && !v.copies && !v.stopped {
+	if !v.holds && !v.copies && !v.midway {
 		return // the node has nothing to release
 	}
-	if v.unpaid = &req; a.owes {
+	if v.unanswered = &req; a.resends {
 		a.oweLocked(n)
 	}
 }
@@ -204,16 +204,16 @@ func (a *attempt) released(n *node, req driver.ReleaseRequest, reply driver.Rele
 func (a *attempt) owe() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.owes = true
+	a.resends = true
 	for _, n := range a.q.nodes {
 		a.oweLocked(n)
 	}
 }
 
 func (a *attempt) oweLocked(n *node) {
-	if v := &a.votes[n.index]; v.unpaid != nil && !v.settled {
-		a.q.owe(n, debt{a, *v.unpaid, time.Now().Add(keep(a.req.TTL))})
-		v.unpaid = nil
+	if v := &a.votes[n.index]; v.unanswered != nil && !v.settled {
+		a.q.owe(n, owedRelease{a, *v.unanswered, time.Now().Add(copyLife(a.req.TTL))})
+		v.unanswered = nil
 	}
 }
 
