@@ -30,12 +30,12 @@ func newQuorum(url, run string) (server, error) {
 	for _, client := range clients {
 		q.nodes = append(q.nodes, onRedis{client, run})
 	}
-	locker, err := q.Locker(context.Background(), distlock.Options{}) // checks the number of nodes
+	driver, err := redlock.NewDriver(clients, restartDelay) // checks the number of nodes
 	if err != nil {
 		q.Close()
 		return nil, err
 	}
-	return q, locker.Close(context.Background())
+	return q, driver.Close()
 }
 
 // Prepare fails if fewer nodes answer than a quorum has.
