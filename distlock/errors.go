@@ -39,9 +39,9 @@ type BusyError struct {
 	Holder  string        // the holder's Options.Holder; empty if it is not known
 	Held    time.Duration // since the backend's grant, up to 10 ms before the present lease
 	Waiters int           // other known waiters: in this process, and processes in the backend's queue
-	Refused int           // how many of the Nodes of a quorum refused; 0 without a quorum
-	Nodes   int
-	Self    bool // the caller holds the lock, by its context or as its Turn of lockedmemory
+	Refused int           // how many nodes of a quorum refused; 0 without a quorum
+	Nodes   int           // how many nodes the quorum has; 0 without a quorum
+	Self    bool          // the caller holds the lock, by its context or as its Turn of lockedmemory
 }
 
 func (e *BusyError) Error() string {

@@ -140,7 +140,8 @@ type AcquireReply struct {
 	// Replayed says that the client may have sent the request more than once: a copy may still
 	// arrive.
 	Replayed bool
-	// Refused is how many of the Nodes of a quorum refused a busy name; 0 without a quorum.
+	// Nodes is how many nodes a quorum has, and Refused how many of them refused a busy name. Both are
+	// 0 without a quorum.
 	Refused, Nodes int
 }
 
@@ -197,7 +198,7 @@ type ReleaseRequest struct {
 	Tombstone time.Duration
 	// Leave takes the owner out of the queue, too.
 	Leave bool
-	// Quiet notifies no waiter. A quorum undoes its attempts so.
+	// Quiet says that the release notifies no waiter. A quorum sets it when it undoes an attempt.
 	Quiet bool
 }
 
@@ -214,7 +215,7 @@ type ReleaseReply struct {
 // State is what a backend shows of a name.
 type State struct {
 	Held     bool
-	Owner    string // only a backend with Capabilities.Exact shows the owner
+	Owner    string // empty without Capabilities.Exact
 	Holder   string
 	Fence    int64
 	Age      time.Duration // since the grant, by the backend's clock

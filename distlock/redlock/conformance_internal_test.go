@@ -18,8 +18,8 @@ func TestConformance_redlock3(t *testing.T) { testQuorum(t, testservers.StartQuo
 
 func TestConformance_redlock5(t *testing.T) { testQuorum(t, testservers.StartQuorum(t, 5)) }
 
-// testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the fault
-// matrix shows that. The nodes have just started, so the restart delay is off.
+// testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the
+// fault matrix shows that. The nodes have just started, so the restart delay is off.
 func testQuorum(t *testing.T, servers *testservers.Quorum) {
 	nodes := servers.Nodes()
 	majority := nodes[:servers.Size()]
@@ -83,8 +83,8 @@ func testQuorum(t *testing.T, servers *testservers.Quorum) {
 	})
 }
 
-// asks asks again after a Busy that shows no token, as the Locker does: a node was slow, and another one
-// had not released the grant before.
+// asks asks again after a Busy that shows no token, as the Locker does: a node was slow, and
+// another one had not released the grant before.
 type asks struct{ driver.Driver }
 
 func (a asks) Unwrap() driver.Driver { return a.Driver }

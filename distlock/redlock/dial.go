@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// dialPause is for how long a node is not dialed after a dial has failed. ⚑ A dial takes more time of the
-// processor than a call, and each operation would dial a dead node anew.
+// dialPause is for how long a node is not dialed after a dial has failed. ⚑ A dial takes more time
+// of the processor than a call, and each operation would dial a dead node anew.
 const dialPause = 10 * time.Millisecond
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// seldom returns a dialer that answers with the error of the last dial for the length of the pause.
-func seldom(dial dialer) dialer {
+// withDialPause returns a dialer that returns the error of a failed dial again during the pause.
+func withDialPause(dial dialer) dialer {
 	var (
 		mu     sync.Mutex
 		failed error

@@ -12,7 +12,7 @@ import (
 func TestSeldom_deadNodeIsDialedOncePerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, refused := 0, errors.New("connection refused")
-		dial := seldom(func(context.Context, string, string) (net.Conn, error) {
+		dial := withDialPause(func(context.Context, string, string) (net.Conn, error) {
 			dials++
 			return nil, refused
 		})
@@ -34,7 +34,7 @@ func TestSeldom_deadNodeIsDialedOncePerPause(t *testing.T) {
 
 func TestSeldom_callerThatLeavesIsNoFailure(t *testing.T) {
 	dials := 0
-	dial := seldom(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := withDialPause(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		dials++
 		return nil, ctx.Err()
 	})

@@ -33,8 +33,8 @@ var (
 	inspectScript = script("inspect")
 )
 
-// node is the driver of one Redis server. It keeps one record per name, and a tombstone per cancelled
-// owner.
+// node is the driver of one Redis server. It keeps one record per name, and a tombstone per
+// cancelled owner.
 type node struct {
 	*uptime
 	client     *redis.Client
@@ -47,7 +47,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient, redis: redisconn.New(client)}
 	n.redis.Tune(func(o *redis.Options) {
 		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
-		o.DialerRetries, o.Dialer = 1, seldom(o.Dialer)
+		o.DialerRetries, o.Dialer = 1, withDialPause(o.Dialer)
 		if up.asks {
 			o.OnConnect = up.after(o.OnConnect)
 		}
@@ -77,8 +77,8 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 	return []string{keys + "lock", keys + "tombstone:" + owner}
 }
 
-// send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for each
-// owner that is refused. The quorum decides what is sent again.
+// send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
+// each owner that is refused. The quorum decides what is sent again.
 func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string, args ...any) *redis.Cmd {
 	cmd, err := script.Once(ctx, n.redis, keys, args...)
 	if err != nil { // the command may still be written to
@@ -164,8 +164,8 @@ func (n *node) Inspect(ctx context.Context, name driver.Name) (driver.State, err
 // subscribes to a channel once, and not for each name.
 const channels = 64
 
-// notice returns the channel on which waiters of a name learn that it is free, and the message: a hash
-// of the name. Another name with the same hash costs its waiters one request.
+// notice returns the channel on which waiters of a name learn that it is free, and the message: a
+// hash of the name. Another name with the same hash costs its waiters one request.
 func notice(name driver.Name) (channel, message string) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(prefix(name)))

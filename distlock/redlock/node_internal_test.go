@@ -241,7 +241,8 @@ func TestNode_recordWithoutTTL(t *testing.T) {
 	pttl(t, n, lockKey(name))
 }
 
-// Packages redlock and redislock keep records of one name under one key, and refuse those of the other.
+// Packages redlock and redislock keep records of one name under one key, and refuse those of the
+// other.
 func TestNode_C_foreignToRedislock(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, onNode(t))

@@ -18,22 +18,22 @@ import (
 // Options configure a Locker. The zero Options, and nil, mean the defaults.
 type Options struct {
 	distlock.Options
-	// RestartDelay is how long a node does not count after a start of its server, because the server may
-	// have lost grants. 0 means the largest TTL that the Locker has seen, and at least Options.TTL, or 30 s
-	// for a driver without options. A positive one must be the same in all processes, and at least the largest
-	// TTL of all. A longer TTL is refused. A negative one switches this off, and no INFO is sent: only for
-	// nodes that never lose data.
+	// RestartDelay is how long a node does not count after a start of its server, because the
+	// server may have lost grants. 0 means the largest TTL that the Locker has seen, and at least
+	// Options.TTL, or 30 s for a driver without options. A positive one must be the same in all
+	// processes, and at least the largest TTL of all. A longer TTL is refused. A negative one
+	// switches this off, and no INFO is sent: only for nodes that never lose data.
 	RestartDelay time.Duration
 }
 
-// New makes a Locker over the Redis servers of clients, its nodes. The caller closes the clients after
-// the Locker. Nil opts mean the defaults. New does no I/O.
+// New makes a Locker over the Redis servers of clients, its nodes. The caller closes the clients
+// after the Locker. Nil opts mean the defaults. New does no I/O.
 //
 // It refuses with distlock.ErrInvalidOption: fewer than 3 nodes, an even number, a client that is not a
 // *redis.Client for one server, two clients with one address, and a positive RestartDelay below the TTL.
 //
-// The Locker has connections of its own, with the options of each client. Hooks of the clients do not
-// see the calls.
+// The Locker has connections of its own, with the options of each client. Hooks of the clients do
+// not see the calls.
 func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, error) {
 	if opts == nil {
 		opts = &Options{}

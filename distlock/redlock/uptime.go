@@ -14,13 +14,13 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// servers are the run IDs of the servers of all nodes.
+// servers are the servers of all nodes, by run ID.
 type servers struct {
 	mu    sync.Mutex
 	nodes map[string]string // the name of the node by the run ID of its server
 }
 
-// uptime learns with each new connection since when the server of a node is up.
+// uptime asks with each new connection since when the server of a node is up.
 type uptime struct {
 	node    string // its name, as host:port
 	servers *servers
@@ -109,8 +109,8 @@ func (u *uptime) note(runID string, up time.Duration, now time.Time) {
 			u.since = start
 		}
 	case u.runID != "" && start.Before(u.seen):
-		// ⚑ Both servers were up at one time. So this one is no restart: it has taken over the address, and
-		// does not have the locks of the other one, however long it is up.
+		// ⚑ Both servers were up at one time. So this one is no restart: it has taken over the
+		// address, and does not have the locks of the other one, however long it is up.
 		u.since = now
 	default:
 		u.since = start

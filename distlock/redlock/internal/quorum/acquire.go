@@ -16,8 +16,8 @@ const (
 	mostRounds = 16
 )
 
-// Acquire implements driver.Driver. Each call is an attempt with a node owner of its own, unless the
-// owner holds the name already. An attempt that does not get the name is undone.
+// Acquire implements driver.Driver. Each call is an attempt with a node owner of its own, unless
+// the owner holds the name already. An attempt that does not get the name is undone.
 func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := q.check(ctx, req.TTL); err != nil {
 		return driver.AcquireReply{}, err
@@ -70,8 +70,8 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
 }
 
-// unknownHolder is the state of a name that no holder is known of. Its TTL has the caller ask again, at
-// different times. An attempt that yields is woken by the release of the winner, too.
+// unknownHolder is the state of a name without a known holder. Its TTL is random, so that callers
+// ask again at different times.
 func unknownHolder(d decision) driver.State {
 	if d == yield {
 		return driver.State{Held: true, TTL: 20*time.Millisecond + rand.N(40*time.Millisecond)}
@@ -92,8 +92,8 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on: it keeps
-// what it has, and asks the refusing nodes again while the others are undone.
+// propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on. It
+// keeps its nodes, and asks the refusing nodes again while the other attempts are undone.
 func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	for _, n := range a.q.nodes {
 		a.send(p, n, token, token+block)
@@ -112,8 +112,8 @@ func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], tok
 	}
 }
 
-// settle waits for a decision. ⚑ An attempt that cannot win is undone before: the winner needs its nodes,
-// and some of the answers may take long.
+// settle waits for a decision. ⚑ An attempt that cannot win is undone at once: the winner needs its
+// nodes, and the other answers may be late.
 func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	for undone := false; ; {
 		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
@@ -132,8 +132,8 @@ func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], toke
 	}
 }
 
-// pause waits until the other attempts of a split vote are undone: at first for about as long as the last
-// question took.
+// pause waits until the other attempts of a split vote are undone. The first pause lasts about as
+// long as the last question.
 func (p *poll[R]) pause(ctx context.Context, rounds int) error {
 	p.mu.Lock()
 	round := min(max(time.Since(p.asked), minRound)<<(rounds/3), maxRound)
@@ -197,8 +197,8 @@ func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireRe
 	return reply
 }
 
-// above returns the token to propose after one that was too low. ⚑ It is above the own block, too: a
-// node may yet accept the lower token.
+// above returns the token to propose after one that was too low. ⚑ It is above the own block, too:
+// a node may yet accept the lower token.
 func (q *quorum) above(p *poll[driver.AcquireReply], token int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,11 +18,11 @@ type attempt struct {
 
 	mu         sync.Mutex
 	token, end int64                      // of the grant
-	highest    int64                      // that a node may have
+	highest    int64                      // the highest token that a node may have for the attempt
 	releaseAll bool                       // each node needs a Release, also one that has refused
 	inherited  bool                       // the nodes may know it by another driver
 	over       bool                       // no request follows but a Release
-	resends    bool                       // a Release without an answer is owed
+	resends    bool                       // an unanswered Release is owed
 	undoing    *poll[driver.ReleaseReply] // the Releases of the undo
 	complete   *time.Timer                // has all nodes accept the grant
 	votes      []vote                     // by node
@@ -31,14 +31,14 @@ type attempt struct {
 // vote is what the attempt has of a node.
 type vote struct {
 	pending int      // Acquires under way
-	then    []func() // what waits for their answers
+	then    []func() // called after the last of them
 	sent    bool     // the node may know the attempt
 	holds   bool     // it has granted the name, or may have
 	copies  bool     // a copy of an Acquire may arrive later
 	midway  bool     // the node may have refused in the middle of a script
 
 	settled    bool                   // a Release was answered
-	released   bool                   // with this
+	released   bool                   // the answer to it
 	unanswered *driver.ReleaseRequest // the Release that got no answer
 
 	exactCalls int  // exact Extends under way
@@ -53,8 +53,8 @@ func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
 	}}
 }
 
-// begin makes an attempt for an acquisition, or returns the one that holds the name; nil: the
-// acquisition is over.
+// begin makes an attempt of an acquisition, or returns the attempt that holds the name. It returns
+// nil if the acquisition is over.
 func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,7 +69,7 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 	return e.last, e.granted
 }
 
-// granted notes the grant of an attempt. It reports false if the acquisition is over since.
+// granted notes the grant of an attempt. It reports false if the acquisition is over.
 func (q *quorum) granted(k key, a *attempt, token int64) bool {
 	q.proposed(k.name, token+block)
 	q.mu.Lock()
@@ -92,8 +92,8 @@ func (q *quorum) refused(k key, a *attempt) {
 	}
 }
 
-// lost notes that the grant of an attempt is lost, and undoes the attempt on the nodes that still have it:
-// no Release follows.
+// lost notes that the grant of an attempt is lost, and undoes the attempt on the nodes that still
+// have it: no Release follows.
 func (q *quorum) lost(k key, a *attempt) {
 	q.mu.Lock()
 	e := q.entries[k]
@@ -107,7 +107,7 @@ func (q *quorum) lost(k key, a *attempt) {
 	}
 }
 
-// find returns the last attempt of an acquisition, which lasts for ttl from now on.
+// find returns the last attempt of an acquisition, and keeps the acquisition in the table for ttl.
 func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,7 +155,8 @@ func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token, end int64) 
 	}, func() { a.sent(n) })
 }
 
-// sending notes that an Acquire is under way. Its end is sent.
+// sending notes that an Acquire is under way, until a call of sent. It reports false if the attempt
+// is over.
 func (a *attempt) sending(n *node, end int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +167,7 @@ func (a *attempt) sending(n *node, end int64) bool {
 	return !a.over
 }
 
-// sent notes that an Acquire is not under way any more, and goes on with what waits for that.
+// sent notes the end of an Acquire, and calls the functions that wait for it.
 func (a *attempt) sent(n *node) {
 	a.mu.Lock()
 	v := &a.votes[n.index]
@@ -206,8 +207,8 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 // undoWait is how long an Acquire that fails waits for its undo.
 const undoWait = 200 * time.Millisecond
 
-// undo ends an attempt without a grant, in the background. It returns the poll of the Releases; nil: no
-// node needs one.
+// undo ends an attempt without a grant, in the background. It returns the poll of the Releases;
+// nil: no node needs one.
 func (a *attempt) undo() *poll[driver.ReleaseReply] {
 	// ⚑ A notice would have all waiters ask again, and be undone again.
 	return a.undoBy(driver.ReleaseRequest{Quiet: true})
@@ -228,8 +229,8 @@ func (a *attempt) undoBy(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
 	return p
 }
 
-// undone is undo. It waits until fewer than a quorum of nodes can hold the name, and reports whether a
-// quorum may still hold it.
+// undone is undo. It waits until fewer than a quorum of nodes can hold the name, and reports
+// whether a quorum may still hold it.
 func (a *attempt) undone(ctx context.Context) (holds bool) {
 	p := a.undo()
 	if p == nil {
@@ -245,8 +246,8 @@ func (a *attempt) undone(ctx context.Context) (holds bool) {
 	return holds
 }
 
-// finish has no request follow but a Release. Owed says that one without an answer is owed. It reports
-// whether a node needs one.
+// finish ends the attempt: from now on no request but a Release is sent. owed says that a Release
+// without an answer is owed. It reports whether a node needs a Release.
 func (a *attempt) finish(owed bool) (needed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,8 +261,8 @@ func (a *attempt) finish(owed bool) (needed bool) {
 	return needed
 }
 
-// needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that was sent
-// twice.
+// needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that
+// was sent twice.
 func (a *attempt) needs(v *vote) bool {
 	return !v.settled && (v.holds || v.copies || v.midway || a.releaseAll)
 }

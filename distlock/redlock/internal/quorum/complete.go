@@ -8,8 +8,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// completeAfter is how long after a grant the nodes that have not accepted are asked again. Most of them have
-// refused because of a Release that was under way.
+// completeAfter is how long after a grant the nodes that have not accepted are asked again. Most of
+// them have refused because of a Release that was under way.
 const completeAfter = 50 * time.Millisecond
 
 // completeLater has the other nodes accept a grant that not all have accepted, some time later.
@@ -42,8 +42,8 @@ func (a *attempt) completeNow() {
 	}
 }
 
-// retake has a node accept the grant, under a token above all that the node may have: the attempts of
-// waiters raise the last token of a node that is free. It reports whether the node has answered.
+// retake has a node accept the grant, under a token above all that the node may have: the attempts
+// of waiters raise the last token of a node that is free. It reports whether the node has answered.
 //
 // ⚑ No request follows a Release, or an answer that the grant is lost.
 func (a *attempt) retake(ctx context.Context, n *node, ttl time.Duration) (answered bool) {

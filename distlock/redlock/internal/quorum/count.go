@@ -33,8 +33,9 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
 }
 
-// judge decides on the answers to the proposal of a token. timeUp says that the nodes have had their
-// time. lost says that the attempt cannot win any more, before the reply to its caller is known.
+// judge decides on the answers to the proposal of a token. timeUp says that the nodes have had
+// their time. lost says that the attempt cannot win any more, before the reply to its caller is
+// known.
 func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) (d decision, lost bool) {
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)
@@ -100,7 +101,8 @@ const (
 )
 
 // contended reports whether another owner has refused, and a quorum has answered.
-// ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock unusable.
+// ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock
+// unusable.
 func contended(answers []answer[driver.AcquireReply], size int) bool {
 	said, refused := 0, false
 	for i := range answers {
@@ -127,9 +129,9 @@ func passes(answers []answer[driver.AcquireReply], size int, token, clock int64,
 // tokenKeep is the least time for which nodes keep the last token, see driver.TooLow.
 const tokenKeep = time.Second
 
-// near is the highest last token that counts. ⚑ A token that is far above the clock and above the others
-// does not: the other nodes would refuse the next one, or be as far ahead from then on. It counts if no
-// quorum can come about without it.
+// near is the highest last token that counts. ⚑ A token that is far above the clock and above the
+// others does not: the other nodes would refuse the next one, or be as far ahead from then on. It
+// counts if no quorum can come about without it.
 func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	lasts := make([]int64, 0, len(answers))
 	open := false
@@ -150,8 +152,8 @@ func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	return clock + farAhead.Microseconds()
 }
 
-// next returns the token to propose after one that was too low: above the last token of each node that
-// counts, and not behind the clock.
+// next returns the token to propose after one that was too low: above the last token of each node
+// that counts, and not behind the clock.
 func next(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	highest := near(answers, size, clock)
 	for i := range answers {

@@ -16,8 +16,8 @@ var (
 	errToken = errors.New("the node answers with other tokens")
 )
 
-// nodesError is the error of an operation. ⚑ It wraps its own kinds alone: the error of one node says
-// nothing about the others.
+// nodesError is the error of an operation. ⚑ It wraps its own kinds alone: the error of one node
+// says nothing about the others.
 type nodesError struct {
 	text  string
 	kinds []error
@@ -31,8 +31,8 @@ func notDone(ctx context.Context) error {
 	return fmt.Errorf("redlock: %w: %w", driver.ErrNotDone, ctx.Err())
 }
 
-// failure makes the error of a poll without a decision. ended is the error of the caller's ctx, or nil.
-// effect says that the operation may have had an effect.
+// failure makes the error of a poll without a decision. ended is the error of the caller's ctx, or
+// nil. effect says that the operation may have had an effect.
 func (p *poll[R]) failure(ended error, effect bool) error {
 	return p.failureOf(ended, effect, func(a *answer[R]) error { return a.err })
 }
@@ -68,9 +68,9 @@ func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error)
 // errYoung is the cause of a node that does not count yet.
 var errYoung = fmt.Errorf("%w: %w", driver.ErrTemporary, driver.ErrNotDone)
 
-// kinds returns the kinds of an operation without an effect: those of so many causes that the other nodes
-// are no quorum. ErrTemporary is one if the agreed nodes were a quorum with those that cannot answer now.
-// ErrNotDone is one unless a node may have refused half-way.
+// kinds returns the kinds of an operation without an effect: those of so many causes that the other
+// nodes are no quorum. ErrTemporary is one if the agreed nodes were a quorum with those that cannot
+// answer now. ErrNotDone is one unless a node may have refused half-way.
 func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 	count := func(kind error) (n int) {
 		for _, cause := range causes {
@@ -96,8 +96,8 @@ func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 	return append(kinds, driver.ErrNotDone)
 }
 
-// refusedMidway reports whether a node may have refused in the middle of a script: a script that lacks a
-// right may have written before.
+// refusedMidway reports whether a node may have refused in the middle of a script: a script that
+// lacks a right may have written before.
 func refusedMidway(err error) bool {
 	return errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
 }

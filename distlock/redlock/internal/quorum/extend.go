@@ -109,8 +109,8 @@ func (x *extension) decide() {
 	}
 }
 
-// send asks a node to extend all grants. The error of a node that has answered no request is that of the
-// first.
+// send asks a node to extend all grants. The error of a node that has answered no request is that
+// of the first.
 func (x *extension) send(ctx context.Context, n *node, counts []bool) ([]driver.ExtendReply, error) {
 	replies := n.Driver.Extend(ctx, x.reqs)
 	answered := false
@@ -160,7 +160,8 @@ func (a *attempt) extended(n *node, exact bool, err error) {
 	v.exactLost = v.exactLost || driver.MayHaveEffect(err)
 }
 
-// judgeExtend decides on the answers to one request, and whether the request may have had an effect.
+// judgeExtend decides on the answers to one request, and whether the request may have had an
+// effect.
 // ⚑ A young node does not count as held. A node that says "not held" counts in each case.
 func judgeExtend(answers []answer[[]driver.ExtendReply], request, size int, exact bool) (agreed agreement, effect bool) {
 	var yeses, noes, open, effects int

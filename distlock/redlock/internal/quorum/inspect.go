@@ -11,7 +11,8 @@ import (
 // forAll is how long Inspect waits for all nodes.
 const forAll = 200 * time.Millisecond
 
-// Inspect implements driver.Driver. It waits for all nodes that answer in time: each shows another TTL.
+// Inspect implements driver.Driver. It waits for all nodes that answer in time: each shows another
+// TTL.
 func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	if ctx.Err() != nil {
 		return driver.State{}, notDone(ctx)

@@ -160,7 +160,8 @@ func TestExtend_lost_undone(t *testing.T) {
 	})
 }
 
-// The exact Extend may arrive after a later one, and shorten the grant that the later one has counted.
+// The exact Extend may arrive after a later one, and shorten the grant that the later one has
+// counted.
 func TestExtend_S1_exactWithoutAnswer_doesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)

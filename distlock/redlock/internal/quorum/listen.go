@@ -14,8 +14,8 @@ import (
 // noticeGap is how long the notices of the nodes about one release may be apart.
 const noticeGap = 2 * time.Millisecond
 
-// Listen implements driver.Listener. It returns when a quorum of nodes notifies: the nodes of a release
-// share a node with them.
+// Listen implements driver.Listener. It returns when a quorum of nodes notifies: the nodes of a
+// release share a node with them.
 func (q *quorum) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	life, cancel := context.WithCancel(&withValues{q.life, ctx})
 	l := &listener{
@@ -172,7 +172,7 @@ func (l *listener) wakeLocked() {
 	}
 }
 
-// end silences the listener.
+// end stops the wakes.
 func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

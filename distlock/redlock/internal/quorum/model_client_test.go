@@ -270,8 +270,8 @@ func (a *modelAttempt) decide(fails func()) {
 	fails()
 }
 
-// shown checks the token that a busy reply shows of the holder. If a quorum of nodes lost its data, it may
-// show a losing proposal that came while they were young: a limit of the protocol.
+// shown checks the token that a busy reply shows of the holder. If a quorum of nodes lost its data,
+// it may show a losing proposal that came while they were young: a limit of the protocol.
 func (a *modelAttempt) shown(holder int) {
 	votes, shown, lost := 0, int64(0), 0
 	for _, p := range a.parts {

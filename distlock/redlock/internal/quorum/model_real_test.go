@@ -14,7 +14,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
-// The real driver under the faults of the model. Its clients trust the whole TTL: all clocks are one.
+// The real driver under the faults of the model. Its clients trust the whole TTL: all clocks are
+// one.
 
 var (
 	realRuns = flag.Int("real-runs", 25, "how many runs the real quorum has")

@@ -3,8 +3,8 @@ package quorum_test
 // A modelScenario makes one run.
 type modelScenario func(seed uint64, without rule, trace func(string, ...any)) *modelWorld
 
-// modelExplore has faults by chance, most of them of a kind. Then the faults end, and a client asks for the
-// free name.
+// modelExplore has faults by chance, most of them of a kind. Then the faults end, and a client asks
+// for the free name.
 func modelExplore(aim func(*modelWorld, *modelFaults)) modelScenario {
 	return func(seed uint64, without rule, trace func(string, ...any)) *modelWorld {
 		nodes := 3
@@ -143,8 +143,9 @@ func modelTurns(seed uint64, without rule, trace func(string, ...any)) *modelWor
 	return w
 }
 
-// modelTwoRestarts restarts two of three nodes within one TTL. The second one had just accepted client
-// x, and then accepts the holder h again. The first one counts for x as soon as it is not young.
+// modelTwoRestarts restarts two of three nodes within one TTL. The second one had just accepted
+// client x, and then accepts the holder h again. The first one counts for x as soon as it is not
+// young.
 func modelTwoRestarts(seed uint64, without rule, trace func(string, ...any)) *modelWorld {
 	w := newModelWorld(seed, without, 3)
 	w.trace = trace

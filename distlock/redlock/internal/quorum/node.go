@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	// maxCalls is how many calls a node may have under way that does not answer for fullAfter. Then no
-	// Acquire is sent to it. ⚑ A node that hangs costs no more.
+	// maxCalls is how many calls a node may have under way that does not answer for fullAfter. Then
+	// no Acquire is sent to it. ⚑ A node that hangs costs no more.
 	maxCalls  = 64
 	fullAfter = 500 * time.Millisecond
 	// silentAfter is how long a call of a node has no answer before the node is silent.
 	silentAfter = 100 * time.Millisecond
-	// uptimeError is by how much the start of a server may differ between two calls: uptimes are rounded.
+	// uptimeError is by how much the start of a server may differ between two calls: uptimes are
+	// rounded.
 	uptimeError = 2 * time.Second
 )
 
@@ -74,11 +75,11 @@ func (n *node) sawClock(clock int64) {
 	}
 }
 
-// young reports whether the server may have started after a grant that has not ended. took is the time
-// of the call that the node has just answered.
+// young reports whether the server may have started after a grant that has not ended. took is the
+// time of the call that the node has just answered.
 //
-// ⚑ Up is asked after the call: the server may have restarted before. ⚑ The delay of a restart stays as
-// it was when the driver noticed the restart: a grant of that time lasts no longer.
+// ⚑ Up is asked after the call: the server may have restarted before. ⚑ The delay of a restart
+// stays as it was when the driver noticed the restart: a grant of that time lasts no longer.
 func (n *node) young(took time.Duration) bool {
 	if n.up == nil || n.q.restartDelay < 0 {
 		return false

@@ -14,8 +14,8 @@ const (
 	maxResend = time.Second
 )
 
-// owedReleases are the Releases that a node has not answered. One goroutine sends them, one at a time, until
-// they are answered.
+// owedReleases are the Releases that a node has not answered. One goroutine sends them, one at a
+// time, until they are answered.
 type owedReleases struct {
 	mu      sync.Mutex
 	owed    []owedRelease
@@ -54,7 +54,8 @@ func (d *owedReleases) next() (first owedRelease, ok bool) {
 	return owedRelease{}, false
 }
 
-// again puts an owed Release at the end of the list: one that the node refuses does not keep the others.
+// again puts an owed Release at the end of the list: one that the node refuses does not keep the
+// others.
 func (d *owedReleases) again(last owedRelease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

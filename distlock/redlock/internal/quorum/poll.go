@@ -10,7 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// answer is what a node has said to a question.
+// answer is the answer of a node to a question.
 type answer[R any] struct {
 	pending bool // the node is asked, perhaps again
 	silent  bool // see node.silent
@@ -23,7 +23,8 @@ type answer[R any] struct {
 // replied reports whether the node has replied.
 func (a *answer[R]) replied() bool { return a.done && a.err == nil }
 
-// poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its own.
+// poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its
+// own.
 type poll[R any] struct {
 	q         *quorum
 	ctx       context.Context // of the calls
@@ -57,8 +58,8 @@ func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word
 	return p
 }
 
-// withValues is a context with the values of another. ⚑ It does not end with the caller's: a
-// late answer is undone, or counted.
+// withValues is a context with the values of another one. ⚑ It does not end with the context of the
+// caller: a late answer is undone or counted.
 type withValues struct {
 	context.Context
 	caller context.Context
@@ -156,14 +157,15 @@ func (p *poll[R]) text(n *node, a answer[R]) string {
 }
 
 const (
-	// raceWait is the least time that the other nodes have after a quorum has answered. A silent node has less.
+	// raceWait is the least time that the other nodes have after a quorum has answered. A silent
+	// node has less.
 	raceWait = silentAfter
 	// roundWait is the same after a repeated question.
 	roundWait = 5 * time.Millisecond
 )
 
-// wait returns when decide returns true, or with the error of ctx. timeUp says that a quorum has answered,
-// and that the others have had as long again, twice, and at least 100 ms.
+// wait returns when decide returns true, or with the error of ctx. timeUp says that a quorum has
+// answered, and that the others have had as long again, twice, and at least 100 ms.
 func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], timeUp bool) bool) error {
 	var late <-chan time.Time
 	timeUp := false

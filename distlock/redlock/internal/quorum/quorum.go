@@ -1,7 +1,9 @@
-// Package quorum keeps one lock on several independent drivers, the nodes. The lock survives the loss
-// of a minority of the nodes, and its fencing tokens rise. docs/design/redlock.md states the protocol.
+// Package quorum keeps one lock on several independent drivers, the nodes. The lock survives the
+// loss of a minority of the nodes, and its fencing tokens rise. docs/design/redlock.md states the
+// protocol.
 //
-// Read Acquire in acquire.go first, then the decisions in count.go. A poll asks the nodes, see poll.go.
+// Read Acquire in acquire.go first, then the decisions in count.go. A poll asks the nodes, see
+// poll.go.
 package quorum
 
 import (
@@ -40,10 +42,10 @@ type Upper interface {
 	Up() time.Duration
 }
 
-// New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes' drivers
-// with itself. A node whose server is up for less than restartDelay does not count. A restartDelay of
-// 0 means the largest TTL that the driver has seen, and at least ttl. A negative one means that all nodes
-// count.
+// New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes'
+// drivers with itself. A node whose server is up for less than restartDelay does not count. A
+// restartDelay of 0 means the largest TTL that the driver has seen, and at least ttl. A negative
+// one means that all nodes count.
 func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
 	q := &quorum{
 		size:         len(nodes)/2 + 1,
@@ -118,8 +120,8 @@ func (q *quorum) delay() time.Duration {
 }
 
 // now is the highest time that a quorum of nodes has reached; 0: not known.
-// ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused by
-// the other nodes.
+// ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused
+// by the other nodes.
 func (q *quorum) now() int64 {
 	var few [9]int64
 	clocks := few[:0]

@@ -59,8 +59,8 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	return driver.RaiseReply{}, errRaise
 }
 
-// aboveAll returns a token of at least floor for a raise. ⚑ It is above all tokens that a node may have for
-// the attempt: a waiter may have seen one of them.
+// aboveAll returns a token of at least floor for a raise. ⚑ It is above all tokens that a node may
+// have for the attempt: a waiter may have seen one of them.
 func (a *attempt) aboveAll(floor int64) (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,14 +74,16 @@ func (a *attempt) mayHave(end int64) {
 	a.highest = max(a.highest, end)
 }
 
-// raised is what the answers to a Raise mean. If higher is not 0, a quorum can agree to a token above it.
+// raised is what the answers to a Raise mean. If higher is not 0, a quorum can agree to a token
+// above it.
 type raised struct {
 	agreed agreement
 	effect bool // on more nodes than do no harm
 	higher int64
 }
 
-// judgeRaise decides on the answers to a Raise to a token, or to one that keeps the tokens of the grant.
+// judgeRaise decides on the answers to a Raise to a token, or to one that keeps the tokens of the
+// grant.
 func judgeRaise(answers []answer[driver.RaiseReply], token int64, keeps bool, size int) (j raised) {
 	var yeses, others, noes, open, effects int
 	var last int64

@@ -65,8 +65,9 @@ func judgeRelease(answers []answer[driver.ReleaseReply], size int) agreement {
 	return awaiting // what becomes of the grant shows when all have answered
 }
 
-// mayRelease reports whether a Release without a decision may have had an effect. holding are the nodes that
-// have accepted. ⚑ If a quorum of them has refused the Release, they still hold the name.
+// mayRelease reports whether a Release without a decision may have had an effect. holding are the
+// nodes that have accepted. ⚑ If a quorum of them has refused the Release, they still hold the
+// name.
 func mayRelease(answers []answer[driver.ReleaseReply], holding []bool, size int) bool {
 	holds, effect := 0, false
 	for i := range answers {
@@ -80,8 +81,8 @@ func mayRelease(answers []answer[driver.ReleaseReply], holding []bool, size int)
 	return effect && holds < size
 }
 
-// ending returns the attempt to release; nil: the acquisition was released before, with the reply that
-// follows. quiet says that the acquisition was not granted.
+// ending returns the attempt to release. It returns nil and the stored reply if the acquisition was
+// released before. quiet says that the acquisition was not granted.
 func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +124,8 @@ func (q *quorum) resumed(k key) {
 	}
 }
 
-// asksAll has the Release ask all nodes. Inherited says that they may know the attempt by another driver.
+// asksAll makes the Release ask all nodes. inherited says that the nodes may know the attempt by
+// another driver.
 func (a *attempt) asksAll(inherited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,8 +141,8 @@ func (a *attempt) resume() {
 	}
 }
 
-// release asks a node to end the attempt, with a tombstone if the request has one, or if a copy of an
-// Acquire may arrive later. A node that needs no Release gets none.
+// release asks a node to end the attempt. The request has a tombstone if req has one, or if a copy
+// of an Acquire may arrive later. A node that needs no Release gets none.
 // ⚑ It waits for the end of the Acquire that is under way: it must not overtake the Acquire.
 func (a *attempt) release(p *poll[driver.ReleaseReply], n *node, req driver.ReleaseRequest) {
 	p.expect(n)
@@ -200,7 +202,7 @@ func (a *attempt) released(n *node, req driver.ReleaseRequest, reply driver.Rele
 	}
 }
 
-// owe has the Releases that got no answer sent again, also those that fail later.
+// owe sends the unanswered Releases again, also those that fail later.
 func (a *attempt) owe() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

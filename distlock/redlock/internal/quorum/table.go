@@ -11,7 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// table is what the driver remembers of acquisitions and tokens.
+// table has the acquisitions and the tokens that the driver knows.
 type table struct {
 	mu       sync.Mutex
 	attempts int // their numbers, from 1
@@ -76,7 +76,8 @@ func (t *table) sweep(now time.Time) {
 	t.sweepAt = 2 * len(t.entries)
 }
 
-// mostKnown bounds the names whose tokens are known. A token that is not known may cost an exchange.
+// mostKnown bounds the names whose tokens are known. A token that is not known may cost an
+// exchange.
 const mostKnown = 4096
 
 // proposed notes a token that was proposed for the name.
@@ -97,8 +98,8 @@ func (q *quorum) proposed(name driver.Name, token int64) {
 	q.known[name] = token
 }
 
-// token returns a token to propose: above those that were proposed, and not behind the clock. ⚑ A driver
-// that does not know the clock proposes 1: the nodes refuse it, and show their clocks.
+// token returns a token to propose: above those that were proposed, and not behind the clock. ⚑ A
+// driver that does not know the clock proposes 1: the nodes refuse it, and show their clocks.
 func (q *quorum) token(name driver.Name) int64 {
 	now := q.now()
 	if now == 0 {
@@ -109,8 +110,8 @@ func (q *quorum) token(name driver.Name) int64 {
 	return max(q.known[name]+1, now)
 }
 
-// nodeOwner is the owner of an attempt, as the nodes see it. Number 0 is that of an acquisition that the
-// driver does not know.
+// nodeOwner is the owner of an attempt, as the nodes see it. Number 0 is that of an acquisition
+// that the driver does not know.
 // ⚑ Each attempt has its own: the nodes refuse one that was undone.
 func nodeOwner(owner string, number int) string {
 	sum := sha256.Sum256([]byte(owner + "/" + strconv.Itoa(number)))
