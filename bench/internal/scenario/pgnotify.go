@@ -24,10 +24,11 @@ const (
 	notifyWindows = 4
 )
 
-// pgNotify measures what the notices to waiters cost. Each of 16 keys is handed off from one owner to the next
-// again and again, by the same two calls of the same two drivers. With notices, the next owner waits at
-// the other driver. Without notices, the next owner waits at the driver that releases, which wakes its own
-// waiters. All handoffs are the same in the database. Beside that stands the throughput of contended.
+// pgNotify measures what the notices to waiters cost. Each of 16 keys is handed off from one owner
+// to the next again and again, by the same two calls of the same two drivers. With notices, the
+// next owner waits at the other driver. Without notices, the next owner waits at the driver that
+// releases, which wakes its own waiters. All handoffs are the same in the database. Beside that
+// stands the throughput of contended.
 func (b *Bench) pgNotify(ctx context.Context) (*Outcome, error) {
 	pace, name := b.Pace.PgNotify, subject.OursPostgres
 	pool, err := pgxpool.New(ctx, b.Postgres)
@@ -81,7 +82,8 @@ func (b *Bench) pgNotify(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// passOn returns the handoffs per second of all keys: across the drivers, or each key within one driver.
+// passOn returns the handoffs per second of all keys: across the drivers, or each key within one
+// driver.
 func (b *Bench) passOn(ctx context.Context, drivers [2]driver.Driver, across bool, pace Rounds) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -164,9 +166,9 @@ func (r relayed) handOff(ctx context.Context, holder string, waiter driver.Acqui
 	}
 }
 
-// contended counts acquisitions of 16 keys that are released at once. Without waiters, two processes have 8 of
-// them each. With waiters, two processes of 16 goroutines want all of them. Both ways, one commit for each
-// acquisition is flushed to disk.
+// contended counts acquisitions of 16 keys that are released at once. Without waiters, two
+// processes have 8 of them each. With waiters, two processes of 16 goroutines want all of them.
+// Both ways, one commit for each acquisition is flushed to disk.
 func (b *Bench) contended(ctx context.Context, pace Rounds) (with, without crossSum, err error) {
 	task := func(keys int) crowdTask {
 		return crowdTask{

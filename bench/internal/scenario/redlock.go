@@ -22,14 +22,14 @@ import (
 type Quorum struct {
 	Nodes []string // five
 	Dead  string   // refuses connections; in the place of the last node
-	Hung  string   // accepts connections, and answers nothing; in the place of the last node
+	Hung  string   // accepts connections, and does not answer; in the place of the last node
 }
 
 // QuorumServers is how many servers NewQuorum needs.
 const QuorumServers = 7
 
-// NewQuorum kills one of the servers, and stops another one for good. It switches off the log of go-redis,
-// which would name the killed server again and again.
+// NewQuorum kills one of the servers, and stops another one for good. It switches off the log of
+// go-redis, which would name the killed server again and again.
 func NewQuorum(servers *testservers.Quorum) Quorum {
 	logging.Disable()
 	q, nodes := Quorum{Nodes: servers.Addrs()[:5]}, servers.Nodes()
@@ -162,9 +162,9 @@ func overtakings(results []crowdResult) (counts []int) {
 // contenders are those of redlockVotes.
 const contenders = 32
 
-// redlockVotes counts the rounds in which no contender wins. In each round, 32 contenders try once to get
-// the same free lock, at the same time. Each has connections of its own. Requests to far nodes come there
-// in different orders.
+// redlockVotes counts the rounds in which no contender wins. In each round, 32 contenders try once
+// to get the same free lock, at the same time. Each has connections of its own. Requests to far
+// nodes come there in different orders.
 func (b *Bench) redlockVotes(ctx context.Context) (*Outcome, error) {
 	names := []string{subject.OursQuorum, subject.RedsyncQuorum, subject.OursFar, subject.RedsyncFar}
 	without, took := rounds{}, rounds{}

@@ -21,7 +21,8 @@ func TestOvertakings_laterCallsOfOtherProcesses(t *testing.T) {
 		{End: 100, Members: []crowdMember{member(0, [2]clock.Time{0, 50}, [2]clock.Time{60, 70}), member(0, [2]clock.Time{5, 20})}},
 		{End: 100, Members: []crowdMember{member(60, [2]clock.Time{10, 30}), member(0, [2]clock.Time{35, 40})}},
 	})
-	// By call: 0 is overtaken by 10 and 35; 5 and 10 by none; 35 by none; 40, without an end, by 60; 60 by none.
+	// By call: 0 is overtaken by 10 and 35; 5 and 10 by none; 35 by none; 40, without an end, by
+	// 60; 60 by none.
 	if want := []int{2, 0, 0, 0, 1, 0}; !slices.Equal(got, want) {
 		t.Errorf("overtaken %v, want %v", got, want)
 	}
