@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSeldom_deadNodeIsDialedOncePerPause(t *testing.T) {
+func TestWithDialPause_deadNodeIsDialedOncePerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, refused := 0, errors.New("connection refused")
 		dial := withDialPause(func(context.Context, string, string) (net.Conn, error) {
@@ -32,7 +32,7 @@ func TestSeldom_deadNodeIsDialedOncePerPause(t *testing.T) {
 	})
 }
 
-func TestSeldom_callerThatLeavesIsNoFailure(t *testing.T) {
+func TestWithDialPause_callerThatLeavesIsNoFailure(t *testing.T) {
 	dials := 0
 	dial := withDialPause(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		dials++

@@ -103,7 +103,7 @@ func (q *quorum) lost(k key, a *attempt) {
 	}
 	q.mu.Unlock()
 	if holds {
-		a.undoWithNotice()
+		a.undoBy(driver.ReleaseRequest{}) // with a notice: waiters may get the rest of the nodes
 	}
 }
 
@@ -213,8 +213,6 @@ func (a *attempt) undo() *poll[driver.ReleaseReply] {
 	// ⚑ A notice would have all waiters ask again, and be undone again.
 	return a.undoBy(driver.ReleaseRequest{Quiet: true})
 }
-
-func (a *attempt) undoWithNotice() { a.undoBy(driver.ReleaseRequest{}) }
 
 func (a *attempt) undoBy(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
 	if !a.finish(true) || a.undoing != nil {

@@ -29,11 +29,11 @@ type node struct {
 	// lastAnswer is its time since the driver began, or that of a first call without other calls.
 	lastAnswer atomic.Int64
 	clock      atomic.Int64 // of its server when the driver began, in µs; 0: not known
-	restart
-	owedReleases
+	restart    restart
+	owed       owedReleases
 }
 
-// restart is the last known start of a server.
+// restart is the last start of a server that the driver has noticed.
 type restart struct {
 	mu    sync.Mutex
 	start time.Duration // since the driver began
@@ -88,15 +88,15 @@ func (n *node) young(took time.Duration) bool {
 	start := n.q.sinceBegan() - up
 	n.restart.mu.Lock()
 	defer n.restart.mu.Unlock()
-	if n.delay == 0 || start > n.start+uptimeError {
-		n.start, n.delay = start, n.q.delay()
+	if n.restart.delay == 0 || start > n.restart.start+uptimeError {
+		n.restart.start, n.restart.delay = start, n.q.delay()
 	}
-	return up-took < n.delay
+	return up-took < n.restart.delay
 }
 
 // youth is how long the node is young after a start.
 func (n *node) youth() time.Duration {
 	n.restart.mu.Lock()
 	defer n.restart.mu.Unlock()
-	return n.delay
+	return n.restart.delay
 }

@@ -18,7 +18,7 @@ const (
 // time, until they are answered.
 type owedReleases struct {
 	mu      sync.Mutex
-	owed    []owedRelease
+	list    []owedRelease
 	sending bool // the goroutine runs
 }
 
@@ -30,54 +30,54 @@ type owedRelease struct {
 }
 
 // owe has a Release sent until the node answers.
-func (q *quorum) owe(n *node, d owedRelease) {
-	n.owedReleases.mu.Lock()
-	defer n.owedReleases.mu.Unlock()
-	n.owed = append(n.owed, d)
-	if !n.sending {
-		n.sending = true
+func (q *quorum) owe(n *node, r owedRelease) {
+	n.owed.mu.Lock()
+	defer n.owed.mu.Unlock()
+	n.owed.list = append(n.owed.list, r)
+	if !n.owed.sending {
+		n.owed.sending = true
 		q.calls.Go(func() { q.sendOwed(n) })
 	}
 }
 
 // next takes the oldest owed Release whose time is not over, and reports whether the list had one.
-func (d *owedReleases) next() (first owedRelease, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for now := time.Now(); len(d.owed) > 0; {
-		first, d.owed = d.owed[0], d.owed[1:]
+func (o *owedReleases) next() (first owedRelease, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for now := time.Now(); len(o.list) > 0; {
+		first, o.list = o.list[0], o.list[1:]
 		if now.Before(first.until) {
 			return first, true
 		}
 	}
-	d.owed, d.sending = nil, false
+	o.list, o.sending = nil, false
 	return owedRelease{}, false
 }
 
 // again puts an owed Release at the end of the list: one that the node refuses does not keep the
 // others.
-func (d *owedReleases) again(last owedRelease) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.owed = append(d.owed, last)
+func (o *owedReleases) again(last owedRelease) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = append(o.list, last)
 }
 
 // sendOwed sends the owed Releases to a node until the list is empty, or the driver ends.
 func (q *quorum) sendOwed(n *node) {
 	for pause := minResend; q.pause(pause); {
-		d, ok := n.next()
+		r, ok := n.owed.next()
 		if !ok {
 			return
 		}
 		ctx, cancel := context.WithTimeout(q.life, callLimit)
-		reply, err := n.Driver.Release(ctx, d.req)
+		reply, err := n.Driver.Release(ctx, r.req)
 		cancel()
 		if err == nil {
-			d.attempt.released(n, d.req, reply, nil)
+			r.attempt.released(n, r.req, reply, nil)
 			pause = 1
 			continue
 		}
-		n.again(d)
+		n.owed.again(r)
 		pause = min(2*max(pause, minResend), maxResend)
 	}
 }
