@@ -121,8 +121,8 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 	if op.Name == distlock.OpLost {
 		return ctx // a loss is an event on the current span
 	}
-	kind, asks := trace.SpanKindInternal, strings.HasPrefix(op.Name, "distlock.")
-	if asks {
+	kind, request := trace.SpanKindInternal, strings.HasPrefix(op.Name, "distlock.")
+	if request {
 		kind = trace.SpanKindClient
 	}
 	around := trace.SpanContextFromContext(ctx)
@@ -136,7 +136,7 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 		}
 		op.Metadata = inject(around)
 	}
-	if asks && span.IsRecording() {
+	if request && span.IsRecording() {
 		ctx = driver.WithNodeAnswers(ctx, t.onNode(span, op.Key))
 	}
 	return ctx
