@@ -28,7 +28,7 @@ type attempt struct {
 	votes      []vote                     // by node
 }
 
-// vote is what the attempt has of a node.
+// vote is the state of an attempt on one node.
 type vote struct {
 	pending int      // Acquires under way
 	then    []func() // called after the last of them

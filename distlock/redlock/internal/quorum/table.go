@@ -17,7 +17,7 @@ type table struct {
 	attempts int // their numbers, from 1
 	entries  map[key]*entry
 	sweepAt  int                   // the number of entries at which the next sweep is due
-	known    map[driver.Name]int64 // the highest token that was proposed
+	known    map[driver.Name]int64 // the highest token of the driver's grants and Raises
 }
 
 func newTable() table {
@@ -62,7 +62,7 @@ func (t *table) entry(k key, kept time.Duration) *entry {
 	return e
 }
 
-// sweptSoon has an entry removed some time later, sooner if there are many.
+// sweptSoon lets sweep remove an entry after the time kept, or sooner if there are many entries.
 func (t *table) sweptSoon(e *entry, kept time.Duration) {
 	e.until = time.Now().Add(kept * 1024 / time.Duration(max(len(t.entries), 1024)))
 }
@@ -80,7 +80,7 @@ func (t *table) sweep(now time.Time) {
 // exchange.
 const mostKnown = 4096
 
-// proposed notes a token that was proposed for the name.
+// proposed notes the last token of a grant or Raise of the name.
 func (q *quorum) proposed(name driver.Name, token int64) {
 	now := q.now()
 	q.mu.Lock()
