@@ -215,7 +215,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			t.Parallel()
 			cancelled, more := 0, true
 			step := int64(1)
-			if s.Quorum != nil {
+			if s.beside != nil {
 				step = int64(len(s.Nodes())) // of the reads and writes at about one time
 			}
 			for n := int64(1); more; n += step {

@@ -1,11 +1,14 @@
 package faultmatrix
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // docs/reliability.md lists the faults that are tested, and where, no more and no less.
@@ -22,13 +25,14 @@ func TestReliabilityPage_listsTheFaults(t *testing.T) {
 		}
 	}
 	for _, row := range rows {
-		tested[row.name] = "all"
-		switch {
-		case slices.Equal(row.on, ofRedisAlone):
-			tested[row.name] = "Redis"
-		case row.on != nil:
-			tested[row.name] = strings.Join(row.on, ", ")
+		on := strings.Join(row.on, ", ")
+		for _, several := range []struct {
+			on   []string
+			name string
+		}{{ofOneServer, "one server"}, {ofRedisAlone, "Redis"}, {testservers.Quorums, "quorum"}} {
+			on = strings.Replace(on, strings.Join(several.on, ", "), several.name, 1)
 		}
+		tested[row.name] = cmp.Or(on, "all")
 	}
 	if !maps.Equal(listed, tested) {
 		t.Errorf("the page lists\n%q\nand tested are\n%q", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(tested)))

@@ -81,7 +81,7 @@ func (s *service) asked(q question, key string) (string, error) {
 	if s.postgres != nil {
 		return s.postgres.asked(q.postgres, key)
 	}
-	if s.Quorum != nil {
+	if s.beside != nil {
 		return s.askedAll(q, key)
 	}
 	return s.master(key).Do(q.redis(key)...)

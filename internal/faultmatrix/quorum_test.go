@@ -24,7 +24,7 @@ const allNodesCount = -time.Second
 
 // deciding are the servers without which no client gets the lock on key.
 func (s *service) deciding(key string) []*testservers.Redis {
-	if s.Quorum != nil {
+	if s.beside != nil {
 		return s.Nodes()[:s.Quorum.Size()]
 	}
 	return []*testservers.Redis{s.master(key)}
@@ -37,7 +37,7 @@ type replies interface {
 
 // behind are the servers behind a network that answer a call about a lock, or a minority of them.
 func (s *service) behind(network *faultnet.Net, minority bool) (servers []replies) {
-	if s.Quorum == nil {
+	if s.beside == nil {
 		return []replies{network}
 	}
 	addrs := s.Addrs()

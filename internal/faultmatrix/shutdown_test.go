@@ -114,7 +114,7 @@ func serviceShutDown(t *testing.T, s *service) {
 	var next sync.WaitGroup
 	var fences [len(instances)][conversations]int64
 	waiters := func(i int) int {
-		if s.Quorum != nil {
+		if s.beside != nil {
 			n, _ := strconv.Atoi(mustDo(t, s.Nodes()[0], listeners("chat", fmt.Sprint(i))...))
 			return n
 		}
@@ -127,7 +127,7 @@ func serviceShutDown(t *testing.T, s *service) {
 	for n, instance := range instances {
 		for i := range conversations {
 			before := 0
-			if i < conversations/2 && s.Quorum == nil { // the service itself waits, in the queue of the server
+			if i < conversations/2 && s.beside == nil { // the service itself waits, in the queue of the server
 				before = 1
 			}
 			if !testservers.Within(10*time.Second, func() bool { return waiters(i) >= before+n }) {
@@ -154,7 +154,7 @@ func serviceShutDown(t *testing.T, s *service) {
 	next.Wait()
 	recovered(t, start, grace+time.Second)
 	for i := range conversations {
-		if s.Quorum == nil && fences[0][i] >= fences[1][i] { // a quorum keeps no order
+		if s.beside == nil && fences[0][i] >= fences[1][i] { // a quorum keeps no order
 			t.Errorf("conversation %d: the first in line had the token %d, the second %d", i, fences[0][i], fences[1][i])
 		}
 	}

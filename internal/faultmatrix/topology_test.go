@@ -63,7 +63,7 @@ func (s *service) target() target {
 	if s.postgres != nil {
 		return target{Postgres: s.postgres.url}
 	}
-	if s.Quorum != nil {
+	if s.beside != nil {
 		return target{Nodes: s.Addrs(), Addrs: s.beside.store.Addrs(), RestartDelay: s.beside.restartDelay}
 	}
 	return target{Addrs: s.Addrs(), MasterName: s.MasterName()}
@@ -74,7 +74,7 @@ func (s *service) URL() string {
 	if s.postgres != nil {
 		return s.postgres.url
 	}
-	if s.Quorum != nil {
+	if s.beside != nil {
 		return s.Topology.URL() + "?restart_delay=" + s.beside.restartDelay.String()
 	}
 	return s.Topology.URL()
