@@ -106,7 +106,7 @@ func TestAcquire_slowNode_decidesWithoutContention(t *testing.T) {
 
 func TestAcquire_callerLeaves_undone(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := newDriver(t, servers)
+		d := ready(t, servers)
 		for _, s := range servers {
 			s.inject(delayed(50 * time.Millisecond))
 		}

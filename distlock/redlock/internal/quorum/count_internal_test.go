@@ -24,7 +24,7 @@ var (
 
 func replied(reply driver.AcquireReply) acquired { return acquired{done: true, reply: reply} }
 
-func young(a acquired) acquired {
+func young[R any](a answer[R]) answer[R] {
 	a.young = true
 	return a
 }
@@ -45,35 +45,36 @@ func TestJudge(t *testing.T) {
 		want    decision
 		lost    bool
 	}{
-		"a quorum accepts":                       {answers: []acquired{accepted, open, accepted}, want: granted},
-		"a quorum of five accepts":               {answers: []acquired{a, accepted, accepted, b, accepted}, want: granted},
-		"a young node does not count":            {answers: []acquired{accepted, young(accepted), open}, want: undecided},
-		"two young nodes":                        {answers: []acquired{accepted, young(accepted), young(accepted)}, want: failed},
-		"another owner has a quorum":             {answers: []acquired{a, open, a}, want: taken},
-		"it has a quorum of five":                {answers: []acquired{a, b, a, accepted, a}, want: taken},
-		"a quorum by a higher token":             {answers: []acquired{accepted, low, open}, want: higher},
-		"one low node decides nothing":           {answers: []acquired{low, open, open}, want: undecided},
-		"a young low node does not count":        {answers: []acquired{young(low), accepted, a}, want: goOn},
-		"a token that is far ahead waits":        {answers: []acquired{farLow, accepted, open}, want: undecided},
-		"a clock that is far ahead waits":        {answers: []acquired{clockLow, accepted, open}, want: undecided},
-		"a clock that is far ahead never agrees": {answers: []acquired{clockLow, accepted, broken}, want: failed},
-		"without contention each is awaited":     {answers: []acquired{accepted, broken, open}, timeUp: true, want: undecided},
-		"in contention the slow one is not":      {answers: []acquired{accepted, a, open}, timeUp: true, want: goOn},
-		"nor is one that is silent":              {answers: []acquired{accepted, a, silent}, want: goOn},
-		"one answer is no contention":            {answers: []acquired{a, open, silent}, timeUp: true, want: undecided},
-		"the lowest node goes on":                {answers: []acquired{accepted, a, b}, want: goOn},
-		"the others yield":                       {answers: []acquired{a, accepted, b}, want: yield},
-		"the lowest that answered goes on":       {answers: []acquired{broken, accepted, a}, want: goOn},
-		"an orphan is not in the race":           {answers: []acquired{old, accepted, a}, want: goOn},
-		"an owner that may have a quorum races":  {answers: []acquired{accepted, a, broken}, want: goOn},
-		"a loser is known early":                 {answers: []acquired{a, accepted, open, b, b}, want: undecided, lost: true},
-		"not while the lowest is open":           {answers: []acquired{open, a, accepted, b, b}, want: undecided},
-		"not the lowest itself":                  {answers: []acquired{accepted, a, open, b, b}, want: undecided},
-		"a node that is asked again is awaited":  {answers: []acquired{accepted, again, b}, want: undecided},
-		"then its last answer counts":            {answers: []acquired{accepted, again, b}, timeUp: true, want: goOn},
-		"a cancelled attempt":                    {answers: []acquired{cancelled, cancelled, accepted}, want: void},
-		"too few nodes":                          {answers: []acquired{a, broken, broken}, want: failed},
-		"a busy node and two that fail":          {answers: []acquired{accepted, broken, broken}, want: failed},
+		"a quorum accepts":                          {answers: []acquired{accepted, open, accepted}, want: granted},
+		"a quorum of five accepts":                  {answers: []acquired{a, accepted, accepted, b, accepted}, want: granted},
+		"a young node does not count":               {answers: []acquired{accepted, young(accepted), open}, want: undecided},
+		"two young nodes":                           {answers: []acquired{accepted, young(accepted), young(accepted)}, want: failed},
+		"another owner has a quorum":                {answers: []acquired{a, open, a}, want: taken},
+		"it has a quorum of five":                   {answers: []acquired{a, b, a, accepted, a}, want: taken},
+		"a quorum by a higher token":                {answers: []acquired{accepted, low, open}, want: higher},
+		"one low node decides nothing":              {answers: []acquired{low, open, open}, want: undecided},
+		"a young low node does not count":           {answers: []acquired{young(low), accepted, a}, want: goOn},
+		"a token that is far ahead waits":           {answers: []acquired{farLow, accepted, open}, want: undecided},
+		"a clock that is far ahead waits":           {answers: []acquired{clockLow, accepted, open}, want: undecided},
+		"a clock that is far ahead never agrees":    {answers: []acquired{clockLow, accepted, broken}, want: failed},
+		"without contention each is awaited":        {answers: []acquired{accepted, broken, open}, timeUp: true, want: undecided},
+		"a slow node is awaited without contention": {answers: []acquired{accepted, young(accepted), open}, timeUp: true, want: undecided},
+		"in contention the slow one is not":         {answers: []acquired{accepted, a, open}, timeUp: true, want: goOn},
+		"nor is one that is silent":                 {answers: []acquired{accepted, a, silent}, want: goOn},
+		"one answer is no contention":               {answers: []acquired{a, open, silent}, timeUp: true, want: undecided},
+		"the lowest node goes on":                   {answers: []acquired{accepted, a, b}, want: goOn},
+		"the others yield":                          {answers: []acquired{a, accepted, b}, want: yield},
+		"the lowest that answered goes on":          {answers: []acquired{broken, accepted, a}, want: goOn},
+		"an orphan is not in the race":              {answers: []acquired{old, accepted, a}, want: goOn},
+		"an owner that may have a quorum races":     {answers: []acquired{accepted, a, broken}, want: goOn},
+		"a loser is known early":                    {answers: []acquired{a, accepted, open, b, b}, want: undecided, lost: true},
+		"not while the lowest is open":              {answers: []acquired{open, a, accepted, b, b}, want: undecided},
+		"not the lowest itself":                     {answers: []acquired{accepted, a, open, b, b}, want: undecided},
+		"a node that is asked again is awaited":     {answers: []acquired{accepted, again, b}, want: undecided},
+		"then its last answer counts":               {answers: []acquired{accepted, again, b}, timeUp: true, want: goOn},
+		"a cancelled attempt":                       {answers: []acquired{cancelled, cancelled, accepted}, want: void},
+		"too few nodes":                             {answers: []acquired{a, broken, broken}, want: failed},
+		"a busy node and two that fail":             {answers: []acquired{accepted, broken, broken}, want: failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, lost := judge(c.answers, len(c.answers)/2+1, 1000, 1000, c.timeUp)
@@ -246,6 +247,7 @@ func TestJudgeRaise(t *testing.T) {
 		higher  int64
 	}{
 		"raised":                          {answers: []rose{to(9), open, to(9)}, want: yes},
+		"a young node does not count":     {answers: []rose{to(9), young(to(9)), open}, want: awaiting},
 		"another token is not the same":   {answers: []rose{to(9), to(99), fails}, want: yes, higher: 99 + block},
 		"a quorum may yet agree":          {answers: []rose{to(9), to(99), open}, want: awaiting},
 		"not held":                        {answers: []rose{to(9), not, not}, want: no},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
 // listening makes a listener over the servers.
@@ -97,7 +98,8 @@ func TestListen_tooFewNodes_error(t *testing.T) {
 		servers[0].fails(driver.ErrRights)
 		servers[1].fails(driver.ErrRights)
 		on, _ := driver.As[driver.Listener](newDriver(t, servers))
-		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) {
+		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) ||
+			errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%v, want an error of the quorum", err)
 		}
 	})
@@ -117,6 +119,42 @@ func TestListen_undo_noNotice(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		if woken(wakes) || servers[2].state(t, name).Held {
 			t.Error("the undo of an attempt has woken a waiter, or is missing")
+		}
+	})
+}
+
+// mute is a node without notices.
+type mute struct{ driver.Driver }
+
+func TestListen_noNotices_unsupported(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		var nodes []quorum.Node
+		for _, s := range servers {
+			nodes = append(nodes, quorum.Node{Name: s.name, Driver: mute{link{s}}})
+		}
+		d := quorum.New(nodes, -1, time.Second)
+		defer d.Close()
+		on, _ := driver.As[driver.Listener](d)
+		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%v, want ErrUnsupported", err)
+		}
+	})
+}
+
+// The Locker sends no Release for a lost lease.
+func TestListen_lostGrant_notice(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].restart()
+		servers[1].restart()
+		wakes, _ := listening(t, servers)
+		extend(t, d, req, false)
+		time.Sleep(10 * time.Millisecond)
+		if !woken(wakes) {
+			t.Error("the end of a lost grant has woken no waiter")
 		}
 	})
 }

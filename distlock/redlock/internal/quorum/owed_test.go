@@ -1,0 +1,90 @@
+package quorum_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+func TestRelease_deadNode_notAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		before := len(servers[2].requests("release"))
+		servers[2].fails(driver.ErrNotDone)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		release(t, d, req)
+		synctest.Wait()
+		if n := len(servers[2].requests("release")) - before; n != 0 {
+			t.Errorf("%d releases at a node that never got the attempt", n)
+		}
+	})
+}
+
+func TestRelease_owed_oneAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		before := len(servers[2].requests("release"))
+		resume := servers[2].hang()
+		for i := range 50 {
+			req := other(fmt.Sprint(i))
+			granted(t, d, req)
+			release(t, d, req)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(servers[2].requests("release")) - before; n > 50+10 {
+			t.Errorf("%d calls for 50 releases at a node that hangs", n)
+		}
+		resume()
+		time.Sleep(10 * time.Second)
+		for i := range 50 {
+			if servers[2].state(t, other(fmt.Sprint(i)).Name).Held {
+				t.Errorf("%d is held", i)
+			}
+		}
+	})
+}
+
+func TestRelease_owed_endsWithTheCopies(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[2].fails(errLost)
+		release(t, d, req)
+		time.Sleep(100 * time.Second)
+		before := len(servers[2].requests("release"))
+		time.Sleep(30 * time.Second)
+		after := len(servers[2].requests("release"))
+		time.Sleep(time.Minute)
+		if n := len(servers[2].requests("release")); before == after || n != after {
+			t.Errorf("%d releases, then %d, then %d; want the last ones within 2 minutes", before, after, n)
+		}
+	})
+}
+
+func TestRelease_owed_refusalDoesNotKeepOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		refused, good := other("refused"), other("good")
+		granted(t, d, refused)
+		granted(t, d, good)
+		synctest.Wait()
+		servers[2].fails(errLost)
+		release(t, d, refused)
+		release(t, d, good)
+		servers[2].mu.Lock()
+		servers[2].foreign[refused.Name] = true
+		servers[2].mu.Unlock()
+		servers[2].fails(nil)
+		time.Sleep(5 * time.Second)
+		if servers[2].state(t, good.Name).Held {
+			t.Error("a release that the node refuses keeps the other")
+		}
+	})
+}

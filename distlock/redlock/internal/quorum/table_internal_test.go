@@ -1,0 +1,152 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/memlock"
+)
+
+// alone is a quorum of nodes that are not there. Their clocks stand at the given time.
+func alone(nodes int, clock int64) *quorum {
+	q := &quorum{size: nodes/2 + 1, began: time.Now(), table: newTable()}
+	for i := range nodes {
+		n := &node{q: q, index: i}
+		n.clock.Store(clock)
+		q.nodes = append(q.nodes, n)
+	}
+	return q
+}
+
+// The lowest node decides a split vote. All processes have the same one.
+func TestNew_sortsNodes(t *testing.T) {
+	var nodes []Node
+	for _, name := range []string{"b:1", "c:1", "a:1"} {
+		nodes = append(nodes, Node{Name: name, Driver: memlock.NewDriver()})
+	}
+	q := New(nodes, -1, time.Second).(*quorum)
+	defer q.Close()
+	for i, want := range []string{"a:1", "b:1", "c:1"} {
+		if n := q.nodes[i]; n.Name != want || n.index != i {
+			t.Errorf("node %d is %s, with the index %d", i, n.Name, n.index)
+		}
+	}
+}
+
+func TestTable_idleEntries_swept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		held := key{owner: "held"}
+		table.entry(held, time.Hour)
+		table.entry(held, unused)
+		for round := range 5 {
+			for i := range 3000 {
+				table.entry(key{owner: fmt.Sprint(round, i)}, unused)
+			}
+			time.Sleep(2 * unused)
+		}
+		if n := len(table.entries); n > 7000 || table.entries[held] == nil {
+			t.Errorf("%d entries, the held one: %v", n, table.entries[held])
+		}
+	})
+}
+
+func TestKnown_bounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := alone(3, 1000)
+		raised := driver.Name{Key: "raised"}
+		q.proposed(raised, 5000)
+		for i := range 3 * mostKnown {
+			q.proposed(driver.Name{Key: fmt.Sprint(i)}, 900)
+		}
+		if n := len(q.known); n > mostKnown || q.known[raised] != 5000 {
+			t.Errorf("%d tokens, %d", n, q.known[raised])
+		}
+		for i := range 3 * mostKnown {
+			q.proposed(driver.Name{Key: fmt.Sprint(i)}, 5000)
+		}
+		if n := len(q.known); n > mostKnown {
+			t.Errorf("%d tokens above the clock", n)
+		}
+	})
+}
+
+func TestToken_aboveTheProposedOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, name := alone(3, 1000), driver.Name{Key: "k"}
+		q.proposed(name, 2000)
+		q.proposed(name, 1500)
+		if got := q.token(name); got != 2001 {
+			t.Errorf("%d", got)
+		}
+		if got := q.token(driver.Name{Key: "other"}); got != 1000 {
+			t.Errorf("%d for a name that nothing was proposed for", got)
+		}
+	})
+}
+
+func TestAbove_S2_theOwnBlock(t *testing.T) {
+	q := alone(3, 0)
+	p := &poll[driver.AcquireReply]{q: q, answers: []acquired{low, low, open}}
+	if got := q.above(p, 5000); got != 5000+block+1 {
+		t.Errorf("%d", got)
+	}
+}
+
+// started is a server that is up for some time.
+type started time.Duration
+
+func (s started) Up() time.Duration { return time.Duration(s) }
+
+func TestYoung_S1_beforeTheCall(t *testing.T) {
+	n := &node{q: &quorum{began: time.Now(), restartDelay: 10 * time.Second}, up: started(10500 * time.Millisecond)}
+	if !n.young(time.Second) {
+		t.Error("the server was up for less than the delay when the call began")
+	}
+	if n.young(0) {
+		t.Error("the server is up for longer than the delay")
+	}
+}
+
+func TestYoung_roundedUptime_noRestart(t *testing.T) {
+	q := &quorum{began: time.Now()}
+	q.seeTTL(10 * time.Second)
+	n := &node{q: q, up: started(time.Minute)}
+	if n.young(0) {
+		t.Error("young a minute after its start")
+	}
+	q.seeTTL(time.Hour)
+	if n.up = started(time.Minute - time.Second); n.young(0) {
+		t.Error("an uptime that is rounded is a restart")
+	}
+	if n.up = started(20 * time.Second); !n.young(0) {
+		t.Error("a restart is not noticed")
+	}
+}
+
+func TestListener_deaf_wakesClose(t *testing.T) {
+	q := alone(3, 0)
+	l := &listener{q: q, wakes: make(chan driver.Wake, 1), ready: make(chan struct{}),
+		seen: make([]bool, 3), served: make([]bool, 3)}
+	for range q.nodes {
+		l.joined()
+	}
+	l.left(q.nodes[0], errors.New("x"))
+	select {
+	case <-l.wakes:
+		t.Error("closed, though a quorum notifies")
+	default:
+	}
+	l.left(q.nodes[1], errors.New("x"))
+	select {
+	case <-l.wakes:
+	default:
+		t.Error("not closed")
+	}
+	l.notice(q.nodes[1])
+	l.notice(q.nodes[2]) // the channel is closed
+}
