@@ -77,7 +77,8 @@ func TestAcquire_L_nodeIsAway_noWaitInContention(t *testing.T) {
 	}
 }
 
-// The third node answers later than 100 ms after the others, and in less than three times their time.
+// The third node answers later than 100 ms after the others, and in less than three times their
+// time.
 func TestAcquire_distantNode_awaitedInContention(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
