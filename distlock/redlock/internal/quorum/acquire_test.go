@@ -66,6 +66,23 @@ func TestAcquire_handoff_oneProposal(t *testing.T) {
 	})
 }
 
+// The block of a grant ends before the clock of the next one.
+func TestAcquire_otherDriverSoon_oneProposal(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d, e := ready(t, servers), ready(t, servers)
+		before := len(servers[0].requests("acquire"))
+		for _, of := range []driver.Driver{d, e, d, e} {
+			req := newRequest()
+			granted(t, of, req)
+			release(t, of, req)
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(servers[0].requests("acquire")) - before; n != 4 {
+			t.Errorf("%d proposals for 4 grants", n)
+		}
+	})
+}
+
 func TestAcquire_S2_higherToken_toAllNodes(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d, e := newDriver(t, servers), newDriver(t, servers)
@@ -152,6 +169,18 @@ func TestAcquire_failed_undoneAndNotDone(t *testing.T) {
 		synctest.Wait()
 		if n := holders(t, servers); n != 0 {
 			t.Errorf("%d nodes hold the name", n)
+		}
+	})
+}
+
+func TestAcquire_failed_kindsOfTheQuorum(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[1].fails(driver.ErrForeign)
+		servers[2].fails(driver.ErrNotDone)
+		_, err := d.Acquire(t.Context(), newRequest())
+		if errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrNotDone) {
+			t.Errorf("%v, want ErrNotDone alone", err)
 		}
 	})
 }

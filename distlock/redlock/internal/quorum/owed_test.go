@@ -25,6 +25,38 @@ func TestRelease_deadNode_notAsked(t *testing.T) {
 	})
 }
 
+// One node has lost the grant, and one never got it and is silent.
+func TestRelease_nodeWithoutTheGrant_isAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].fails(driver.ErrNotDone)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].restart()
+		reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
+		if !driver.MayHaveEffect(err) {
+			t.Errorf("%+v, %v; one node has released, one holds nothing", reply, err)
+		}
+	})
+}
+
+func TestRelease_unknownOwner_allNodesAreAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: newRequest().Owner, Tombstone: time.Minute})
+		if err != nil || reply.Released {
+			t.Errorf("%+v, %v", reply, err)
+		}
+		synctest.Wait()
+		for _, s := range servers {
+			if sent := s.requests("release"); len(sent) != 1 || sent[0].tombstone != time.Minute {
+				t.Errorf("%s got %+v", s.name, sent)
+			}
+		}
+	})
+}
+
 func TestRelease_owed_oneAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)

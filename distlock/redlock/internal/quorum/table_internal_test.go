@@ -55,6 +55,26 @@ func TestTable_idleEntries_swept(t *testing.T) {
 	})
 }
 
+func TestTable_refusedAttempt_leaves(t *testing.T) {
+	var nodes []Node
+	for _, name := range []string{"a:1", "b:1", "c:1"} {
+		nodes = append(nodes, Node{Name: name, Driver: memlock.NewDriver()})
+	}
+	q := New(nodes, -1, time.Second).(*quorum)
+	defer q.Close()
+	for _, owner := range []string{"first", "second"} {
+		req := driver.AcquireRequest{Name: driver.Name{Key: "k"}, Owner: owner, TTL: time.Minute}
+		if _, err := q.Acquire(t.Context(), req); err != nil {
+			t.Error(err)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[key{driver.Name{Key: "k"}, "second"}]; e == nil || e.last != nil {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestKnown_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := alone(3, 1000)

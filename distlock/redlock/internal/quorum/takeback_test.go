@@ -131,3 +131,16 @@ func TestRaise_floorTooHigh_noEffect(t *testing.T) {
 		}
 	})
 }
+
+func TestExtend_S1_unknownOwner_takesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		if reply := extend(t, d, newRequest(), false); reply.Held || reply.Err != nil {
+			t.Errorf("%+v, want not held", reply)
+		}
+		time.Sleep(time.Second)
+		if n := holders(t, servers); n != 0 {
+			t.Errorf("%d nodes hold the name", n)
+		}
+	})
+}

@@ -254,3 +254,34 @@ func TestYoung_S1_ttlOfOthers_delays(t *testing.T) {
 		}
 	})
 }
+
+type valueKey struct{}
+
+// seer is a node that notes what it sees of its callers.
+type seer struct {
+	link
+	saw *sync.Map
+}
+
+func (s seer) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+	s.saw.Store(ctx.Value(valueKey{}), true)
+	return s.link.Acquire(ctx, req)
+}
+
+func TestAcquire_valuesOfTheCaller_reachTheNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		var saw sync.Map
+		var nodes []quorum.Node
+		for _, s := range servers {
+			nodes = append(nodes, quorum.Node{Name: s.name, Driver: seer{link{s}, &saw}})
+		}
+		d := quorum.New(nodes, -1, time.Second)
+		defer d.Close()
+		if _, err := d.Acquire(context.WithValue(t.Context(), valueKey{}, "the value"), newRequest()); err != nil {
+			t.Error(err)
+		}
+		if _, ok := saw.Load("the value"); !ok {
+			t.Error("the nodes do not see the value")
+		}
+	})
+}
