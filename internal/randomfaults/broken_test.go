@@ -11,7 +11,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -35,7 +34,6 @@ const (
 	noIdentity  = "no turn ID"    // messages are handed out again as new ones
 	stepwise    = "stepwise"      // a Replace that is a Clear and Appends
 	halfClear   = "half a Clear"  // a Clear that leaves an exchange
-	noDelay     = "no delay"      // a quorum in which restarted nodes count at once
 	mixedPages  = "mixed pages"   // a Load that takes pages of two revisions for one history
 )
 
@@ -52,8 +50,6 @@ func (r *room) broken() (t tools, err error) {
 	case longTTL:
 		opts.TTL *= 8
 		t.locker, err = redislock.New(r.client, opts)
-	case noDelay:
-		t.locker, err = redlock.New(r.nodes, &redlock.Options{Options: *opts, RestartDelay: -1})
 	case noFence:
 		t.store = &document{r.client}
 	case noOrder:

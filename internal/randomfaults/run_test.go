@@ -149,7 +149,6 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
 		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
-		{noDelay, 8 * time.Second, nodesRestarted, []string{"S1"}, []string{"S1"}},
 		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
 		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn", "stale"}, nil},
 		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
@@ -187,9 +186,6 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 // findingsOf are the findings of a run with broken workers, by kind.
 func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, until []string, seed uint64) map[string]int {
 	p := planFor("node", seed, lasts)
-	if broken == noDelay {
-		p = planFor("redlock3", seed, lasts)
-	}
 	p.broken, p.faults, p.strikes, p.until, p.workers = broken, []string{fault}, 5, until, 3
 	if broken == longTTL {
 		p.strikes = 1

@@ -60,7 +60,8 @@ func TestSweep_connections(t *testing.T) {
 	}
 }
 
-// The same for the connections to all nodes of a quorum. The sessions are on another server.
+// The same for the connections to all nodes of a quorum. The sessions are on another server. The last answers
+// to a grant may come during the call that follows, so a silent call may see failures, too.
 func TestSweep_connections_redlock3(t *testing.T) {
 	r := newRealm(t, testservers.StartRedis(t), testservers.StartQuorum(t, 3).Nodes())
 	for _, row := range lockRows {
@@ -70,8 +71,8 @@ func TestSweep_connections_redlock3(t *testing.T) {
 			}
 			t.Run(row.name+"/"+w.name, func(t *testing.T) {
 				t.Parallel()
-				if failed := r.sweep(t, row, w); (failed == 0) != (row.silent || row.lists) {
-					t.Errorf("%d operations failed", failed)
+				if failed := r.sweep(t, row, w); failed == 0 && !row.silent && !row.lists {
+					t.Error("no operation failed")
 				}
 			})
 		}
