@@ -105,7 +105,7 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 	})
 }
 
-// The last request has what is left of the patience, often too little for an answer.
+// The last request has the rest of the patience, which is often too short for an answer.
 func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
