@@ -28,10 +28,12 @@ type Quorum struct {
 // QuorumServers is how many servers NewQuorum needs.
 const QuorumServers = 7
 
-// NewQuorum kills one of the servers, and stops another one for good. It switches off the log of
-// go-redis, which would name the killed server again and again.
+// The log of go-redis would name the killed server again and again. It has no lock of its own, so it
+// is switched off before the first client.
+func init() { logging.Disable() }
+
+// NewQuorum kills one of the servers, and stops another one for good.
 func NewQuorum(servers *testservers.Quorum) Quorum {
-	logging.Disable()
 	q, nodes := Quorum{Nodes: servers.Addrs()[:5]}, servers.Nodes()
 	nodes[5].Kill()
 	nodes[6].Pause()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redlock"
@@ -25,7 +24,6 @@ func newQuorum(url, run string) (server, error) {
 	if err != nil {
 		return nil, err
 	}
-	logging.Disable() // see newRedis
 	q := &onQuorum{restartDelay: restartDelay}
 	for _, client := range clients {
 		q.nodes = append(q.nodes, onRedis{client, run})

@@ -17,6 +17,10 @@ import (
 )
 
 // onRedis is a Redis in which all keys of a run begin with its name.
+// The log of go-redis would say on stderr what its calls return as well. It has no lock of its own, so
+// it is switched off before the first client.
+func init() { logging.Disable() }
+
 type onRedis struct {
 	client redis.UniversalClient
 	run    string
@@ -27,7 +31,6 @@ func newRedis(url, run string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	logging.Disable() // go-redis would say on stderr what its calls return as well
 	return onRedis{client, run}, nil
 }
 
