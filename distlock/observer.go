@@ -29,6 +29,8 @@ const (
 	OutcomeUnknown     Outcome = "unknown"     // ErrOutcomeUnknown
 	OutcomeLost        Outcome = "lost"        // the lease has ended
 	OutcomeFailed      Outcome = "failed"      // the work under the lock failed
+	OutcomeStale       Outcome = "stale"       // the store refused the write: a later lease has written
+	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its turn ID has other messages
 )
 
 // Observer sees every operation of a [Locker] and of the packages above it, in many goroutines. In a

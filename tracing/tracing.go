@@ -19,7 +19,7 @@
 //	acquired            of distlock.acquire: whether the lock was granted
 //	distlock.backend    "redis", "memory", …
 //	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, refused,
-//	                    unknown, lost, failed
+//	                    unknown, lost, failed, stale, conflict
 //	distlock.attempts   the number of requests to the lock service
 //	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
 //	distlock.ttl_ms     the requested TTL in milliseconds
@@ -50,8 +50,8 @@
 // Answers after the end of the operation have no event, and neither have those to scheduled renewals,
 // which share requests.
 //
-// Outcomes unavailable, refused, unknown, lost and failed set the span's status to error and record
-// the error. Busy, timeout and cancelled are results of contention, not errors.
+// Outcomes busy, timeout and cancelled are results of contention. Every other failure sets the span's
+// status to error and records the error.
 package tracing
 
 import (
@@ -178,7 +178,7 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	}
 	switch op.Outcome {
 	case distlock.OutcomeUnavailable, distlock.OutcomeRefused, distlock.OutcomeUnknown,
-		distlock.OutcomeLost, distlock.OutcomeFailed:
+		distlock.OutcomeLost, distlock.OutcomeFailed, distlock.OutcomeStale, distlock.OutcomeConflict:
 		text := "the call panicked or ended its goroutine"
 		if op.Err != nil {
 			text = t.redacted(op.Err.Error(), op.Key)
