@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes sure that the programs which the tests start are installed: the servers, or with the argument "browser" the browser.
+# Makes sure that the programs which the tests start are installed: the servers, or those that its
+# argument names: "browser", or "prometheus" for Prometheus and promtool.
 #
 # It installs them only where that surprises nobody: as root, with apt-get, on a
 # CI machine or in a container. Elsewhere it names what is missing and fails.
@@ -23,8 +24,15 @@ chromium|chromium-browser|google-chrome|google-chrome-stable  chromium,fonts-lib
 '
 	brew='--cask chromium'
 	;;
+prometheus)
+	needed='
+prometheus  prometheus
+promtool    prometheus
+'
+	brew='prometheus'
+	;;
 *)
-	echo "usage: $0 [servers|browser]" >&2
+	echo "usage: $0 [servers|browser|prometheus]" >&2
 	exit 2
 	;;
 esac

@@ -48,7 +48,7 @@ var givenComment = regexp.MustCompile(`^<!-- (given|beluga): (.*) -->$`)
 
 const belugaPage = "docs/beluga.md"
 
-// Pages reads README.md and docs/*.md.
+// Pages reads README.md, docs/*.md and docs/dashboards/README.md.
 func Pages(t testing.TB) []Page {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -56,7 +56,8 @@ func Pages(t testing.TB) []Page {
 		t.Fatalf("no docs: %v", err)
 	}
 	var all []Page
-	for _, file := range append([]string{filepath.Join(root, "README.md")}, files...) {
+	others := []string{filepath.Join(root, "README.md"), filepath.Join(root, "docs", "dashboards", "README.md")}
+	for _, file := range append(others, files...) {
 		name, err := filepath.Rel(root, file)
 		if err != nil {
 			t.Fatal(err)
