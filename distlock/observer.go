@@ -29,7 +29,7 @@ const (
 	OutcomeUnknown     Outcome = "unknown"     // ErrOutcomeUnknown
 	OutcomeLost        Outcome = "lost"        // the lease has ended
 	OutcomeFailed      Outcome = "failed"      // the work under the lock failed
-	OutcomeStale       Outcome = "stale"       // the store refused the write: a later lease has written
+	OutcomeStale       Outcome = "stale"       // the store refused the write: it has seen a later lease
 	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its turn ID has other messages
 )
 

@@ -87,6 +87,11 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				return wrote
 			})
 		})
+		// OutcomeOf does not ask: a turn that returns the error is no second refused write.
+		var refusal interface{ Outcome() distlock.Outcome }
+		if errors.As(wrote, &refusal) {
+			op.Outcome = refusal.Outcome()
+		}
 		lost := lease != nil && interrupted(lease.Err())
 		switch {
 		case began && wrote == nil && m.fenced: // stored, even if the lease was lost since

@@ -291,6 +291,27 @@ func TestFailure_recordedTypeAndText(t *testing.T) {
 	}
 }
 
+// refusal is the error of a store that has refused a write.
+type refusal distlock.Outcome
+
+func (r refusal) Error() string             { return "refused as " + string(r) }
+func (r refusal) Outcome() distlock.Outcome { return distlock.Outcome(r) }
+
+func TestWrite_refused_statusError(t *testing.T) {
+	for _, outcome := range []distlock.Outcome{distlock.OutcomeStale, distlock.OutcomeConflict} {
+		s := newSetup(t)
+		s.inner.fail = fmt.Errorf("the store: %w", refusal(outcome))
+		if err := s.memory.Save(t.Context(), "q", "a"); err == nil {
+			t.Error("Save: no error")
+		}
+		span := s.span(t, "lockedmemory.save")
+		if got := attributes(span)["distlock.outcome"].AsString(); got != string(outcome) ||
+			span.Status.Code != codes.Error || len(span.Events) != 1 {
+			t.Errorf("%s: outcome %q, status %v, events %v", outcome, got, span.Status, span.Events)
+		}
+	}
+}
+
 func TestLoss_eventOnTheHoldersSpan(t *testing.T) {
 	s := newSetup(t)
 	ctx, turn := s.tracer.Start(t.Context(), "turn")

@@ -16,7 +16,7 @@ import (
 // a session, a message or a turn ID.
 var (
 	// ErrTurnConflict: the turn ID was used before, for a Save of other messages. Nothing was written.
-	ErrTurnConflict = errors.New("sessionstore: turn ID used for other messages")
+	ErrTurnConflict error = turnConflict("sessionstore: turn ID used for other messages")
 	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
 	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")
@@ -37,6 +37,12 @@ var (
 	// ErrBroken: a stored entry cannot be read; see [EntryError].
 	ErrBroken = errors.New("sessionstore: broken entry")
 )
+
+// turnConflict is the type of ErrTurnConflict. The operation of the write has its Outcome.
+type turnConflict string
+
+func (e turnConflict) Error() string           { return string(e) }
+func (turnConflict) Outcome() distlock.Outcome { return distlock.OutcomeConflict }
 
 // StaleError says that the store has refused an access because it has seen a higher fencing token:
 // a later holder has the session, or had it. It matches distlock.ErrLost. Nothing was written.
@@ -66,6 +72,9 @@ func (e *StaleError) Error() string {
 func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
 
 func (e *StaleError) Unwrap() error { return e.Cause }
+
+// Outcome is that of the write in its operation, see distlock.Operation.
+func (*StaleError) Outcome() distlock.Outcome { return distlock.OutcomeStale }
 
 // A kind is a sentinel of distlock with a text about the store.
 type kind struct {

@@ -1,0 +1,107 @@
+package sessionstore_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+)
+
+// refusing is a driver that refuses each write, and the reads if it is stale.
+type refusing struct {
+	driver.Driver
+	with driver.Outcome
+}
+
+func (d *refusing) verdict(a driver.Access) driver.Verdict {
+	return driver.Verdict{Outcome: d.with, Mark: lockedmemory.Place{Fence: a.Fence + 1}}
+}
+
+func (d *refusing) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
+	return d.verdict(a.Access), nil
+}
+
+func (d *refusing) Replace(_ context.Context, r driver.Replace) (driver.Verdict, error) {
+	return d.verdict(r.Access), nil
+}
+
+func (d *refusing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+	if d.with == driver.Stale && r.Access != nil {
+		return driver.Page{Verdict: d.verdict(*r.Access)}, nil
+	}
+	return d.Driver.Read(ctx, r)
+}
+
+// outcomes counts the operations of lockedmemory by their outcomes.
+type outcomes struct {
+	mu   sync.Mutex
+	seen map[string]distlock.Outcome
+}
+
+func (*outcomes) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+
+func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen[op.Name] = op.Outcome
+}
+
+// observed makes a memory over a driver that refuses writes, and the outcomes of its operations.
+func observed(t *testing.T, with driver.Outcome) (*lockedmemory.LockedMemory[string, string], func() map[string]distlock.Outcome) {
+	t.Helper()
+	inner, err := memstore.NewDriver(nil)
+	must(t, err)
+	store, err := sessionstore.New(&refusing{inner, with}, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
+	must(t, err)
+	seen := &outcomes{seen: map[string]distlock.Outcome{}}
+	locker, err := memlock.New(&distlock.Options{Observer: seen})
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	return memory, func() map[string]distlock.Outcome {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		maps.DeleteFunc(seen.seen, func(name string, _ distlock.Outcome) bool { return name[:4] == "dist" })
+		return seen.seen
+	}
+}
+
+// The operation of a write says that the store has refused it. A turn that returns the error does not
+// say so again: the store has refused one write.
+func TestWrite_refused_outcome(t *testing.T) {
+	for with, want := range map[driver.Outcome]struct{ write, turn distlock.Outcome }{
+		driver.Stale:    {distlock.OutcomeStale, distlock.OutcomeLost},
+		driver.Conflict: {distlock.OutcomeConflict, distlock.OutcomeFailed},
+	} {
+		memory, seen := observed(t, with)
+		ctx := lockedmemory.WithTurnID(t.Context(), "id")
+		one := lockedmemory.Place{Fence: 1, N: 1}
+		err := errors.Join(memory.Save(ctx, "q", "a"), memory.Append(ctx, "q"), memory.Clear(ctx),
+			memory.Replace(ctx, one, one), memory.Delete(ctx))
+		if err == nil {
+			t.Fatal("each write was stored")
+		}
+		expect(t, seen(), map[string]distlock.Outcome{lockedmemory.OpSave: want.write, lockedmemory.OpAppend: want.write,
+			lockedmemory.OpClear: want.write, lockedmemory.OpReplace: want.write, lockedmemory.OpDelete: want.write})
+
+		memory, seen = observed(t, with)
+		_ = memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Clear(ctx) })
+		expect(t, seen(), map[string]distlock.Outcome{lockedmemory.OpClear: want.write, lockedmemory.OpTurn: want.turn})
+	}
+}
+
+func expect(t *testing.T, seen, want map[string]distlock.Outcome) {
+	t.Helper()
+	if !maps.Equal(seen, want) {
+		t.Errorf("the Observer saw %v, want %v", seen, want)
+	}
+}
