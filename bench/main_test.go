@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("without flags: %+v, %v", cfg, err)
 	}
 	for args, want := range map[string]string{
-		"-only serial,fast": "there are: serial, parallel, local, cross, handoff, idle, store, history, redlock_serial",
+		"-only serial,fast": "there are: serial, tracing, parallel, local, cross, handoff, idle, store, history, redlock_serial",
 		"quick":             `"quick" is not a flag`,
 		"-slow":             "-slow",
 	} {

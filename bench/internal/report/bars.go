@@ -18,6 +18,8 @@ var Bars = []Bar{
 	{"serial_vs_raw", false, 1.5},
 	{"serial_vs_redislock", false, 1.3},
 	{"serial_redis_vs_raw", false, 4.3},
+	{"tracing_off_vs_none", false, 1.02},
+	{"tracing_on_vs_none", false, 1.15},
 	{"parallel_vs_best_peer", true, 0.9},
 	{"parallel_redis_vs_raw", false, 2.9},
 	{"local_vs_best_peer", true, 25},

@@ -4,7 +4,7 @@ import "time"
 
 // Pace says how often and how long each scenario measures.
 type Pace struct {
-	Serial, Parallel, Local, Cross, Handoff, Idle, Store, History Rounds
+	Serial, Tracing, Parallel, Local, Cross, Handoff, Idle, Store, History Rounds
 
 	RedlockSerial, RedlockCross, RedlockVotes Rounds // on a quorum
 
@@ -22,6 +22,7 @@ type Rounds struct {
 // Quick is the pace for a look: about 4 minutes for all.
 var Quick = Pace{
 	Serial:   Rounds{N: 8, Window: 800 * time.Millisecond},
+	Tracing:  Rounds{N: 12, Window: 600 * time.Millisecond},
 	Parallel: Rounds{N: 6, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
 	Local:    Rounds{N: 4, Window: 300 * time.Millisecond, Settle: 100 * time.Millisecond},
 	Cross:    Rounds{N: 3, Window: time.Second, Settle: 250 * time.Millisecond},
@@ -45,6 +46,7 @@ var Quick = Pace{
 // Full is the pace for figures that are kept: about 13 minutes.
 var Full = Pace{
 	Serial:   Rounds{N: 15, Window: 2 * time.Second},
+	Tracing:  Rounds{N: 21, Window: 1500 * time.Millisecond},
 	Parallel: Rounds{N: 12, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
 	Local:    Rounds{N: 9, Window: 600 * time.Millisecond, Settle: 100 * time.Millisecond},
 	Cross:    Rounds{N: 7, Window: 2 * time.Second, Settle: 300 * time.Millisecond},

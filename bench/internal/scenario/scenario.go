@@ -46,6 +46,7 @@ type scenario struct {
 
 var all = []scenario{
 	{"serial", (*Bench).serial},
+	{"tracing", (*Bench).tracing},
 	{"parallel", (*Bench).parallel},
 	{"local", (*Bench).local},
 	{"cross", (*Bench).cross},

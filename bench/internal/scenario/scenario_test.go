@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 // hurried is a pace that says nothing about anybody's speed.
 var hurried = Pace{
 	Serial:   Rounds{N: 2, Window: 10 * time.Millisecond},
+	Tracing:  Rounds{N: 1, Window: 10 * time.Millisecond},
 	Parallel: Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
 	Local:    Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
 	Cross:    Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
@@ -61,6 +62,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 	t.Parallel()
 	ratios := map[string][]string{
 		"serial":   {"serial_vs_raw", "serial_vs_redislock", "serial_redis_vs_raw"},
+		"tracing":  {"tracing_off_vs_none", "tracing_on_vs_none"},
 		"parallel": {"parallel_vs_best_peer", "parallel_redis_vs_raw"},
 		"local":    {"local_vs_best_peer"},
 		"cross": {"cross_vs_ideal", "cross_p99_wait_vs_fair", "cross_max_wait_vs_fair", "cross_calls_per_acquisition",
@@ -90,6 +92,8 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			}
 			subjects := subject.Contended()
 			switch name {
+			case "tracing":
+				subjects = []string{subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync, subject.Woken}
 			case "store":
 				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
 			case "history":
@@ -154,7 +158,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
 		}
 	}
-	const want = `no scenario is called "fast", there are: serial, parallel, local, cross, handoff, idle, store, history, ` +
+	const want = `no scenario is called "fast", there are: serial, tracing, parallel, local, cross, handoff, idle, store, history, ` +
 		`redlock_serial, redlock_cross, redlock_votes, pg_serial, pg_cross, pg_waiters, pg_save, pg_notify, pg_renew`
 	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -32,6 +32,26 @@ func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
+// tracing is serial of this library alone: without an Observer, with tracing on no-op providers, and on
+// the SDK of OpenTelemetry.
+func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
+	none, off, on := subject.Unobserved, subject.TracingOff, subject.TracingOn
+	names := []string{none, off, on, subject.TracingSync, subject.Woken}
+	p50, _, err := b.serialTimes(ctx, "tracing", b.Pace.Tracing, names)
+	if err != nil {
+		return nil, err
+	}
+	return &Outcome{
+		Title:  "one goroutine, a free key: acquire and release with OpenTelemetry",
+		Rounds: b.Pace.Tracing.N,
+		Rows:   rows(names, column{"p50_us", "p50 µs", p50}),
+		Ratios: []Ratio{
+			ratio("tracing_off_vs_none", none, p50[off], p50[none]),
+			ratio("tracing_on_vs_none", none, p50[on], p50[none]),
+		},
+	}, nil
+}
+
 // serialTimes returns the median time of an acquisition and release of each subject, and for how long
 // Redis has run its commands, in µs.
 func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis rounds, err error) {

@@ -20,12 +20,14 @@ type ours struct {
 	client *redis.Client
 }
 
-func openOurs(s Setup) (Locker, error) {
+func openOurs(s Setup) (Locker, error) { return openObserved(s, &observer{}) }
+
+func openObserved(s Setup, o distlock.Observer) (Locker, error) {
 	client := s.client()
 	locker, err := redislock.New(client, &distlock.Options{
 		TTL:      s.TTL,
 		Wait:     -1, // as the others wait
-		Observer: &observer{},
+		Observer: o,
 		Logger:   slog.New(slog.DiscardHandler), // a Locker that is closed under its waiters says so
 	})
 	if err != nil {

@@ -77,6 +77,11 @@ var openers = map[string]func(Setup) (Locker, error){
 	RedsyncQuorum:    func(s Setup) (Locker, error) { return openRedsync(s) },
 	OursFar:          toFar(openOursQuorum),
 	RedsyncFar:       toFar(func(s Setup) (Locker, error) { return openRedsync(s) }),
+	Unobserved:       func(s Setup) (Locker, error) { return openObserved(s, nil) },
+	TracingOff:       openTracingOff,
+	TracingOn:        openTracingOn,
+	TracingSync:      openTracingSync,
+	Woken:            openWoken,
 	RedsyncFast:      func(s Setup) (Locker, error) { return openRedsync(s, redsync.WithFailFast(true)) },
 	Ideal:            func(Setup) (Locker, error) { return noLock{}, nil },
 }
