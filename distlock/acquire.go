@@ -51,6 +51,9 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 	}()
 	a.ctx = l.observe(ctx, op)
 	defer func() {
+		if lease != nil {
+			defer lease.setObserved()
+		}
 		l.opts.Observer.End(a.ctx, op)
 		returns = true
 	}()

@@ -15,7 +15,7 @@ import (
 )
 
 // Many goroutines use few keys over two Lockers, with cancellations and lost answers at random. The work
-// never overlaps, fences rise, and nothing is left behind.
+// never overlaps, fences rise, each lease ends once, and nothing is left behind.
 func TestHammer(t *testing.T) {
 	s := newService()
 	s.Inject(func(c drivertest.Call) drivertest.Fault {
@@ -27,7 +27,8 @@ func TestHammer(t *testing.T) {
 		}
 		return drivertest.Fault{}
 	})
-	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond,
+	seen := &ends{t: t}
+	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond, Observer: seen,
 		Retry: distlock.Retry{Min: time.Millisecond, Max: 5 * time.Millisecond}}
 	lockers := []*distlock.Locker{s.locker(t, opts), s.locker(t, opts)}
 	const keys = 3
@@ -75,6 +76,7 @@ func TestHammer(t *testing.T) {
 	for _, l := range lockers {
 		mustClose(t, l)
 	}
+	seen.wantAll()
 	if runs.Load() < 100 {
 		t.Errorf("%d runs only, this tests nothing", runs.Load())
 	}

@@ -24,6 +24,8 @@ type Lease struct {
 	guard    chan struct{} // holds a token while a step of Guard runs
 	attached []attachment  // guarded by grant.mu
 	awaited  int64         // see fencing.Awaited; guarded by grant.mu
+	observed bool          // the acquire has ended for the Observer; guarded by grant.mu
+	waiting  []func()      // reports that wait for it; guarded by grant.mu
 
 	ending // guarded by grant.mu
 }
@@ -167,8 +169,8 @@ func (le *Lease) lossLocked(reason error) error {
 	at := time.Now()
 	age := at.Sub(le.acquired)
 	g.hold.End(true)
-	l.reports.operation(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: g.name.Key, Fence: le.Fence(),
-		Began: at, Held: age, Err: le.ended, Outcome: OutcomeLost}, true)
+	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: g.name.Key, Fence: le.Fence(),
+		Began: at, Ended: true, Held: age, Err: le.ended, Outcome: OutcomeLost})
 	l.log(slog.LevelWarn, "distlock: a lease was lost", g.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
 	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
 	switch {
@@ -181,6 +183,27 @@ func (le *Lease) lossLocked(reason error) error {
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.ended
+}
+
+// reportLocked queues the report of an operation that has ended, behind the End of the acquire. ⚑ An
+// Observer that counts leases sees each lease begin before it ends.
+func (le *Lease) reportLocked(ctx context.Context, op *Operation) {
+	queue := func() { le.grant.locker.reports.operation(ctx, op, true) }
+	if le.observed {
+		queue()
+	} else {
+		le.waiting = append(le.waiting, queue)
+	}
+}
+
+// setObserved queues the reports that wait for the End of the acquire.
+func (le *Lease) setObserved() {
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	for _, queue := range le.waiting {
+		queue()
+	}
+	le.observed, le.waiting = true, nil
 }
 
 // Release ends the lease and releases the lock, also with a cancelled ctx. It waits for the step of

@@ -35,8 +35,9 @@ const (
 
 // Observer sees every operation of a [Locker] and of the packages above it, in many goroutines. In a
 // call, the hooks run in the caller's goroutine. Scheduled renewals, releases by Close and losses are
-// reported by one goroutine, in order, after they have taken effect. A panic of a hook is logged, and
-// the operation goes on. A hook must not call Close.
+// reported by one goroutine, in order, after they have taken effect. The end of a lease is reported
+// after the End of its acquire. A panic of a hook is logged, and the operation goes on. A hook must not
+// call Close.
 type Observer interface {
 	// Start is called before the request is sent. The operation runs under the returned context. For
 	// [OpAcquire], Start may set op.Metadata.
@@ -62,7 +63,8 @@ type Operation struct {
 	Outcome  Outcome
 	Attempts int               // requests sent; of OpRelease 0 if the last write of a store released the lock
 	Wait     time.Duration     // from the call to its end; with Began, until the answer or the end of patience
-	Held     time.Duration     // of OpRelease and OpLost: the age of the lease
+	Ended    bool              // it ended the lease: true for one OpRelease or OpLost of each lease
+	Held     time.Duration     // with Ended: from the grant to the end of the lease
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows

@@ -88,12 +88,15 @@ func (le *Lease) releaseEnded(err error) {
 // ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
 func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
 	l := le.grant.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.Key(), Fence: le.Fence(), Held: at.Sub(le.acquired)}
+	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.Key(), Fence: le.Fence()}
 	var handed bool
 	var err error
 	if first {
 		if handed, err = le.finish(at, reason); handed {
 			op.Handoff = HandoffLocal
+		}
+		if op.Ended = err == nil; op.Ended { // else the loss has
+			op.Held = at.Sub(le.acquired)
 		}
 	}
 	if reason == errReleased {
@@ -103,7 +106,9 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 		op.Began = time.Now()
 		defer func() {
 			op.Wait = time.Since(op.Began)
-			l.reports.operation(ctx, op, true)
+			le.grant.mu.Lock()
+			defer le.grant.mu.Unlock()
+			le.reportLocked(ctx, op)
 		}()
 	}
 	if err == nil && !handed {
