@@ -21,8 +21,8 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// The spans of a turn, and the attributes of all spans, are those that the guide shows.
-func TestGuide_spans(t *testing.T) {
+// The spans of a turn, and the attributes of all spans, are those that the page shows.
+func TestObservability_spans(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
@@ -39,10 +39,10 @@ func TestGuide_spans(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := exporter.GetSpans()
-	guide := ReadPage(t, "docs/guide.md")
-	want := guide.section(t, "### Traces", "spans")[0].text
+	page := ReadPage(t, "docs/observability.md")
+	want := page.section(t, "## Spans", "spans")[0].text
 	if got := tree(turn); got != want {
-		t.Errorf("a turn has the spans\n%sthe guide shows\n%s", got, want)
+		t.Errorf("a turn has the spans\n%sthe page shows\n%s", got, want)
 	}
 
 	lease := acquire(t, locker)
@@ -65,7 +65,7 @@ func TestGuide_spans(t *testing.T) {
 		}
 	}
 	documented := map[string]bool{}
-	for _, row := range guide.Table(t, "### Traces") {
+	for _, row := range page.Table(t, "## Spans") {
 		documented[row[0]] = true
 	}
 	if !maps.Equal(got, documented) {
