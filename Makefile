@@ -2,7 +2,8 @@
 MODULES := \
 	. \
 	bench \
-	examples/agent/browsertest
+	examples/agent/browsertest \
+	docs/dashboards/check
 
 # The modules that import Beluga, which cannot be downloaded everywhere. Here they are tested against a contract that stands in for it.
 BELUGA := \
@@ -47,7 +48,8 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
 
 .PHONY: test-all
-test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract
+test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards
+	@scripts/deps.sh prometheus
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.

@@ -1,0 +1,94 @@
+package check
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// dashboard is the part of belugalock.json that the tests look at.
+type dashboard struct {
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+		}
+	}
+	Panels []panel
+}
+
+type panel struct {
+	Title, Description string
+	GridPos            struct{ X, Y, W, H int }
+	FieldConfig        struct{ Defaults struct{ Unit string } }
+	Targets            []target
+}
+
+type target struct {
+	Datasource         struct{ Type, UID string }
+	Expr, LegendFormat string
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, "../belugalock.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// rule is one alert of alerts.yml.
+type rule struct {
+	Alert, Expr string
+	Annotations map[string]string
+}
+
+func readRules(t *testing.T) (rules []rule) {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []rule } }
+	readYAML(t, "../alerts.yml", &file)
+	for _, group := range file.Groups {
+		rules = append(rules, group.Rules...)
+	}
+	return rules
+}
+
+func readYAML(t *testing.T, name string, v any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, name)), v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documented returns the metrics of observing.md as Prometheus names them.
+func documented(t *testing.T) (names []string) {
+	t.Helper()
+	row := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|,]+), ([^ |]+) \\|")
+	for _, m := range row.FindAllStringSubmatch(read(t, "../../design/observing.md"), -1) {
+		name := strings.ReplaceAll(m[1], ".", "_")
+		switch m[2] {
+		case "counter":
+			name += "_total"
+		case "histogram":
+			name += "_seconds_bucket"
+		}
+		names = append(names, name)
+	}
+	if len(names) < 8 {
+		t.Fatalf("observing.md has the metrics %q, want 8 at least", names)
+	}
+	return names
+}
