@@ -16,10 +16,10 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
+	"github.com/belugalock/belugalock/examples/agent/internal/report"
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -27,7 +27,8 @@ type agent struct {
 	config
 	name    string
 	servers *scratch.Servers
-	memory  *lockedmemory.LockedMemory[history.Message, history.Message] // with the lock
+	locker  *distlock.Locker
+	store   *lockedmemory.LockedMemory[history.Message, history.Message] // of the run with whole turns
 	tracer  trace.Tracer
 }
 
@@ -35,7 +36,7 @@ type agent struct {
 func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan balancer.Delivery) (err error) {
 	name := fmt.Sprint("instance-", number)
 	end := context.WithoutCancel(ctx)
-	provider, err := spans.NewProvider(ctx, os.Stdout, name, cfg.Locked)
+	provider, err := spans.NewProvider(ctx, os.Stdout, name, string(cfg.Locked))
 	if err != nil {
 		return err
 	}
@@ -57,18 +58,18 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close(end)) }()
-	store, err := servers.Store(conversation)
+	store, err := servers.Store(lockedmemory.SessionKey)
 	if err != nil {
 		return err
 	}
-	memory, err := lockedmemory.New(history.Far{Store: store}, locker, conversation, nil)
+	memory, err := lockedmemory.New(history.Far{Store: store}, locker, lockedmemory.SessionKey, nil)
 	if err != nil {
 		return err
 	}
-	a := agent{cfg, name, servers, memory, provider.Tracer("examples/agent")}
+	a := agent{cfg, name, servers, locker, memory, provider.Tracer("examples/agent")}
 	for d := range deliveries {
-		// A turn that has lost its lock, or has had no answer in time, is no error: its message is delivered
-		// again.
+		// A turn that has lost its lock, or has had no answer in time, is no error: its message is
+		// delivered again.
 		err := a.answer(ctx, d)
 		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			return err
@@ -81,31 +82,42 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 	ctx, end := spans.StartTurn(hitch.With(ctx, d.Hitch), a.tracer, d.Session, d.Message)
 	defer func() { end(err) }()
-	question := history.Message{Role: "user", Turn: d.Message, Instance: a.name, Text: "question"}
-	if !a.Locked {
-		return a.turn(ctx, history.List{Log: a.servers.Log(d.Session)}, question)
-	}
-	// The whole turn needs the lock. Around Save alone it would keep question and answer together, but two instances could
-	// still load the same history, and each would answer without knowing of the other.
-	return a.memory.Turn(withConversation(ctx, d.Session), func(ctx context.Context) error {
-		// The ID of the message is that of the turn. A message keeps it however often it is delivered, and is stored once.
-		err := a.turn(lockedmemory.WithTurnID(ctx, fmt.Sprint("message-", d.Message)), a.memory, question)
-		if errors.Is(err, sessionstore.ErrTurnConflict) {
-			return nil // it was delivered before, and has its answer
+	ctx = lockedmemory.WithSession(ctx, conversation(d.Session))
+	list := a.list(a.servers, d.Session)
+	switch a.Locked {
+	case report.NoLock:
+		return a.turn(ctx, list, d.Message)
+	case report.SaveOnly:
+		// As many guides do it: question and answer stay together. But two instances can load the
+		// same history, and each answers without the other's messages.
+		locked, err := lockedmemory.New(list, a.locker, lockedmemory.SessionKey, nil)
+		if err != nil {
+			return err
 		}
-		return err
+		return a.turn(ctx, locked, d.Message)
+	}
+	// The lock covers the whole turn.
+	return a.store.Turn(ctx, func(ctx context.Context) error {
+		// The ID of the message is that of the turn. A message keeps it however often it is
+		// delivered, and is stored once.
+		id := fmt.Sprint("message-", d.Message)
+		if _, stored, err := a.store.Answered(ctx, id); err != nil || stored > 0 {
+			return err // nil if the message was delivered before, and has its answer
+		}
+		return a.turn(lockedmemory.WithTurnID(ctx, id), a.store, d.Message)
 	})
 }
 
-// turn is the same with and without the lock.
-func (a *agent) turn(ctx context.Context, memory history.Memory, question history.Message) error {
+// turn is the same in each run.
+func (a *agent) turn(ctx context.Context, memory history.Memory, message int) error {
 	loading, span := a.tracer.Start(ctx, "load")
 	seen, err := memory.Load(loading, "")
 	span.End()
-	answered := func(m history.Message) bool { return m.Turn == question.Turn }
-	if err != nil || !a.Locked && slices.ContainsFunc(seen, answered) {
-		return err // nil if it was delivered before: a list knows no turn IDs, and one has to look
+	delivered := func(m history.Message) bool { return m.Turn == message }
+	if err != nil || slices.ContainsFunc(seen, delivered) {
+		return err // nil if the message was delivered before: a list knows no turn IDs, so the agent looks
 	}
+	question := history.Question(message, a.name)
 	answer, err := a.model(ctx, seen, question)
 	if err != nil {
 		return err
@@ -115,12 +127,12 @@ func (a *agent) turn(ctx context.Context, memory history.Memory, question histor
 
 // model stands for a language model.
 func (a *agent) model(ctx context.Context, seen []history.Message, question history.Message) (history.Message, error) {
-	ctx, span := a.tracer.Start(ctx, "model")
+	ctx, span := a.tracer.Start(ctx, spans.Model)
 	defer span.End()
 	hitch.At(ctx, hitch.Model)
 	select {
 	case <-time.After(time.Duration(10+rand.IntN(31)) * time.Millisecond):
-		return history.Message{Role: "assistant", Turn: question.Turn, Instance: a.name, Seen: len(seen), Text: "answer"}, nil
+		return history.Answer(seen, question), nil
 	case <-ctx.Done():
 		return history.Message{}, context.Cause(ctx)
 	}

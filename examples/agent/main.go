@@ -1,5 +1,6 @@
-// Command agent lets several instances of an AI agent, each a process, work on the same conversations: first without a
-// lock, then with one. usage.txt, which -h prints, says more. How the lock is used is in agent.go.
+// Command agent lets several instances of an AI agent, each a process, work on the same
+// conversations: first without a lock, then with a lock around Save alone, then with a lock around
+// the whole turn. usage.txt, which -h prints, says more. How the lock is used is in agent.go.
 package main
 
 import (
@@ -34,7 +35,8 @@ var usage string
 type config struct {
 	Lock, Store, Run           string
 	Instances, Sessions, Turns int
-	Locked, Chaos              bool
+	Locked                     report.Locked
+	Chaos                      bool
 	TTL                        time.Duration // how long others wait for what a dead instance held; a living one renews it
 	Report                     string        // the file of the page, if there shall be one
 }
@@ -108,7 +110,8 @@ func parse(args []string) (cfg config, err error) {
 	return cfg, err
 }
 
-// compare has all messages answered, without and with the lock. It fails if the lock broke its promise.
+// compare has all messages answered in each run. It fails if the lock around the whole turn broke
+// its promise.
 func compare(ctx context.Context, cfg config) (err error) {
 	cfg.TTL = 5 * time.Second
 	var chaos balancer.Chaos
@@ -116,8 +119,8 @@ func compare(ctx context.Context, cfg config) (err error) {
 		cfg.TTL = time.Second
 		chaos = balancer.Chaos{Strikes: 10, Pause: cfg.TTL * 3 / 2}
 	}
-	both := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL, Began: time.Now()}
-	both.Locks, both.Histories, both.Servers = cfg.about()
+	all := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL, Began: time.Now()}
+	all.Locks, all.Histories, all.Servers = cfg.about()
 	var own embedded
 	defer own.close()
 	if err := own.serve(&cfg); err != nil {
@@ -127,18 +130,18 @@ func compare(ctx context.Context, cfg config) (err error) {
 		chaos.KillNode = own.killer()
 	}
 	cfg.Run = "agent-" + rand.Text()
-	if err := runBoth(ctx, cfg, chaos, both); err != nil {
+	if err := runAll(ctx, cfg, chaos, all); err != nil {
 		return err
 	}
-	err = both.Print(os.Stdout)
+	err = all.Print(os.Stdout)
 	if cfg.Report != "" {
-		err = errors.Join(err, page.Save(cfg.Report, both))
+		err = errors.Join(err, page.Save(cfg.Report, all))
 	}
 	return err
 }
 
-// runBoth borrows the servers for both runs.
-func runBoth(ctx context.Context, cfg config, chaos balancer.Chaos, both *report.Comparison) (err error) {
+// runAll borrows the servers for all runs.
+func runAll(ctx context.Context, cfg config, chaos balancer.Chaos, all *report.Comparison) (err error) {
 	servers, err := scratch.New(cfg.Lock, cfg.Store, cfg.Run)
 	if err != nil {
 		return err
@@ -148,25 +151,31 @@ func runBoth(ctx context.Context, cfg config, chaos balancer.Chaos, both *report
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Remove(context.WithoutCancel(ctx))) }()
-	if both.Without, err = run(ctx, cfg, servers, balancer.Chaos{}); err != nil {
+	// A node that is killed stays away, so the last run alone loses one.
+	calm := chaos
+	calm.KillNode = nil
+	if all.NoLock, err = run(ctx, cfg, report.NoLock, servers, calm); err != nil {
 		return err
 	}
-	cfg.Locked = true
-	both.With, err = run(ctx, cfg, servers, chaos)
+	if all.SaveOnly, err = run(ctx, cfg, report.SaveOnly, servers, calm); err != nil {
+		return err
+	}
+	all.WholeTurn, err = run(ctx, cfg, report.WholeTurn, servers, chaos)
 	return err
 }
 
 // run has all messages answered by instances, and judges the histories.
-func run(ctx context.Context, cfg config, servers *scratch.Servers, chaos balancer.Chaos) (*report.Result, error) {
+func run(ctx context.Context, cfg config, locked report.Locked, servers *scratch.Servers, chaos balancer.Chaos) (*report.Result, error) {
+	cfg.Locked = locked
 	plan := balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos}
 	progress := report.Progress(plan.Deliveries(), cfg.Locked, cfg.Chaos)
-	r, start := &report.Result{}, time.Now()
+	r := &report.Result{Locked: locked, Began: time.Now()}
 	var err error
-	r.Tally, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
+	r.Tally, r.Events, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
 		r.Spans = append(r.Spans, s)
 		progress(s.Name == spans.Turn && s.Error == "", so)
 	})
-	r.Took = time.Since(start)
+	r.Took = time.Since(r.Began)
 	if err != nil {
 		return r, err
 	}

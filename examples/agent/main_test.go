@@ -26,7 +26,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// asProgram makes the test binary the program, so that what is tested is built with the race detector, too.
+// asProgram makes the test binary the program, so that what is tested is built with the race
+// detector, too.
 const asProgram = "BELUGALOCK_EXAMPLE_TEST"
 
 func TestMain(m *testing.M) {
@@ -81,16 +82,29 @@ func begin(t *testing.T, cmd *exec.Cmd) func() outcome {
 	}
 }
 
-// row returns the numbers in a row of the table: without and with the lock.
-func (o outcome) row(t *testing.T, title string) (without, with int) {
+// row returns the numbers in a row of the table: without a lock, with a lock around Save, and with
+// one around the whole turn.
+func (o outcome) row(t *testing.T, title string) (runs [3]int) {
 	t.Helper()
-	m := regexp.MustCompile(`│ ` + regexp.QuoteMeta(title) + `[^│]*│ *(\d+) │ *(\d+) │`).FindStringSubmatch(o.stdout)
+	m := regexp.MustCompile(`│ ` + regexp.QuoteMeta(title) + `[^│]*│ *(\d+) │ *(\d+) │ *(\d+) │`).FindStringSubmatch(o.stdout)
 	if m == nil {
 		t.Fatalf("the table has no row %q", title)
 	}
-	without, _ = strconv.Atoi(m[1])
-	with, _ = strconv.Atoi(m[2])
-	return without, with
+	for i := range runs {
+		runs[i], _ = strconv.Atoi(m[i+1])
+	}
+	return runs
+}
+
+// last returns the number in a row that is about the last run alone.
+func (o outcome) last(t *testing.T, title string) int {
+	t.Helper()
+	m := regexp.MustCompile(`│ ` + regexp.QuoteMeta(title) + `[^│]*│ *– │ *– │ *(\d+) │`).FindStringSubmatch(o.stdout)
+	if m == nil {
+		t.Fatalf("the table has no row %q", title)
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
 }
 
 // checkReport is what every good run shows.
@@ -99,19 +113,22 @@ func checkReport(t *testing.T, got outcome, messages int) {
 	if got.code != 0 {
 		t.Fatalf("the exit code is %d, want 0", got.code)
 	}
-	if without, with := got.row(t, "messages of users"); without != messages || with != messages {
-		t.Errorf("%d and %d messages, want %d in both runs", without, with, messages)
+	if n := got.row(t, "messages of users"); n != [3]int{messages, messages, messages} {
+		t.Errorf("%d messages, want %d in each run", n, messages)
 	}
 	damage := 0
 	for _, title := range []string{"lost", "torn", "stale", "doubled", "out of order"} {
-		without, with := got.row(t, title)
-		damage += without
-		if with != 0 {
-			t.Errorf("with the lock %d messages are %s", with, title)
+		n := got.row(t, title)
+		damage += n[0]
+		if n[2] != 0 {
+			t.Errorf("with whole turns %d messages are %s", n[2], title)
 		}
 	}
 	if damage == 0 {
-		t.Error("without the lock nothing went wrong")
+		t.Error("without a lock nothing went wrong")
+	}
+	if n := got.row(t, "stale"); n[1] == 0 {
+		t.Error("with a lock around Save alone no answer is stale")
 	}
 	for _, want := range []string{
 		"stale writes refused", "wait for the lock, median", "lockedmemory.turn", "distlock.acquire", "load ", "model ", "lockedmemory.save",
@@ -138,7 +155,7 @@ func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
 	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL)
 	got := finish(t, cmd)
 	checkReport(t, got, 3*40)
-	for _, want := range []string{"without lock: 144 messages\n", "with lock: 144 messages\n"} {
+	for _, want := range []string{"no lock: 144 messages\n", "Save only: 144 messages\n", "whole turn: 144 messages\n"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr does not say %q", want)
 		}
@@ -149,8 +166,8 @@ func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	without, with := got.row(t, "stale")
-	row := fmt.Sprintf(`<td class="bad">%d</td><td>%d</td>`, without, with)
+	stale := got.row(t, "stale")
+	row := fmt.Sprintf(`<td class="bad">%d</td><td class="bad">%d</td><td>0</td>`, stale[0], stale[1])
 	if !bytes.Contains(page, []byte(row)) || !bytes.HasSuffix(page, []byte("</html>\n")) {
 		t.Errorf("the page does not have %s, or no end", row)
 	}
@@ -348,7 +365,7 @@ func TestAgent_saysThatPostgresCannotBeReached(t *testing.T) {
 func TestAgent_oneInstanceAloneDoesNoDamage(t *testing.T) {
 	t.Parallel()
 	got := finish(t, program(t, "-instances", "1", "-turns", "10", "-sessions", "1"))
-	if got.code != 0 || !strings.Contains(got.stdout, "Without the lock nothing went wrong this time") ||
+	if got.code != 0 || !strings.Contains(got.stdout, "Without a lock nothing went wrong this time") ||
 		!strings.Contains(got.stdout, "No turn had to wait") {
 		t.Errorf("exit code %d, want 0 and a word about the missing damage", got.code)
 	}
@@ -392,7 +409,7 @@ type spanStore struct {
 type stored struct {
 	*tracepb.Span
 	service, instance string
-	locked            bool
+	lock              string
 }
 
 func (c *spanStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -415,8 +432,8 @@ func (c *spanStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				about.service = attribute.Value.GetStringValue()
 			case "service.instance.id":
 				about.instance = attribute.Value.GetStringValue()
-			case "agent.locked":
-				about.locked = attribute.Value.GetBoolValue()
+			case "agent.lock":
+				about.lock = attribute.Value.GetStringValue()
 			}
 		}
 		for _, scope := range resource.ScopeSpans {
@@ -428,7 +445,7 @@ func (c *spanStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check looks at the spans of the run with the lock.
+// check looks at the spans of the run with whole turns.
 func (c *spanStore) check(t *testing.T, deliveries int) {
 	t.Helper()
 	traces, turns := map[string]map[string]stored{}, map[string]bool{}
@@ -436,7 +453,7 @@ func (c *spanStore) check(t *testing.T, deliveries int) {
 		if s.service != "belugalock-agent" || !strings.HasPrefix(s.instance, "instance-") {
 			t.Fatalf("a span comes from %q, %q", s.service, s.instance)
 		}
-		if !s.locked {
+		if s.lock != "turn" {
 			continue
 		}
 		trace := string(s.TraceId)
@@ -447,11 +464,11 @@ func (c *spanStore) check(t *testing.T, deliveries int) {
 		turns[string(s.SpanId)] = s.Name == "lockedmemory.turn"
 	}
 	if len(traces) != deliveries {
-		t.Errorf("%d traces of the run with the lock, want one for each of %d turns", len(traces), deliveries)
+		t.Errorf("%d traces of the run with whole turns, want one for each of %d turns", len(traces), deliveries)
 	}
 	links := 0
 	for _, trace := range traces {
-		for _, name := range []string{"agent.turn", "lockedmemory.turn", "distlock.acquire", "load", "distlock.release"} {
+		for _, name := range []string{"agent.turn", "lockedmemory.turn", "distlock.acquire", "distlock.release"} {
 			if trace[name].Span == nil {
 				t.Errorf("a trace has no span %s", name)
 				return

@@ -5,33 +5,32 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
+	"github.com/belugalock/belugalock/examples/agent/internal/report"
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-type conversationKey struct{}
+// conversation is the session ID of a conversation, for the store and for its lock.
+func conversation(session int) string { return fmt.Sprint("conversation-", session) }
 
-// withConversation says for the memory which conversation a call is about.
-func withConversation(ctx context.Context, session int) context.Context {
-	return context.WithValue(ctx, conversationKey{}, fmt.Sprint("conversation-", session))
-}
-
-// conversation is the KeyFunc of the store and of its lock.
-func conversation(ctx context.Context) (string, error) {
-	name, _ := ctx.Value(conversationKey{}).(string)
-	return name, nil
+// list is the list of a conversation. Each run has its own.
+func (c config) list(servers *scratch.Servers, session int) history.List {
+	return history.List{Log: servers.Log(fmt.Sprint(c.Locked, "-", session))}
 }
 
 // histories returns the histories of all conversations as they are in the end.
 func (c config) histories(ctx context.Context, servers *scratch.Servers) (all [][]history.Message, err error) {
 	load := func(session int) ([]history.Message, error) {
-		return history.List{Log: servers.Log(session)}.Load(ctx, "")
+		return c.list(servers, session).Load(ctx, "")
 	}
-	if c.Locked {
-		store, err := servers.Store(conversation)
+	if c.Locked == report.WholeTurn {
+		store, err := servers.Store(lockedmemory.SessionKey)
 		if err != nil {
 			return nil, err
 		}
-		load = func(session int) ([]history.Message, error) { return store.Load(withConversation(ctx, session), "") }
+		load = func(session int) ([]history.Message, error) {
+			return store.Load(lockedmemory.WithSession(ctx, conversation(session)), "")
+		}
 	}
 	for session := range c.Sessions {
 		messages, err := load(session)

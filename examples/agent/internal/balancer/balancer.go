@@ -1,5 +1,6 @@
-// Package balancer plays the load balancer in front of the instances, and the chaos among them: it delivers every message of a user until an
-// instance has reported that it is dealt with, and kills and pauses instances in the middle of turns.
+// Package balancer plays the load balancer in front of the instances, and the chaos among them: it
+// delivers every message of a user until an instance has reported that it is dealt with, and kills
+// and pauses instances in the middle of turns.
 package balancer
 
 import (
@@ -30,7 +31,8 @@ type Chaos struct {
 	KillNode func()
 }
 
-// Deliveries is how many there are at least. Every fifth message is delivered twice, as after a retry.
+// Deliveries is how many there are at least. Every fifth message is delivered twice, as after a
+// retry.
 func (p Plan) Deliveries() int { return p.Sessions * (p.Turns + (p.Turns+4)/5) }
 
 // Delivery is a message on its way to an instance.
@@ -47,8 +49,27 @@ type Tally struct {
 	Again         int // deliveries of messages whose turn had failed, or had no end because its instance was killed
 }
 
+// Happening is what happens to an instance.
+type Happening string
+
+// The happenings.
+const (
+	Started Happening = "started"
+	Killed  Happening = "killed"
+	Paused  Happening = "paused"
+	Resumed Happening = "resumed"
+)
+
+// Event is a happening of one instance.
+type Event struct {
+	Instance int // from 1
+	What     Happening
+	At       time.Time
+}
+
 // Run has instances with cfg deal with all messages. Line is told every span, and the tally so far.
-func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally)) (Tally, error) {
+// The events are in the order of their times.
+func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally)) (Tally, []Event, error) {
 	b := &balancer{Plan: plan, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
 	for n := range plan.Turns * plan.Sessions {
 		turn, session := n/plan.Sessions, n%plan.Sessions
@@ -65,8 +86,9 @@ func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tal
 		b.strikes = append(b.strikes, s)
 	}
 	err := instances.Run(ctx, plan.Instances, cfg, instances.Orders[Delivery, spans.Span]{
-		Begun:  b.begun,
-		Killed: b.killed,
+		Begun:   b.begun,
+		Killed:  b.killed,
+		Resumed: func(i *instance) { b.note(i, Resumed) },
 		Line: func(i *instance, s spans.Span) error {
 			defer func() { line(s, b.tally) }()
 			switch s.Name {
@@ -79,7 +101,7 @@ func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tal
 		},
 		Pauses: plan.Strikes > 0,
 	})
-	return b.tally, err
+	return b.tally, b.events, err
 }
 
 // twice tells which messages reach two instances, as after a retry.
@@ -93,6 +115,11 @@ type balancer struct {
 	posts   []post
 	strikes []strike // that have not begun
 	tally   Tally
+	events  []Event
+}
+
+func (b *balancer) note(i *instance, what Happening) {
+	b.events = append(b.events, Event{i.Number, what, time.Now()})
 }
 
 // post is where an instance works; one that was killed leaves it to another.
@@ -119,6 +146,7 @@ func (b *balancer) enqueue(number int, d Delivery) {
 func (b *balancer) of(i *instance) *post { return b.post(i.Number - 1) }
 
 func (b *balancer) begun(i *instance) {
+	b.note(i, Started)
 	b.of(i).instance = i
 	b.next(b.of(i))
 }
@@ -137,13 +165,13 @@ func (b *balancer) next(p *post) {
 	}
 }
 
-// aim chooses whether the turn that begins is struck. The strikes are spread over the first four fifths of the messages, so that others
-// are there who want the conversation. A message that two instances have spoils a pause: the other one may answer it meanwhile, and then
-// there is nothing stale to refuse.
+// aim chooses whether the turn that begins is struck. The strikes are spread over the first four
+// fifths of the messages, so that other messages wait for the conversation. A message that two
+// instances have is not struck, because the other instance may answer it.
 func (b *balancer) aim(p *post) {
 	p.struck, p.at.Hitch = nil, ""
 	done, begun := b.Deliveries()-b.open, b.Strikes-len(b.strikes)
-	if len(b.strikes) == 0 || !b.strikes[0].kill && twice(p.at.Message) || done*5*b.Strikes < b.Deliveries()*4*begun {
+	if len(b.strikes) == 0 || twice(p.at.Message) || done*5*b.Strikes < b.Deliveries()*4*begun {
 		return
 	}
 	s := b.strikes[0]
@@ -161,9 +189,11 @@ func (b *balancer) strike(i *instance) error {
 	s := p.struck
 	if p.struck = nil; s.kill {
 		b.tally.Kills++
+		b.note(i, Killed)
 		return i.Kill()
 	}
 	b.tally.Pauses++
+	b.note(i, Paused)
 	return i.Pause(b.Pause)
 }
 

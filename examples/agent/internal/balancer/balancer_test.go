@@ -57,7 +57,7 @@ func (t turns) add(s spans.Span, _ Tally) {
 func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 	got := turns{}
 	plan := Plan{Instances: 3, Sessions: 2, Turns: 7}
-	if tally, err := Run(t.Context(), order{Fail: 99}, plan, got.add); err != nil || tally != (Tally{}) {
+	if tally, _, err := Run(t.Context(), order{Fail: 99}, plan, got.add); err != nil || tally != (Tally{}) {
 		t.Fatalf("%+v, error %v", tally, err)
 	}
 	deliveries := 0
@@ -79,7 +79,7 @@ func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 
 func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 	got := turns{}
-	tally, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add)
+	tally, _, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add)
 	if err != nil || tally != (Tally{Again: 1}) {
 		t.Errorf("%+v, error %v", tally, err)
 	}
@@ -89,7 +89,7 @@ func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 }
 
 func TestRun_endsIfAMessageFailsEachTime(t *testing.T) {
-	_, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {})
+	_, _, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {})
 	if want := "a message was delivered 26 times, and its last turn ended with: as ordered"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
@@ -105,17 +105,34 @@ func TestRun_strikes(t *testing.T) {
 		want Tally
 	}{
 		"as often as it says":                  {Plan{Instances: 3, Sessions: 2, Turns: 30, Chaos: chaos}, Tally{Kills: 3, Pauses: 2, Again: 3}},
-		"less often if there are few messages": {Plan{Instances: 2, Sessions: 1, Turns: 1, Chaos: chaos}, Tally{Kills: 1, Again: 1}},
+		"less often if there are few messages": {Plan{Instances: 2, Sessions: 1, Turns: 2, Chaos: chaos}, Tally{Kills: 1, Pauses: 1, Again: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := turns{}
-			tally, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add)
+			tally, events, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add)
 			if err != nil || tally != test.want {
 				t.Errorf("%+v, error %v, want %+v", tally, err, test.want)
+			}
+			happened := map[Happening]int{}
+			for _, e := range events {
+				happened[e.What]++
+			}
+			if want := happenings(test.plan, test.want); !maps.Equal(happened, want) {
+				t.Errorf("the events are %v, want %v", happened, want)
+			}
+			if !slices.IsSortedFunc(events, func(a, b Event) int { return a.At.Compare(b.At) }) {
+				t.Errorf("the events are not in order: %v", events)
 			}
 			if len(got) != test.plan.Sessions*test.plan.Turns {
 				t.Errorf("ended have turns of %v", slices.Collect(maps.Keys(got)))
 			}
 		})
 	}
+}
+
+// happenings says how often things happen to instances. What never happens is missing.
+func happenings(plan Plan, tally Tally) map[Happening]int {
+	times := map[Happening]int{Started: plan.Instances + tally.Kills, Killed: tally.Kills, Paused: tally.Pauses, Resumed: tally.Pauses}
+	maps.DeleteFunc(times, func(_ Happening, n int) bool { return n == 0 })
+	return times
 }

@@ -1,11 +1,12 @@
-// Package history has the two memories of conversations that the example compares: a list of messages, as
-// many agents have it, and a session store as if it were far away.
+// Package history has the two memories of conversations that the example compares: a list of
+// messages, as many agents have it, and a session store as if it were far away.
 package history
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
@@ -32,25 +33,53 @@ type Message struct {
 	Text     string
 }
 
+// Question is the message of a user: an order of some books.
+func Question(turn int, instance string) Message {
+	return Message{Role: "user", Turn: turn, Instance: instance, Text: fmt.Sprintf("Add %d books to my order.", books(turn))}
+}
+
+// Answer is the answer of a model that has seen a history. It counts all books that were ordered
+// there, so a stale answer has a wrong number.
+func Answer(seen []Message, question Message) Message {
+	ordered := books(question.Turn)
+	for _, m := range seen {
+		if m.Role == "user" {
+			ordered += books(m.Turn)
+		}
+	}
+	return Message{Role: "assistant", Turn: question.Turn, Instance: question.Instance, Seen: len(seen),
+		Text: fmt.Sprintf("Your order has %d books.", ordered)}
+}
+
+// books is the number of books in a question.
+func books(turn int) int { return 2 + turn*7%8 }
+
 // Log keeps the messages of one conversation on a server.
 type Log interface {
 	Append(ctx context.Context, message []byte) error
 	All(ctx context.Context) (messages [][]byte, err error)
 }
 
-// List is the memory of one conversation: a log, without a lock.
+// List is the memory of one conversation: a log, which knows no lock.
 type List struct{ Log Log }
 
-// Save appends both messages, one after the other: what others save can come between.
+// Save appends both messages, one after the other, so messages of other instances can come between.
+// A message is on its way when its instance is paused, so the end of ctx cannot call it back.
 func (l List) Save(ctx context.Context, input, output Message) error {
-	for _, m := range []Message{input, output} {
+	for i, m := range []Message{input, output} {
 		text, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
 		time.Sleep(latency)
-		if err := l.Log.Append(ctx, text); err != nil {
+		if i == 0 {
+			hitch.At(ctx, hitch.Write)
+		}
+		if err := l.Log.Append(context.WithoutCancel(ctx), text); err != nil {
 			return err
+		}
+		if i == 0 {
+			hitch.At(ctx, hitch.Answer)
 		}
 	}
 	return nil
@@ -74,8 +103,9 @@ func (l List) Search(context.Context, string, int) ([]Message, error) {
 // Clear is not supported: the example clears no history.
 func (l List) Clear(context.Context) error { return errors.ErrUnsupported }
 
-// Far is a session store as if it were on another machine. A write to it is sent when the lease was checked for the last time: if its
-// instance is paused then, it reaches the store late, and only the store can refuse it.
+// Far is a session store as if it were on another machine. A write to it is sent when the lease was
+// checked for the last time: if its instance is paused then, it reaches the store late, and only
+// the store can refuse it.
 type Far struct {
 	*Store
 }

@@ -26,6 +26,7 @@ type Instance[T any] struct {
 	stdin  io.Writer
 	cmd    *exec.Cmd
 	killed bool
+	pause  func(time.Duration)
 }
 
 // Give gives the instance a task. It takes one at a time.
@@ -42,18 +43,19 @@ func (i *Instance[T]) Kill() error {
 	return i.cmd.Process.Kill()
 }
 
-// Pause stops the instance where it is, for a while.
+// Pause stops the instance where it is, for a while. Orders.Resumed is called when it goes on.
 func (i *Instance[T]) Pause(d time.Duration) error {
-	time.AfterFunc(d, func() { _ = resume(i.cmd.Process) })
+	i.pause(d)
 	return stop(i.cmd.Process)
 }
 
 // Orders say what becomes of instances. The functions are called by one goroutine at a time.
 type Orders[T, L any] struct {
-	Begun  func(*Instance[T])          // an instance has started
-	Line   func(*Instance[T], L) error // it has written a JSON value to stdout; an error ends all instances
-	Killed func(*Instance[T])          // it was killed, and all its lines were read
-	Pauses bool                        // instances may be paused
+	Begun   func(*Instance[T])          // an instance has started
+	Line    func(*Instance[T], L) error // it has written a JSON value to stdout; an error ends all instances
+	Killed  func(*Instance[T])          // it was killed, and all its lines were read
+	Resumed func(*Instance[T])          // it was paused, and goes on
+	Pauses  bool                        // instances may be paused
 }
 
 // Run starts n instances with cfg, and returns when all have ended. The first one that fails, and was not killed by order, ends the others, as ctx
@@ -121,6 +123,24 @@ func start[C, T, L any](ctx context.Context, i *Instance[T], cfg C, orders Order
 		return err
 	}
 	i.stdin, i.cmd = stdin, cmd
+	ended := make(chan struct{})
+	var pauses sync.WaitGroup
+	defer pauses.Wait()
+	defer close(ended)
+	i.pause = func(d time.Duration) {
+		pauses.Go(func() {
+			select {
+			case <-time.After(d):
+			case <-ended:
+				return
+			}
+			call(func() error {
+				_ = resume(cmd.Process) // unless it has ended
+				orders.Resumed(i)
+				return nil
+			})
+		})
+	}
 	i.tell(cfg)
 	call(func() error {
 		orders.Begun(i)

@@ -13,6 +13,7 @@ import (
 func TestRun_pausesAnInstance(t *testing.T) {
 	const pause = 300 * time.Millisecond
 	var paused time.Time
+	resumed := 0
 	err := Run(context.Background(), 1, order{Do: "count"}, Orders[int, int]{
 		Begun: func(i *Instance[int]) { i.Give(1) },
 		Line: func(i *Instance[int], n int) error {
@@ -25,10 +26,11 @@ func TestRun_pausesAnInstance(t *testing.T) {
 			i.Give(2)
 			return err
 		},
-		Pauses: true,
+		Resumed: func(*Instance[int]) { resumed++ },
+		Pauses:  true,
 	})
-	if took := time.Since(paused); err != nil || took < pause {
-		t.Errorf("error %v, the next line came after %s", err, took)
+	if took := time.Since(paused); err != nil || took < pause || resumed != 1 {
+		t.Errorf("error %v, the next line came after %s, and %d pauses have ended", err, took, resumed)
 	}
 }
 

@@ -19,18 +19,16 @@ var templates = template.Must(template.ParseFS(files, "*.tmpl"))
 // content is what the templates say. Whatever a picture cannot show for want of data is nil.
 type content struct {
 	*report.Comparison
-	NameWithout, NameWith string
-	Broken                error // the lock broke its promise
-	Waits                 *waits
-	Waterfall             *waterfall
-	NoSpans               string
+	Broken    error // the lock broke its promise
+	Waits     *waits
+	Waterfall *waterfall
+	NoSpans   string
 }
 
 // Write writes the page about two runs.
 func Write(w io.Writer, c *report.Comparison) error {
-	data := content{Comparison: c, Broken: c.Err(), Waits: waitsOf(c.With.Waits()), NoSpans: report.NobodyWaited}
-	data.NameWithout, data.NameWith = c.Columns()
-	if scene, ok := report.Clearest(c.With.Spans); ok {
+	data := content{Comparison: c, Broken: c.Err(), Waits: waitsOf(c.WholeTurn.Waits()), NoSpans: report.NobodyWaited}
+	if scene, ok := report.Clearest(c.WholeTurn.Spans); ok {
 		data.Waterfall = waterfallOf(scene)
 	}
 	return templates.ExecuteTemplate(w, "page.html.tmpl", data)

@@ -39,11 +39,13 @@ func turn(number int, instance string, seen int) []history.Message {
 // comparison is one of a run in which one of two messages is stale, and one without damage.
 func comparison() *report.Comparison {
 	c := &report.Comparison{Instances: 2, Sessions: 1, Turns: 2, Locks: "on a Redis", Histories: "at -store", Servers: " -store URL", Began: time.Unix(0, 0).UTC(),
-		Without: &report.Result{Took: time.Second}, With: &report.Result{Took: 2 * time.Second}}
-	c.Without.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
-	c.With.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
-	c.With.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
-	c.With.Spans = append(c.With.Spans, spans.Span{Name: "lockedmemory.save", Error: "stale", Refused: true})
+		NoLock:   &report.Result{Locked: report.NoLock, Took: time.Second},
+		SaveOnly: &report.Result{Locked: report.SaveOnly, Took: time.Second}, WholeTurn: &report.Result{Locked: report.WholeTurn, Took: 2 * time.Second}}
+	c.NoLock.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
+	c.SaveOnly.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
+	c.WholeTurn.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
+	c.WholeTurn.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
+	c.WholeTurn.Spans = append(c.WholeTurn.Spans, spans.Span{Name: "lockedmemory.save", Error: "stale", Refused: true})
 	return c
 }
 
@@ -61,16 +63,16 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	for _, want := range []string{
 		`<h1>What became of conversations, without and with a lock</h1>`,
 		`1 conversations of 2 messages, answered by 2 instances`,
-		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td></tr>`,
-		`<tr><th scope="row">stale <small>answered without seeing all that stands before</small></th><td class="bad">1</td><td>0</td></tr>`,
-		`<th scope="col">without lock</th><th scope="col">with lock</th>`,
-		`<tr><th scope="row">stale writes refused <small>the store knew a later holder</small></th><td>none</td><td>1</td></tr>`,
-		`<tr><th scope="row">wait for the lock, longest</th><td>none</td><td>50.0 ms</td></tr>`,
-		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>2.0 s</td></tr>`,
+		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td><td>2</td></tr>`,
+		`<tr><th scope="row">stale <small>answered from an outdated history</small></th><td class="bad">1</td><td class="bad">1</td><td>0</td></tr>`,
+		`<th scope="col">no lock</th><th scope="col">Save only</th><th scope="col">whole turn</th>`,
+		`<tr><th scope="row">stale writes refused <small>the store knew a later holder</small></th><td>–</td><td>–</td><td>1</td></tr>`,
+		`<tr><th scope="row">wait for the lock, longest</th><td>–</td><td>–</td><td>50.0 ms</td></tr>`,
+		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>1.0 s</td><td>2.0 s</td></tr>`,
 		`<tr><th scope="row">90 % waited at most</th><td>50.0 ms</td></tr>`,
 		`<strong class="bad">1</strong> <span>of 2 messages went wrong</span>`,
 		`<strong class="good">0</strong> <span>of 2 messages went wrong</span>`,
-		`Without the lock 1 of 2 messages went wrong`, `With it every turn`,
+		`Without a lock, instances load`, `1 of 2 answers come from an outdated history`,
 		`Conversation 0, turn 1 is stale: answer at 3 had seen 0 messages, but 2 stand before its question.`,
 		`<dt>Locks</dt><dd>on a Redis</dd>`, `<dt>Histories</dt><dd>at -store</dd>`, `<time datetime="1970-01-01T00:00:00Z">`,
 		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms; `,
@@ -92,14 +94,14 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 		t.Error("the page speaks of chaos that was not")
 	}
 	c.Chaos, c.TTL = balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, time.Second
-	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 4}
+	c.WholeTurn.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 4}
 	page := write(t, c)
 	for _, want := range []string{
-		`<dt>Chaos</dt>`, `<span class="run">with lock, chaos</span>`, `<th scope="col">with lock, chaos</th>`,
-		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>none</td><td>2</td></tr>`,
-		`<tr><th scope="row">instances paused <small>for 1.5 s, the lock lasts 1.0 s</small></th><td>none</td><td>1</td></tr>`,
-		`<tr><th scope="row">messages delivered again <small>their turn was cut off, or failed</small></th><td>none</td><td>4</td></tr>`,
-		`No instance was killed or paused in that run.`, `<p>That holds although 2 instances were killed and 1 paused`,
+		`<dt>Chaos</dt>`,
+		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>0</td><td>0</td><td>2</td></tr>`,
+		`<tr><th scope="row">instances paused <small>for 1.5 s, the lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
+		`<tr><th scope="row">messages delivered again <small>their turn was cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,
+		`<p>That holds although 2 instances were killed and 1 paused`,
 		`-turns 2 -chaos -store URL -report FILE`,
 	} {
 		if !strings.Contains(page, want) {
@@ -110,15 +112,15 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 
 func TestWrite_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	c := comparison()
-	c.Without, c.With = c.With, c.Without
+	c.NoLock, c.WholeTurn = c.WholeTurn, c.NoLock
 	page := write(t, c)
 	for _, want := range []string{"the lock broke its promise: 1 of 2 messages went wrong under it", "What went wrong with the lock",
-		"Conversation 0, turn 1 is stale", "Without the lock nothing went wrong this time", "No turn had to wait for another one"} {
+		"Conversation 0, turn 1 is stale", "Without a lock nothing went wrong this time", "No turn had to wait for another one"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	for _, wrong := range []string{"With it every turn", "For example, without the lock", "<svg", "How long turns waited"} {
+	for _, wrong := range []string{"With a lock around the whole turn", "For example, without the lock", "<svg", "How long turns waited"} {
 		if strings.Contains(page, wrong) {
 			t.Errorf("the page says %q", wrong)
 		}
@@ -158,8 +160,8 @@ func TestWrite_closesWhatItOpens(t *testing.T) {
 
 func TestWrite_escapes(t *testing.T) {
 	c := comparison()
-	for i := range c.With.Spans {
-		c.With.Spans[i].Instance = `<script>"&`
+	for i := range c.WholeTurn.Spans {
+		c.WholeTurn.Spans[i].Instance = `<script>"&`
 	}
 	if page := write(t, c); strings.Contains(page, "<script>") {
 		t.Error("a name became part of the page")

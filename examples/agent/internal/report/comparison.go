@@ -8,18 +8,22 @@ import (
 	"github.com/belugalock/belugalock/internal/integrity"
 )
 
-// Comparison is a run without and one with the lock.
+// Comparison is three runs: without a lock, with a lock around Save alone, and with a lock around
+// the whole turn.
 type Comparison struct {
-	Instances, Sessions, Turns int
-	Locks, Histories           string         // where they were
-	Servers                    string         // the flags that name the servers, without the URLs
-	Chaos                      balancer.Chaos // of the run with the lock; the other one is left alone
-	TTL                        time.Duration  // of the lock
-	Began                      time.Time
-	Without, With              *Result
+	Instances, Sessions, Turns  int
+	Locks, Histories            string         // where they were
+	Servers                     string         // the flags that name the servers, without the URLs
+	Chaos                       balancer.Chaos // of each run; a node of the lock is killed in the last one alone
+	TTL                         time.Duration  // of the lock
+	Began                       time.Time
+	NoLock, SaveOnly, WholeTurn *Result
 }
 
-// Title says what was run.
+// Runs returns the runs in their order.
+func (c *Comparison) Runs() []*Result { return []*Result{c.NoLock, c.SaveOnly, c.WholeTurn} }
+
+// Title names the conversations and the instances.
 func (c *Comparison) Title() string {
 	return fmt.Sprintf("%d conversations of %d messages, answered by %d instances", c.Sessions, c.Turns, c.Instances)
 }
@@ -27,12 +31,16 @@ func (c *Comparison) Title() string {
 // Row is a row of the table.
 type Row struct {
 	Name, Meaning string // the meaning may be missing
-	Without, With string
-	// What counts what went wrong, and is above 0: in the run without, and in the run with the lock.
-	DamageWithout, DamageWith bool
+	Cells         []Cell // one per run
 }
 
-// String is what the row is about.
+// Cell is a value of one run.
+type Cell struct {
+	Text string
+	Bad  bool // the value counts damage, and is above 0
+}
+
+// String is the title of the row.
 func (r Row) String() string {
 	if r.Meaning == "" {
 		return r.Name
@@ -40,7 +48,19 @@ func (r Row) String() string {
 	return r.Name + ": " + r.Meaning
 }
 
-// Damage are the rows about what went wrong.
+// none is the cell of a run to which a row does not apply.
+const none = "–"
+
+// row makes a row from a function that returns the text of a run's cell.
+func (c *Comparison) row(name, meaning string, text func(*Result) string) Row {
+	r := Row{Name: name, Meaning: meaning}
+	for _, run := range c.Runs() {
+		r.Cells = append(r.Cells, Cell{Text: text(run)})
+	}
+	return r
+}
+
+// Damage are the rows about messages that went wrong.
 func (c *Comparison) Damage() (rows []Row) {
 	for _, d := range []struct {
 		kind    integrity.Kind
@@ -48,101 +68,77 @@ func (c *Comparison) Damage() (rows []Row) {
 	}{
 		{integrity.Lost, "question or answer is not stored"},
 		{integrity.Torn, "the answer does not follow its question at once"},
-		{integrity.Stale, "answered without seeing all that stands before"},
+		{integrity.Stale, "answered from an outdated history"},
 		{integrity.Doubled, "delivered twice, and answered twice"},
 		{integrity.OutOfOrder, "stands before an earlier one of its instance"},
 	} {
-		without, with := c.Without.Count(d.kind), c.With.Count(d.kind)
-		rows = append(rows, Row{string(d.kind), d.meaning, fmt.Sprint(without), fmt.Sprint(with), without > 0, with > 0})
+		r := c.row(string(d.kind), d.meaning, func(run *Result) string { return fmt.Sprint(run.Count(d.kind)) })
+		for i, run := range c.Runs() {
+			r.Cells[i].Bad = run.Count(d.kind) > 0
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }
 
-// Messages is the row that says how many there were.
+// Messages is the row with the number of messages.
 func (c *Comparison) Messages() Row {
-	return Row{Name: "messages of users", Without: fmt.Sprint(c.Without.Messages), With: fmt.Sprint(c.With.Messages)}
+	return c.row("messages of users", "", func(run *Result) string { return fmt.Sprint(run.Messages) })
 }
 
-// Columns are the names of the two runs.
-func (c *Comparison) Columns() (without, with string) {
-	if c.Chaos.Strikes > 0 {
-		return "without lock", "with lock, chaos"
-	}
-	return "without lock", "with lock"
-}
-
-// Events are the rows about what happened besides.
+// Events are the rows about other events of the runs.
 func (c *Comparison) Events() (rows []Row) {
 	if c.Chaos.Strikes > 0 {
 		rows = []Row{
-			{Name: "instances killed", Meaning: "in the middle of a turn", With: fmt.Sprint(c.With.Tally.Kills)},
-			{Name: "instances paused", Meaning: fmt.Sprintf("for %s, the lock lasts %s", seconds(c.Chaos.Pause), seconds(c.TTL)), With: fmt.Sprint(c.With.Tally.Pauses)},
-			{Name: "messages delivered again", Meaning: "their turn was cut off, or failed", With: fmt.Sprint(c.With.Tally.Again)},
+			c.row("instances killed", "in the middle of a turn", func(run *Result) string { return fmt.Sprint(run.Tally.Kills) }),
+			c.row("instances paused", fmt.Sprintf("for %s, the lock lasts %s", seconds(c.Chaos.Pause), seconds(c.TTL)),
+				func(run *Result) string { return fmt.Sprint(run.Tally.Pauses) }),
+			c.row("messages delivered again", "their turn was cut off, or failed", func(run *Result) string { return fmt.Sprint(run.Tally.Again) }),
 		}
 	}
-	if n := c.With.Tally.Nodes; n > 0 {
-		rows = append(rows, Row{Name: "lock nodes killed", Meaning: "and not started again", With: fmt.Sprint(n)})
+	if c.WholeTurn.Tally.Nodes > 0 {
+		rows = append(rows, c.row("lock nodes killed", "and not started again", func(run *Result) string { return fmt.Sprint(run.Tally.Nodes) }))
 	}
-	rows = append(rows, Row{Name: "stale writes refused", Meaning: "the store knew a later holder", With: fmt.Sprint(c.With.Refused())})
-	for i := range rows {
-		rows[i].Without = "none"
-	}
-	return rows
+	return append(rows, c.row("stale writes refused", "the store knew a later holder", func(run *Result) string {
+		if run.Locked != WholeTurn {
+			return none // a list refuses no write
+		}
+		return fmt.Sprint(run.Refused())
+	}))
 }
 
-// Times are the rows about how long it took.
+// Times are the rows about durations.
 func (c *Comparison) Times() (rows []Row) {
-	if waits := c.With.Waits(); len(waits) > 0 {
-		rows = append(rows, Row{Name: "wait for the lock, median", Without: "none", With: Milliseconds(Percentile(waits, 50))},
-			Row{Name: "wait for the lock, longest", Without: "none", With: Milliseconds(Percentile(waits, 100))})
+	wait := func(percent int) func(*Result) string {
+		return func(run *Result) string {
+			if waits := run.Waits(); len(waits) > 0 {
+				return Milliseconds(Percentile(waits, percent))
+			}
+			return none
+		}
 	}
-	return append(rows, Row{Name: "time for all messages", Without: seconds(c.Without.Took), With: seconds(c.With.Took)})
+	if len(c.WholeTurn.Waits()) > 0 {
+		rows = append(rows, c.row("wait for the lock, median", "", wait(50)), c.row("wait for the lock, longest", "", wait(100)))
+	}
+	return append(rows, c.row("time for all messages", "", func(run *Result) string { return seconds(run.Took) }),
+		c.row("the least time", "one turn after another, no waits", func(run *Result) string {
+			if run.Locked != WholeTurn {
+				return none // its turns overlap
+			}
+			return seconds(run.Serial())
+		}))
 }
 
-// WithoutLock says what the run without the lock shows.
-func (c *Comparison) WithoutLock() string {
-	calm := ""
-	if c.Chaos.Strikes > 0 {
-		calm = " No instance was killed or paused in that run."
-	}
-	damaged := c.Without.Count()
-	if damaged == 0 {
-		return "Without the lock nothing went wrong this time: the instances hardly met. Try more of them, or fewer conversations." + calm
-	}
-	return fmt.Sprintf("Without the lock %d of %d messages went wrong: instances loaded the same history, answered without knowing of "+
-		"each other, and wrote between each other's messages.", damaged, c.Without.Messages) + calm
-}
-
-// WithLock says what the run with the lock shows, if that was as it should be.
-func (c *Comparison) WithLock() string {
-	return "With it every turn (load, model, save) had its conversation to itself: each answer follows its question and saw all " +
-		"that stands before. A lock around save alone would not prevent stale answers. By its turn ID the store knew a message " +
-		"that was delivered twice."
-}
-
-// UnderChaos says what chaos adds to that. It is empty if there was none.
-func (c *Comparison) UnderChaos() string {
-	if c.Chaos.Strikes == 0 {
-		return ""
-	}
-	node := ""
-	if c.With.Tally.Nodes > 0 {
-		node = " A node of the lock was killed, too. The others are a quorum, and the lock went on."
-	}
-	return fmt.Sprintf("That holds although %d instances were killed and %d paused in the middle of a turn, for so long that their lock expired. "+
-		"What a paused one still had on its way, the store refused if another one had been there meanwhile. Every message was delivered "+
-		"until an instance had dealt with it.", c.With.Tally.Kills, c.With.Tally.Pauses) + node
-}
-
-// Err is an error if the lock broke its promise.
+// Err is an error if the lock around the whole turn broke its promise.
 func (c *Comparison) Err() error {
-	if damaged := c.With.Count(); damaged > 0 {
-		return fmt.Errorf("the lock broke its promise: %d of %d messages went wrong under it", damaged, c.With.Messages)
+	if damaged := c.WholeTurn.Count(); damaged > 0 {
+		return fmt.Errorf("the lock broke its promise: %d of %d messages went wrong under it", damaged, c.WholeTurn.Messages)
 	}
 	return nil
 }
 
-// Percentile returns the wait that p percent of all do not exceed. The waits are sorted, and there is one at least.
+// Percentile returns the wait that p percent of all do not exceed. The waits are sorted, and there
+// is one at least.
 func Percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }

@@ -12,32 +12,43 @@ import (
 // width is how many columns a paragraph takes at most.
 const width = 96
 
-// Print tells on a terminal what the two runs show. It returns an error if the lock broke its promise.
+// Print writes the result for a terminal. It returns an error if the lock broke its promise.
 func (c *Comparison) Print(w io.Writer) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleRounded)
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}})
 	t.SetTitle("%s", c.Title())
-	without, with := c.Columns()
-	t.AppendRow(table.Row{"", without, with})
+	names := table.Row{"what the lock covers"}
+	var columns []table.ColumnConfig
+	for i, run := range c.Runs() {
+		names = append(names, run.Locked.Name())
+		columns = append(columns, table.ColumnConfig{Number: i + 2, Align: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	t.AppendRow(names)
 	t.AppendSeparator()
 	for i, rows := range [][]Row{append([]Row{c.Messages()}, c.Damage()...), c.Events(), c.Times()} {
 		if i > 0 {
 			t.AppendSeparator()
 		}
 		for _, r := range rows {
-			t.AppendRow(table.Row{r, r.Without, r.With})
+			cells := table.Row{r}
+			for _, cell := range r.Cells {
+				cells = append(cells, cell.Text)
+			}
+			t.AppendRow(cells)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n\n%s", t.Render(), paragraph(c.WithoutLock()))
+	fmt.Fprintf(w, "\n%s\n\n%s\n", t.Render(), paragraph(c.Headline()))
+	for _, p := range c.Story() {
+		fmt.Fprintln(w, paragraph(p))
+	}
 	if err := c.Err(); err != nil {
-		for _, f := range c.With.Findings(5) {
+		for _, f := range c.WholeTurn.Findings(5) {
 			fmt.Fprintf(w, "conversation %d, %s\n", f.Session, f.Finding)
 		}
 		return err
 	}
-	fmt.Fprint(w, paragraph(c.WithLock()), paragraph(c.UnderChaos()), "\n")
-	waterfall(w, c.With.Spans)
+	waterfall(w, c.WholeTurn.Spans)
 	return nil
 }
 

@@ -13,21 +13,15 @@ import (
 
 var theme = progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "│", BarEnd: "│"}
 
-// Progress shows on stderr that a run has begun and, on a terminal, how much of it is done; chaos says that the run with the lock is
-// one with chaos. The function that it returns is called whenever something has happened; done says that it was the end of a turn
-// that was dealt with.
-func Progress(steps int, locked, chaos bool) func(done bool, tally balancer.Tally) {
-	title, width, bars := "without lock", 12, 40
-	if locked {
-		title = "with lock"
-	}
+// Progress shows on stderr that a run has begun and, on a terminal, how much of it is done. With
+// chaos, the line has room for what happens to instances. Call the returned function for each
+// event; done marks the end of a turn whose message has its answer.
+func Progress(steps int, locked Locked, chaos bool) func(done bool, tally balancer.Tally) {
+	title, width, bars := locked.Name(), 10, 42
 	if chaos {
-		width, bars = 29, 26
+		width, bars = 30, 25
 	}
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		if locked && chaos {
-			title += ", chaos"
-		}
 		fmt.Fprintf(os.Stderr, "%s: %d messages\n", title, steps)
 		return func(bool, balancer.Tally) {}
 	}

@@ -66,8 +66,8 @@ func TestResult_judgesWhatIsStored(t *testing.T) {
 			}}
 			r.Judge(7, test.stored, 2)
 			got := fmt.Sprintf("%d of %d:", r.Count(), r.Messages)
-			for i, row := range (&Comparison{Without: &Result{}, With: &r}).Damage() {
-				got += strings.Repeat(",", min(i, 1)) + " " + row.Name + " " + row.With
+			for i, row := range (&Comparison{NoLock: &Result{}, SaveOnly: &Result{}, WholeTurn: &r}).Damage() {
+				got += strings.Repeat(",", min(i, 1)) + " " + row.Name + " " + row.Cells[2].Text
 			}
 			if got != test.want {
 				t.Errorf("the result is %q, want %q", got, test.want)
@@ -76,9 +76,10 @@ func TestResult_judgesWhatIsStored(t *testing.T) {
 	}
 }
 
-// damaged is the result of a run of five messages, the first of which were answered from an old history.
-func damaged(stale int) *Result {
-	r := &Result{}
+// damaged is the result of a run of five messages, the first of which were answered from an old
+// history.
+func damaged(locked Locked, stale int) *Result {
+	r := &Result{Locked: locked}
 	for range 5 {
 		r.Judge(len(r.Reports), []history.Message{ask(0, "a"), answer(0, "a", min(stale, 1))}, 1)
 		stale -= min(stale, 1)
@@ -86,14 +87,48 @@ func damaged(stale int) *Result {
 	return r
 }
 
+// compared is a comparison of runs with so many stale answers.
+func compared(noLock, saveOnly, wholeTurn int) *Comparison {
+	return &Comparison{NoLock: damaged(NoLock, noLock), SaveOnly: damaged(SaveOnly, saveOnly), WholeTurn: damaged(WholeTurn, wholeTurn)}
+}
+
+func TestHeadline_saysTheResult(t *testing.T) {
+	for want, c := range map[string]*Comparison{
+		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone 3, and with a lock around the whole turn none.": compared(4, 3, 0),
+		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone none, and with a lock around the whole turn 1.": compared(4, 0, 1),
+		"Nothing went wrong in any of the three runs.": compared(0, 0, 0),
+	} {
+		if got := c.Headline(); got != want {
+			t.Errorf("the headline is %q, want %q", got, want)
+		}
+	}
+}
+
+func TestPrint_hasAColumnForEachRun(t *testing.T) {
+	var out strings.Builder
+	if err := compared(4, 3, 0).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"│ what the lock covers                                       │ no lock │ Save only │ whole turn │\n",
+		"│ stale: answered from an outdated history                   │       4 │         3 │          0 │\n",
+		"│ stale writes refused: the store knew a later holder        │       – │         – │          0 │\n",
+		"waits, so\n3 of 5 answers come from an outdated history.\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	var out strings.Builder
-	c := Comparison{Without: damaged(4), With: damaged(1)}
-	err := c.Print(&out)
+	err := compared(4, 0, 1).Print(&out)
 	if err == nil || err.Error() != "the lock broke its promise: 1 of 5 messages went wrong under it" {
 		t.Errorf("the error is %v", err)
 	}
-	if !strings.Contains(out.String(), "4 of 5 messages went wrong") || strings.Contains(out.String(), "to itself") {
+	if !strings.Contains(out.String(), "4 of 5 messages went wrong") || strings.Contains(out.String(), "With a lock around the whole turn") ||
+		strings.Contains(out.String(), "too late") {
 		t.Errorf("the words do not fit:\n%s", &out)
 	}
 	if want := "\nconversation 0, turn 0 is stale: answer at 1 had seen 1 messages, but 0 stand before its question\n"; !strings.Contains(out.String(), want) {
@@ -103,21 +138,23 @@ func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 
 func TestPrint_saysWhatChaosDid(t *testing.T) {
 	var out strings.Builder
-	c := Comparison{Without: damaged(4), With: damaged(0), Chaos: balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, TTL: time.Second}
-	c.With.Tally = balancer.Tally{Kills: 2, Pauses: 1, Nodes: 1, Again: 3}
-	c.With.Spans = []spans.Span{{Name: "lockedmemory.save", Refused: true}, {Name: "lockedmemory.save"}}
+	c := compared(4, 3, 0)
+	c.Chaos, c.TTL = balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, time.Second
+	for _, run := range c.Runs() {
+		run.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 3}
+	}
+	c.WholeTurn.Tally.Nodes = 1
+	c.WholeTurn.Spans = []spans.Span{{Name: "lockedmemory.save", Refused: true}, {Name: "lockedmemory.save"}}
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		" without lock │ with lock, chaos │\n",
-		"│ instances killed: in the middle of a turn                   │         none │                2 │\n",
-		"│ instances paused: for 1.5 s, the lock lasts 1.0 s           │         none │                1 │\n",
-		"│ messages delivered again: their turn was cut off, or failed │         none │                3 │\n",
-		"│ stale writes refused: the store knew a later holder         │         none │                1 │\n",
-		"│ lock nodes killed: and not started again                    │         none │                1 │\n",
-		"of the lock was killed, too.",
-		" No instance was killed",
+		"│ instances killed: in the middle of a turn                   │       2 │         2 │          2 │\n",
+		"│ instances paused: for 1.5 s, the lock lasts 1.0 s           │       1 │         1 │          1 │\n",
+		"│ messages delivered again: their turn was cut off, or failed │       3 │         3 │          3 │\n",
+		"│ stale writes refused: the store knew a later holder         │       – │         – │          1 │\n",
+		"│ lock nodes killed: and not started again                    │       0 │         0 │          1 │\n",
+		"lock was killed, too. The others are a quorum",
 		"\nThat holds although 2 instances were killed and 1 paused in the middle",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -127,7 +164,7 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 }
 
 func TestFindings_areTheFirstOfEachKind(t *testing.T) {
-	if got := damaged(4).Findings(2); len(got) != 2 || got[0].Session != 0 || got[1].Session != 1 {
+	if got := damaged(NoLock, 4).Findings(2); len(got) != 2 || got[0].Session != 0 || got[1].Session != 1 {
 		t.Errorf("the findings are %v", got)
 	}
 }

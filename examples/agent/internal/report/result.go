@@ -9,20 +9,26 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// Result is what became of a run.
+// Result is the outcome of a run.
 type Result struct {
-	Messages int                // of users
-	Reports  []integrity.Report // what is wrong with each conversation
-	Took     time.Duration
-	Spans    []spans.Span
-	Tally    balancer.Tally
+	Locked    Locked
+	Began     time.Time
+	Took      time.Duration
+	Messages  int                 // of users
+	Histories [][]history.Message // of each conversation, as they are stored in the end
+	Reports   []integrity.Report  // the findings about each conversation
+	Spans     []spans.Span
+	Tally     balancer.Tally
+	Events    []balancer.Event
 }
 
-// Judge adds what became of a conversation: of the user's messages 0 to turns-1, by what is stored in the end, and by the
-// spans of the instances. It is for a run that has ended well: every message was delivered until an instance had reported that it is dealt
-// with, so that it must be stored, whatever became of earlier tries.
+// Judge adds what became of a conversation: of the user's messages 0 to turns-1, by what is stored
+// in the end, and by the spans of the instances. It is for a run that has ended well: every message
+// was delivered until an instance had reported that it is dealt with, so that it must be stored,
+// whatever became of earlier tries.
 func (r *Result) Judge(session int, messages []history.Message, turns int) {
 	var attempts []integrity.Attempt
 	for _, s := range r.Spans {
@@ -42,10 +48,12 @@ func (r *Result) Judge(session int, messages []history.Message, turns int) {
 		}
 	}
 	r.Messages += turns
+	r.Histories = append(r.Histories, messages)
 	r.Reports = append(r.Reports, integrity.Judge(stored, attempts))
 }
 
-// Count returns how many messages of users went wrong in one of these ways, or in any if none is given.
+// Count returns how many messages of users went wrong in one of these ways, or in any if none is
+// given.
 func (r *Result) Count(kinds ...integrity.Kind) (n int) {
 	for _, report := range r.Reports {
 		n += len(report.Turns(kinds...))
@@ -91,4 +99,27 @@ func (r *Result) Waits() (waits []time.Duration) {
 	}
 	slices.Sort(waits)
 	return waits
+}
+
+// Serial returns the least time that the turns of one conversation can take: the time of their
+// models and writes, one turn after another, without waits. It is that of the conversation that
+// takes longest. Only turns that stored an answer count.
+func (r *Result) Serial() (longest time.Duration) {
+	byID, models := map[string]spans.Span{}, map[string]time.Duration{}
+	for _, s := range r.Spans {
+		byID[s.ID] = s
+		if s.Name == spans.Model {
+			models[s.Parent] += s.End.Sub(s.Start)
+		}
+	}
+	took := map[int]time.Duration{} // by conversation
+	for _, save := range r.Spans {
+		if save.Name != lockedmemory.OpSave || save.Error != "" {
+			continue
+		}
+		session := byID[byID[save.Parent].Parent].Session
+		took[session] += models[save.Parent] + save.End.Sub(save.Start)
+		longest = max(longest, took[session])
+	}
+	return longest
 }

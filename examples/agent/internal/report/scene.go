@@ -10,8 +10,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// Scene is what a waterfall shows: a turn that had to wait, and the turn in its way, to which its span distlock.acquire is
-// linked. Each has its spans in the order of their starts, the outer ones before what they contain.
+// Scene is what a waterfall shows: a turn that had to wait, and the turn in its way, to which its
+// span distlock.acquire is linked. Each has its spans in the order of their starts, the outer ones
+// before what they contain.
 type Scene struct {
 	Holder, Waiter []spans.Span
 	Start, End     time.Time
@@ -20,14 +21,16 @@ type Scene struct {
 // Waits tells whether a span is one of waiting, not of work.
 func Waits(s spans.Span) bool { return s.Name == distlock.OpAcquire }
 
-// Clearest returns the scene that shows best who waits for whom. There is none if no turn had to wait for another.
+// Clearest returns the scene that shows best who waits for whom. There is none if no turn had to
+// wait for another.
 func Clearest(finished []spans.Span) (scene Scene, ok bool) {
 	turns := map[string][]spans.Span{} // by the ID of the turn's span
 	for _, s := range finished {
 		turns[s.ID] = append(turns[s.ID], s)
 		turns[s.Parent] = append(turns[s.Parent], s)
 	}
-	// Turns that have stored nothing would make a poor picture: their message had been answered already, or they lost the lock.
+	// Turns that have stored nothing would make a poor picture: their message had been answered
+	// already, or they lost the lock.
 	acquires, ends := map[string]spans.Span{}, map[string]time.Time{}
 	for id, turn := range turns {
 		acquire, save := named(turn, distlock.OpAcquire), named(turn, lockedmemory.OpSave)
@@ -57,15 +60,15 @@ func Clearest(finished []spans.Span) (scene Scene, ok bool) {
 	return scene, true
 }
 
-// meeting is two spans distlock.acquire: that of a turn that had to wait, and that of the turn in its way, which ended at
-// freed.
+// meeting is two spans distlock.acquire: that of a turn that had to wait, and that of the turn in
+// its way, which ended at freed.
 type meeting struct {
 	holder, waiter spans.Span
 	freed          time.Time
 }
 
-// clear says how clearly the picture of a meeting shows who waits for whom: it is the time in which the waiter waited
-// for the holder, less the time in which it waited for others.
+// clear says how clearly the picture of a meeting shows who waits for whom: it is the time in which
+// the waiter waited for the holder, less the time in which it waited for others.
 func (m meeting) clear() time.Duration {
 	from, to := m.waiter.Start, m.waiter.End
 	if m.holder.End.After(from) {

@@ -15,8 +15,8 @@ const columns = 60
 // NobodyWaited stands in the place of a waterfall.
 const NobodyWaited = "No turn had to wait for another one, so there are no spans to show."
 
-// waterfall draws the spans of a turn that had to wait, and above them those of the turn in its way. It takes at most 100
-// columns.
+// waterfall draws the spans of a turn that had to wait, and above them those of the turn in its
+// way. It takes at most 100 columns.
 func waterfall(w io.Writer, finished []spans.Span) {
 	scene, ok := Clearest(finished)
 	if !ok {

@@ -52,7 +52,7 @@ func (p onPostgres) Prepare(ctx context.Context) error {
 	}
 	if err == nil {
 		_, err = p.pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+p.messages()+
-			" (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session integer, message bytea)")
+			" (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, list text, message bytea)")
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("prepare a schema: %w", err), p.Remove(context.WithoutCancel(ctx)))
@@ -62,21 +62,21 @@ func (p onPostgres) Prepare(ctx context.Context) error {
 
 func (p onPostgres) messages() string { return pgx.Identifier{p.schema, "messages"}.Sanitize() }
 
-func (p onPostgres) Log(session int) history.Log { return postgresLog{p, session} }
+func (p onPostgres) Log(name string) history.Log { return postgresLog{p, name} }
 
 // postgresLog is the rows of one conversation.
 type postgresLog struct {
 	onPostgres
-	session int
+	list string
 }
 
 func (l postgresLog) Append(ctx context.Context, message []byte) error {
-	_, err := l.pool.Exec(ctx, "INSERT INTO "+l.messages()+" (session, message) VALUES ($1, $2)", l.session, message)
+	_, err := l.pool.Exec(ctx, "INSERT INTO "+l.messages()+" (list, message) VALUES ($1, $2)", l.list, message)
 	return err
 }
 
 func (l postgresLog) All(ctx context.Context) ([][]byte, error) {
-	rows, err := l.pool.Query(ctx, "SELECT message FROM "+l.messages()+" WHERE session = $1 ORDER BY number", l.session)
+	rows, err := l.pool.Query(ctx, "SELECT message FROM "+l.messages()+" WHERE list = $1 ORDER BY number", l.list)
 	if err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ func (r onRedis) Prepare(ctx context.Context) error {
 	return nil
 }
 
-func (r onRedis) Log(session int) history.Log {
-	return redisLog{r.client, fmt.Sprint(r.run, ":list:", session)}
+func (r onRedis) Log(name string) history.Log {
+	return redisLog{r.client, r.run + ":list:" + name}
 }
 
 // redisLog is a list of Redis.

@@ -36,7 +36,7 @@ type server interface {
 // store is a server that keeps histories as well.
 type store interface {
 	server
-	Log(session int) history.Log
+	Log(name string) history.Log
 	Store(key lockedmemory.KeyFunc) (*history.Store, error)
 }
 
@@ -102,10 +102,10 @@ func (s *Servers) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Log returns the history of a conversation in the run without the lock.
-func (s *Servers) Log(session int) history.Log { return s.histories.Log(session) }
+// Log returns the list of messages with a name.
+func (s *Servers) Log(name string) history.Log { return s.histories.Log(name) }
 
-// Store returns the histories of the run with the lock.
+// Store returns the session store of the run with whole turns.
 func (s *Servers) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
 	return s.histories.Store(key)
 }

@@ -24,6 +24,9 @@ const shutdownTimeout = 5 * time.Second
 // Turn is the name of the span of a whole turn: one message of a user, from its delivery to the end of what it causes.
 const Turn = "agent.turn"
 
+// Model is the name of the span of the model's work in a turn.
+const Model = "model"
+
 // The attributes of a turn.
 const (
 	sessionKey = attribute.Key("agent.session")
@@ -66,9 +69,9 @@ type Provider struct {
 // NewProvider makes a provider that writes the finished spans of an instance to lines. If one of the variables
 // OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, it sends them there as well, by OTLP over
 // HTTP. It is meant to be the only one in its process.
-func NewProvider(ctx context.Context, lines io.Writer, instance string, locked bool) (*Provider, error) {
+func NewProvider(ctx context.Context, lines io.Writer, instance string, locked string) (*Provider, error) {
 	about := resource.NewSchemaless(attribute.String("service.name", "belugalock-agent"),
-		attribute.String("service.instance.id", instance), attribute.Bool("agent.locked", locked))
+		attribute.String("service.instance.id", instance), attribute.String("agent.lock", locked))
 	delivered, fail := context.WithCancelCause(context.Background())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(fail)) // exporters work in the background: there is no other way to learn of it
 	p := &Provider{sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithSyncer(exporter{lines, instance})), delivered}
