@@ -154,7 +154,7 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 		"│ messages delivered again: their turn was cut off, or failed │       3 │         3 │          3 │\n",
 		"│ stale writes refused: the store knew a later holder         │       – │         – │          1 │\n",
 		"│ lock nodes killed: and not started again                    │       0 │         0 │          1 │\n",
-		"lock was killed, too. The others are a quorum",
+		"was killed, too. The others are a quorum",
 		"\nThat holds although 2 instances were killed and 1 paused in the middle",
 	} {
 		if !strings.Contains(out.String(), want) {
