@@ -68,6 +68,10 @@ type Operation struct {
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
+
+	// Exchanges, of a turn of lockedmemory, is how many of its Saves were stored. Its Wait ends when its
+	// function begins. Its Held is the time from there to the end of the function or the loss of the lease.
+	Exchanges int
 }
 
 // Handoff is the way in which an acquired lock reached its holder.

@@ -141,12 +141,22 @@ func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 
 // Load calls the inner memory without a lock. Under a lease that has ended, as after its Turn, it fails
 // with distlock.ErrLost or distlock.ErrNotHeld.
-func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	ctx, err := m.read(ctx)
-	if err != nil {
-		return nil, err
+func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) (messages []M, err error) {
+	load := func(ctx context.Context, op *distlock.Operation) error {
+		op.Unlocked = m.unlockedTurn(ctx, op.Key) != nil
+		ctx, err := m.readOf(ctx, op.Key)
+		if err == nil {
+			messages, err = m.inner.Load(ctx, query)
+		}
+		return err
 	}
-	return m.inner.Load(ctx, query)
+	key, failure := m.key(ctx)
+	if key != "" && failure == nil {
+		err = m.reported(ctx, OpLoad, key, load)
+	} else { // see read
+		err = load(ctx, &distlock.Operation{Key: key})
+	}
+	return messages, err
 }
 
 // Search calls the inner memory, as Load does.

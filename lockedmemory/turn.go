@@ -12,6 +12,7 @@ import (
 
 // The operations that a Locker's Observer sees of this package.
 const (
+	OpLoad    = "lockedmemory.load" // not of a call without a session
 	OpSave    = "lockedmemory.save"
 	OpAppend  = "lockedmemory.append"
 	OpReplace = "lockedmemory.replace"
@@ -46,9 +47,13 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
+		s := session{m.locker, op.Key}
+		a := s.account(ctx, op)
+		defer a.close()
 		return m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
-			ctx = m.within(ctx, op.Key, turn)
-			return running.Do(session{m.locker, op.Key}, func() error { return fn(ctx) })
+			return a.run(m.within(ctx, op.Key, turn), s, func(ctx context.Context) error {
+				return running.Do(s, func() error { return fn(ctx) })
+			})
 		}, opts...)
 	})
 }
@@ -150,7 +155,7 @@ func (m *LockedMemory[M, D]) namesOutcome(err error) bool {
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 
-// observed finds the session and reports the operation.
+// observed finds the session of an operation, and reports it.
 func (m *LockedMemory[M, D]) observed(ctx context.Context, name string,
 	run func(ctx context.Context, op *distlock.Operation) error) error {
 	key, err := m.key(ctx)
@@ -161,6 +166,12 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string,
 		return fmt.Errorf("%s: %w: the session is empty: put its ID into the context that the KeyFunc reads",
 			name, distlock.ErrInvalidKey)
 	}
+	return m.reported(ctx, name, key, run)
+}
+
+// reported reports the operation to the Observer.
+func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
+	run func(ctx context.Context, op *distlock.Operation) error) error {
 	observer := fencing.Options(m.locker).Observer
 	op := &distlock.Operation{Name: name, Backend: fencing.Backend(m.locker), Key: key}
 	ctx = observer.Start(ctx, op)
@@ -170,12 +181,19 @@ func (m *LockedMemory[M, D]) observed(ctx context.Context, name string,
 	}()
 	op.Err = run(ctx, op)
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
+	if op.Err == nil && (name == OpSave || name == OpAppend) {
+		session{m.locker, key}.around(ctx).note()
+	}
 	return op.Err
 }
 
 // read returns the context of a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
 	key, _ := m.key(ctx) // the inner memory decides whether a read needs a session
+	return m.readOf(ctx, key)
+}
+
+func (m *LockedMemory[M, D]) readOf(ctx context.Context, key string) (context.Context, error) {
 	lease, leased := m.locker.FromContext(ctx, key)
 	if leased {
 		if err := fencing.Check(ctx, lease); err != nil {

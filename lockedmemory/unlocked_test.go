@@ -63,7 +63,8 @@ func TestFailOpen_C_runsUnlockedAndReportsIt(t *testing.T) {
 					return m.Turn(ctx, func(ctx context.Context) error { return m.Save(ctx, "q", "a") })
 				})
 			},
-			[]string{"q", "a"}, []string{lockedmemory.OpSave, lockedmemory.OpTurn, lockedmemory.OpTurn},
+			[]string{"q", "a"},
+			[]string{lockedmemory.OpLoad, lockedmemory.OpSave, lockedmemory.OpTurn, lockedmemory.OpTurn},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,10 +2,10 @@
 //
 // A [Tracing] is a distlock.Observer. Put it into the Options of a Locker. Then every acquire,
 // extend and release becomes a span of the scope "beluga.memory.distlock". So does every turn and
-// every write of a locked memory over that Locker:
+// every Load and write of a locked memory over that Locker:
 //
 //	distlock.acquire     distlock.extend        distlock.release
-//	lockedmemory.turn    lockedmemory.answer
+//	lockedmemory.turn    lockedmemory.answer    lockedmemory.load
 //	lockedmemory.save    lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
 //
@@ -21,7 +21,11 @@
 //	distlock.outcome    acquired, done, busy, timeout, cancelled, unavailable, refused,
 //	                    unknown, lost, failed, stale, conflict
 //	distlock.attempts   the number of requests to the lock service
-//	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal
+//	distlock.wait_ms    of distlock.acquire: milliseconds from the call to the grant or its refusal;
+//	                    of a turn or answer: until its function begins
+//	distlock.held_ms    of a turn or answer: milliseconds from there to the end of its function, or to
+//	                    the loss of the lease; 0 inside another turn, and without the lock
+//	lockedmemory.exchanges  of a turn or answer: how many of its Saves were stored
 //	distlock.ttl_ms     the requested TTL in milliseconds
 //	distlock.fence      the fencing token
 //	distlock.handoff    of a granted distlock.acquire: none, local or remote, see below;
@@ -71,6 +75,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -187,7 +192,7 @@ func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 		// RecordError takes message and type from one error, so it would show the key.
 		recorded := []attribute.KeyValue{attribute.String("exception.message", text)}
 		if op.Err != nil {
-			recorded = append(recorded, attribute.String("exception.type", fmt.Sprintf("%T", op.Err)))
+			recorded = append(recorded, attribute.String("exception.type", typeOf(op.Err)))
 		}
 		span.AddEvent("exception", trace.WithAttributes(recorded...), trace.WithTimestamp(ended))
 	}
@@ -214,6 +219,10 @@ func learnt(op *distlock.Operation) []attribute.KeyValue {
 			attribute.Bool("acquired", op.Outcome == distlock.OutcomeAcquired),
 			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000)),
 		some(op.Handoff != "", attribute.String("distlock.handoff", string(op.Handoff))),
+		some(op.Name == lockedmemory.OpTurn || op.Name == lockedmemory.OpAnswer,
+			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000),
+			attribute.Float64("distlock.held_ms", float64(op.Held.Microseconds())/1000),
+			attribute.Int("lockedmemory.exchanges", op.Exchanges)),
 		some(op.Unlocked, attribute.Bool("distlock.unlocked", true)),
 	)
 }

@@ -312,6 +312,33 @@ func TestWrite_refused_statusError(t *testing.T) {
 	}
 }
 
+func TestTurn_waitHeldExchanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		busy, err := s.locker.Acquire(t.Context(), session)
+		must(t, err)
+		time.AfterFunc(500*time.Millisecond, func() { _ = busy.Release(context.Background()) })
+		must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+			time.Sleep(300 * time.Millisecond)
+			_, err := s.memory.Load(ctx, "")
+			return errors.Join(err, s.memory.Save(ctx, "q", "a"))
+		}))
+		turn, load := s.span(t, "lockedmemory.turn"), s.span(t, "lockedmemory.load")
+		got := attributes(turn)
+		wait, held := got["distlock.wait_ms"].AsFloat64(), got["distlock.held_ms"].AsFloat64()
+		if wait != 500 || held != 300 || got["lockedmemory.exchanges"].AsInt64() != 1 {
+			t.Errorf("the span of the turn has %v", turn.Attributes)
+		}
+		if load.Parent.SpanID() != turn.SpanContext.SpanID() {
+			t.Error("the span of the Load is not in the turn")
+		}
+		_, waited := attributes(load)["distlock.wait_ms"]
+		if _, counted := attributes(load)["lockedmemory.exchanges"]; waited || counted {
+			t.Errorf("the span of the Load has %v", load.Attributes)
+		}
+	})
+}
+
 func TestLoss_eventOnTheHoldersSpan(t *testing.T) {
 	s := newSetup(t)
 	ctx, turn := s.tracer.Start(t.Context(), "turn")
