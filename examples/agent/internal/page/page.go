@@ -1,5 +1,5 @@
-// Package page tells in HTML what became of conversations, without and with a lock: one file that needs no other, no script
-// and no network.
+// Package page shows in HTML how conversations fared in three runs: one file without scripts, which
+// needs no other file and no network.
 package page
 
 import (
@@ -16,18 +16,22 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "*.tmpl"))
 
-// content is what the templates say. Whatever a picture cannot show for want of data is nil.
+// content is the data of the templates. A picture without data is nil.
 type content struct {
 	*report.Comparison
-	Broken    error // the lock broke its promise
+	Broken    error // the lock around the whole turn broke its promise
+	Chats     *chats
+	Times     *times
 	Waits     *waits
+	Timeline  *timeline
 	Waterfall *waterfall
 	NoSpans   string
 }
 
-// Write writes the page about two runs.
+// Write writes the page about three runs.
 func Write(w io.Writer, c *report.Comparison) error {
-	data := content{Comparison: c, Broken: c.Err(), Waits: waitsOf(c.WholeTurn.Waits()), NoSpans: report.NobodyWaited}
+	data := content{Comparison: c, Broken: c.Err(), Chats: chatsOf(c), Times: timesOf(c), Waits: waitsOf(c.Runs()), Timeline: timelineOf(c),
+		NoSpans: report.NobodyWaited}
 	if scene, ok := report.Clearest(c.WholeTurn.Spans); ok {
 		data.Waterfall = waterfallOf(scene)
 	}
@@ -37,5 +41,5 @@ func Write(w io.Writer, c *report.Comparison) error {
 // share is a place on a picture of any width, from 0, its left edge, to 1.
 type share float64
 
-// String is what SVG takes for a length.
+// String is a length in SVG.
 func (s share) String() string { return fmt.Sprintf("%.2f%%", 100*float64(s)) }

@@ -11,8 +11,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// The parts of a waterfall from top to bottom, in CSS pixels. Its width is that of the window: all places from left to right
-// are shares of it, so that the letters are as large on a phone as anywhere.
+// The parts of a waterfall from top to bottom, in CSS pixels. Its width is that of the window: all
+// places from left to right are shares of it, so that the letters are as large on a phone as
+// anywhere.
 const (
 	laneHead  = 34 // the name of an instance
 	rowHeight = 40 // a span: its name and duration, and below them its bar
@@ -89,7 +90,8 @@ func waterfallOf(scene report.Scene) *waterfall {
 	return w
 }
 
-// linkOf draws the link amid the time in which the waiting span and the turn that it waited for overlap.
+// linkOf draws the link amid the time in which the waiting span and the turn that it waited for
+// overlap.
 func linkOf(holder, waiter []bar) link {
 	turn, wait := holder[0], waiter[0]
 	for _, b := range holder {
