@@ -41,7 +41,7 @@ func TestWrite_drawsEveryChart(t *testing.T) {
 		"parallel.svg": {"One key", "acquisitions per second", "redsync", "4,000"},
 		"local.svg":    {"belugalock"},
 		"cross.svg":    {"rueidislock"},
-		"waits.svg":    {"Waits: one key", "waited at most, ms", "share of acquisitions, %", "belugalock", "0.1", "1000"},
+		"waits.svg":    {"Waits: one key", "their other waiters starve:", "waited at most, ms", "share of acquisitions, %", "belugalock", "0.1", "1000"},
 	} {
 		svg, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -20,6 +21,15 @@ const (
 	// points are enough for a curve to look as if it had all.
 	points = 300
 )
+
+// starved explains the left ends of the curves.
+const starved = `The medians of the polling
+libraries are low because
+their other waiters starve:
+the releaser takes the lock
+again at once. The starved
+waiters are the right ends
+of these curves.`
 
 // waits draws, for every subject, which share of its acquisitions has waited how long at most. A fair lock has a curve
 // that rises at once where everybody waits for their turn; one that lets some starve begins left of it, and ends far right.
@@ -64,7 +74,11 @@ func waits(o *scenario.Outcome) ([]byte, error) {
 	const beside = 190
 	return svg(vg.Points(800), vg.Points(420), func(c draw.Canvas) {
 		p.Draw(draw.Crop(c, 0, -vg.Points(beside), 0, 0))
-		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-vg.Points(beside-16), 0, 0, -vg.Points(36)))
+		side := draw.Crop(c, c.Max.X-c.Min.X-vg.Points(beside-16), 0, 0, -vg.Points(36))
+		legend.Draw(side)
+		note := legend.TextStyle
+		note.YAlign = text.YTop
+		side.FillText(note, vg.Point{X: side.Min.X, Y: side.Max.Y - vg.Points(130)}, starved)
 	})
 }
 
