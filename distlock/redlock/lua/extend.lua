@@ -6,14 +6,15 @@
 --
 -- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
 -- memory.
-local r, refused = read(redis.call('GETEX', lock)) -- ⚑ a write command, so that no read-only replica answers
-if refused then
-  return refused
-elseif not r.held or r.owner ~= ARGV[1] then
+local raw = redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
+local held, holder, _, _, _, _, keep, ttl = read(raw)
+if held == nil then
+  return holder
+elseif not held or holder ~= ARGV[1] then
   return 'not held'
 end
-local wanted = ARGV[2] + r.keep
-if ARGV[3] == '1' or r.ttl < wanted then
+local wanted = ARGV[2] + keep
+if ARGV[3] == '1' or ttl < wanted then
   redis.call('PEXPIRE', lock, ms(wanted))
 end
 return 'held'

@@ -6,29 +6,30 @@
 -- FOREIGN, FLOOR
 --
 -- May be repeated: a token that reaches the floor stays. The remaining time never changes.
-local r, refused = read(redis.call('GETEX', lock)) -- ⚑ a write command, so that no read-only replica answers
+local raw = redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
+local held, holder, _, _, granted, reserved, _, _, left = read(raw)
 local floor, last = tonumber(ARGV[2]), tonumber(ARGV[3])
-refused = refused or too_far(floor)
+local refused = held == nil and holder or too_far(floor)
 if refused then
   return refused
-elseif not r.held or r.owner ~= ARGV[1] then
+elseif not held or holder ~= ARGV[1] then
   return {'not held'}
 end
 local token
-if last > 0 and floor > r.last then
+if last > 0 and floor > reserved then
   token = floor
-elseif last == 0 and floor > r.token then
-  token = math.max(floor, r.last + 1, now)
+elseif last == 0 and floor > granted then
+  token = math.max(floor, reserved + 1, now)
   last = token + 255
 end
 if not token then
-  return {'held', r.token, r.last}
+  return {'held', granted, reserved}
 end
 local keep = keep_of(last)
-local raw = string.sub(r.raw, 1, 68) .. numbers(token, last, keep) .. string.sub(r.raw, 112)
-if r.left then
-  redis.call('SET', lock, raw, 'PX', ms(r.left + keep))
+local raised = sub(raw, 1, 68) .. string.format('%016.0f%016.0f%011.0f', token, last, keep) .. sub(raw, 112)
+if left then
+  redis.call('SET', lock, raised, 'PX', ms(left + keep))
 else
-  redis.call('SET', lock, raw) -- restored without a TTL
+  redis.call('SET', lock, raised) -- restored without a TTL
 end
 return {'held', token, last}

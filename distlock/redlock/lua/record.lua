@@ -6,36 +6,30 @@
 --
 -- The TTL of the key is the remaining time of the grant, plus keep.
 local lock = KEYS[1]
-local none = string.rep('0', 32)
+local sub = string.sub
 
-local function ms(n) return string.format('%.0f', n) end
+local function ms(n) return string.format('%d', n) end
 
--- read returns the record of a key as a table, or the error FOREIGN. Without a key the record is
--- free. ttl, of a grant alone, is the TTL of the key, and left the remaining time of the grant, in ms;
--- left is nil without a TTL.
+-- read returns held, owner, previous owner, state, token, last token, keep, and for a grant alone the TTL
+-- of the key and the remaining time, in ms. The remaining time is nil without a TTL. Without a key the
+-- record is free. For the record of another program it returns nil and the error FOREIGN.
+-- ⚑ No table: a table takes a quarter of the time of a script.
 local function read(raw)
   if not raw then
-    return {state = 'r', owner = none, previous = none, token = 0, last = 0, held = false}
+    local none = '00000000000000000000000000000000'
+    return false, none, none, 'r', 0, 0, 0
   end
-  local r = {
-    raw = raw, state = string.match(raw, '^q1([hr])%.'), owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
-    token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
-    keep = tonumber(string.sub(raw, 101, 111)), held = false,
-  }
-  if not (r.state and r.token and r.last and r.keep) or #raw < 127 then
+  local mark, state, held, ttl, left = sub(raw, 1, 4), 'r', false, nil, nil
+  local token, last, keep = tonumber(sub(raw, 69, 84)), tonumber(sub(raw, 85, 100)), tonumber(sub(raw, 101, 111))
+  if mark ~= 'q1h.' and mark ~= 'q1r.' or not (token and last and keep) or #raw < 127 then
     return nil, redis.error_reply('FOREIGN the record of the lock was not written by a quorum of this library')
   end
-  if r.state == 'h' then
-    r.ttl = redis.call('PTTL', lock)
-    if r.ttl >= 0 then
-      r.left = r.ttl - r.keep
+  if mark == 'q1h.' then
+    state, ttl = 'h', redis.call('PTTL', lock)
+    if ttl >= 0 then
+      left = ttl - keep
     end
-    r.held = not r.left or r.left > 0
+    held = not left or left > 0
   end
-  return r
-end
-
--- is_released reports whether the owner is one of the last two that were released.
-local function is_released(r, owner)
-  return r.previous == owner or r.state == 'r' and r.owner == owner
+  return held, sub(raw, 5, 36), sub(raw, 37, 68), state, token, last, keep, ttl, left
 end

@@ -10,15 +10,16 @@
 -- May be repeated until two other owners were released: then a copy is answered 'not held'.
 -- ⚑ The first command is a write command: no read-only replica answers, and Redis allows the writes
 -- after it when it is out of memory.
-local r, refused = read(redis.call('GETEX', lock))
-if refused then
-  return refused
+local raw = redis.call('GETEX', lock)
+local held, holder, previous, state, _, _, keep = read(raw)
+if held == nil then
+  return holder
 end
 local owner, tombstone = ARGV[1], tonumber(ARGV[2])
-local ends = r.held and r.owner == owner
+local ends = held and holder == owner
 local standing = tombstone > 0 and redis.call('PTTL', KEYS[2]) or 0
 if ends then
-  redis.call('SET', lock, 'q1r' .. string.sub(r.raw, 4, 127), 'PX', ms(r.keep)) -- no payload stays for a day
+  redis.call('SET', lock, 'q1r' .. sub(raw, 4, 127), 'PX', ms(keep)) -- no payload stays for a day
 end
 if tombstone > standing then
   redis.call('SET', KEYS[2], '', 'PX', ms(tombstone))
@@ -26,4 +27,4 @@ end
 if ends and ARGV[4] ~= '' then
   redis.pcall('PUBLISH', ARGV[3], ARGV[4]) -- without the right to publish, waiters poll
 end
-return (ends or is_released(r, owner)) and 'released' or 'not held'
+return (ends or previous == owner or state == 'r' and holder == owner) and 'released' or 'not held'

@@ -15,7 +15,3 @@ local function keep_of(last)
   local keep = 86401000 + math.ceil(math.max(last - now, 0) / 1000) -- driver.FenceKeep, and a second
   return math.min(keep, 99999999999) -- eleven digits: three years
 end
-
-local function numbers(token, last, keep)
-  return string.format('%016.0f%016.0f%011.0f', token, last, keep)
-end
