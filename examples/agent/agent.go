@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
+	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
@@ -36,12 +37,22 @@ type agent struct {
 func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan balancer.Delivery) (err error) {
 	name := fmt.Sprint("instance-", number)
 	end := context.WithoutCancel(ctx)
-	provider, err := spans.NewProvider(ctx, os.Stdout, name, string(cfg.Locked))
+	about := spans.About(name, string(cfg.Locked))
+	provider, err := spans.NewProvider(ctx, os.Stdout, name, about)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, provider.Shutdown(end)) }()
-	observer, err := tracing.New(tracing.WithTracerProvider(provider))
+	observed := []tracing.Option{tracing.WithTracerProvider(provider)}
+	if cfg.Metrics != "" {
+		meters, err := metrics.NewProvider(os.Stdout, about)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, meters.Shutdown(end)) }()
+		observed = append(observed, tracing.WithMeterProvider(meters))
+	}
+	observer, err := tracing.New(observed...)
 	if err != nil {
 		return err
 	}
@@ -110,9 +121,7 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 
 // turn is the same in each run.
 func (a *agent) turn(ctx context.Context, memory history.Memory, message int) error {
-	loading, span := a.tracer.Start(ctx, "load")
-	seen, err := memory.Load(loading, "")
-	span.End()
+	seen, err := memory.Load(ctx, "")
 	delivered := func(m history.Message) bool { return m.Turn == message }
 	if err != nil || slices.ContainsFunc(seen, delivered) {
 		return err // nil if the message was delivered before: a list knows no turn IDs, so the agent looks

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
 
@@ -67,9 +68,11 @@ type Event struct {
 	At       time.Time
 }
 
-// Run has instances with cfg deal with all messages. Line is told every span, and the tally so far.
-// The events are in the order of their times.
-func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally)) (Tally, []Event, error) {
+// Run has instances with cfg deal with all messages. Line is told every span, and the tally so far;
+// page is told the metrics of an instance. The events are in the order of their times.
+func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally),
+	page func(instance int, metrics []byte) error,
+) (Tally, []Event, error) {
 	b := &balancer{Plan: plan, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
 	for n := range plan.Turns * plan.Sessions {
 		turn, session := n/plan.Sessions, n%plan.Sessions
@@ -85,11 +88,15 @@ func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tal
 		}
 		b.strikes = append(b.strikes, s)
 	}
-	err := instances.Run(ctx, plan.Instances, cfg, instances.Orders[Delivery, spans.Span]{
+	err := instances.Run(ctx, plan.Instances, cfg, instances.Orders[Delivery, report]{
 		Begun:   b.begun,
 		Killed:  b.killed,
 		Resumed: func(i *instance) { b.note(i, Resumed) },
-		Line: func(i *instance, s spans.Span) error {
+		Line: func(i *instance, r report) error {
+			if r.Metrics != nil {
+				return page(i.Number, r.Metrics)
+			}
+			s := r.Span
 			defer func() { line(s, b.tally) }()
 			switch s.Name {
 			case hitch.Span:
@@ -102,6 +109,12 @@ func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tal
 		Pauses: plan.Strikes > 0,
 	})
 	return b.tally, b.events, err
+}
+
+// report is a line of an instance: a span, or metrics.
+type report struct {
+	spans.Span
+	metrics.Line
 }
 
 // twice tells which messages reach two instances, as after a retry.

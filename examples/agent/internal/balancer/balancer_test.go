@@ -15,12 +15,14 @@ import (
 
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
 
 // order says how instances work.
 type order struct {
-	Fail int // turns of this message fail when they are delivered for the first time, or ever if it is below 0
+	Fail    int    // turns of this message fail when they are delivered for the first time, or ever if it is below 0
+	Metrics string // what they write beside each turn
 }
 
 func TestMain(m *testing.M) {
@@ -32,6 +34,9 @@ func TestMain(m *testing.M) {
 				time.Sleep(500 * time.Millisecond)
 			}
 			turn := spans.Span{Name: spans.Turn, Session: d.Session, Message: d.Message, Instance: fmt.Sprint("instance-", number)}
+			if o.Metrics != "" {
+				_ = said.Encode(metrics.Line{Metrics: []byte(o.Metrics)})
+			}
 			if o.Fail < 0 || o.Fail == d.Message && d.Tries == 0 {
 				turn.Error = "as ordered"
 			}
@@ -54,10 +59,27 @@ func (t turns) add(s spans.Span, _ Tally) {
 	}
 }
 
+// unmeasured refuses metrics.
+func unmeasured(instance int, page []byte) error {
+	return fmt.Errorf("instance-%d has the metrics %q", instance, page)
+}
+
+func TestRun_passesMetricsOn(t *testing.T) {
+	var got string
+	_, _, err := Run(t.Context(), order{Fail: 99, Metrics: "a page"}, Plan{Instances: 1, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {},
+		func(instance int, page []byte) error {
+			got = fmt.Sprint(instance, string(page))
+			return nil
+		})
+	if err != nil || got != "1a page" {
+		t.Errorf("error %v, and the metrics are %q", err, got)
+	}
+}
+
 func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 	got := turns{}
 	plan := Plan{Instances: 3, Sessions: 2, Turns: 7}
-	if tally, _, err := Run(t.Context(), order{Fail: 99}, plan, got.add); err != nil || tally != (Tally{}) {
+	if tally, _, err := Run(t.Context(), order{Fail: 99}, plan, got.add, unmeasured); err != nil || tally != (Tally{}) {
 		t.Fatalf("%+v, error %v", tally, err)
 	}
 	deliveries := 0
@@ -79,7 +101,7 @@ func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 
 func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 	got := turns{}
-	tally, _, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add)
+	tally, _, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add, unmeasured)
 	if err != nil || tally != (Tally{Again: 1}) {
 		t.Errorf("%+v, error %v", tally, err)
 	}
@@ -89,7 +111,7 @@ func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 }
 
 func TestRun_endsIfAMessageFailsEachTime(t *testing.T) {
-	_, _, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {})
+	_, _, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {}, unmeasured)
 	if want := "a message was delivered 26 times, and its last turn ended with: as ordered"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
@@ -109,7 +131,7 @@ func TestRun_strikes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := turns{}
-			tally, events, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add)
+			tally, events, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add, unmeasured)
 			if err != nil || tally != test.want {
 				t.Errorf("%+v, error %v, want %+v", tally, err, test.want)
 			}

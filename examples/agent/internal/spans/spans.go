@@ -66,12 +66,16 @@ type Provider struct {
 	delivered context.Context
 }
 
+// About is the resource of an instance: its name, and the part of a turn that the lock covers.
+func About(instance, locked string) *resource.Resource {
+	return resource.NewSchemaless(attribute.String("service.name", "belugalock-agent"),
+		attribute.String("service.instance.id", instance), attribute.String("agent.lock", locked))
+}
+
 // NewProvider makes a provider that writes the finished spans of an instance to lines. If one of the variables
 // OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, it sends them there as well, by OTLP over
 // HTTP. It is meant to be the only one in its process.
-func NewProvider(ctx context.Context, lines io.Writer, instance string, locked string) (*Provider, error) {
-	about := resource.NewSchemaless(attribute.String("service.name", "belugalock-agent"),
-		attribute.String("service.instance.id", instance), attribute.String("agent.lock", locked))
+func NewProvider(ctx context.Context, lines io.Writer, instance string, about *resource.Resource) (*Provider, error) {
 	delivered, fail := context.WithCancelCause(context.Background())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(fail)) // exporters work in the background: there is no other way to learn of it
 	p := &Provider{sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithSyncer(exporter{lines, instance})), delivered}
