@@ -1,6 +1,7 @@
 package check
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"net/http/httptest"
@@ -19,11 +20,15 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/incidents"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/tracing"
+)
+
+var (
+	plays  = flag.Int("plays", 2, "how often the incidents are played: an increase needs a sample from before")
+	record = flag.String("record", "", "the file that receives the data of all panels, for bench/panelchart")
 )
 
 func TestMain(m *testing.M) {
@@ -40,23 +45,24 @@ func serve(t *testing.T, instance string) (incidents.Telemetry, string) {
 		t.Fatal(err)
 	}
 	meters, spans := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), sdktrace.NewTracerProvider()
-	observer, err := tracing.New(tracing.WithTracerProvider(spans))
+	observer, err := tracing.New(tracing.WithTracerProvider(spans), tracing.WithMeterProvider(meters))
 	if err != nil {
 		t.Fatal(err)
 	}
 	site := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	t.Cleanup(site.Close)
-	return incidents.Telemetry{Observer: distlock.Observers(observer, newStandin(meters)), Tracer: spans.Tracer("application")},
+	return incidents.Telemetry{Observer: observer, Tracer: spans.Tracer("application")},
 		strings.TrimPrefix(site.URL, "http://")
 }
 
 // run is a Prometheus that has scraped the metrics of incidents.
 type run struct {
 	promv1.API
+	began time.Time
 	scene *incidents.Scene
 }
 
-// play plays the incidents twice: an increase needs a sample from before.
+// play plays the incidents. Holds get longer until the middle of the run, then shorter.
 func play(t *testing.T) run {
 	t.Helper()
 	telemetry, targets := map[string]incidents.Telemetry{}, []string{}
@@ -64,21 +70,24 @@ func play(t *testing.T) run {
 		of, target := serve(t, instance)
 		telemetry[instance], targets = of, append(targets, target)
 	}
-	r := run{API: startPrometheus(t, targets)}
+	r := run{API: startPrometheus(t, targets), began: time.Now()}
 	redis := testservers.StartRedis(t)
-	for n := range 2 {
+	stale := 0
+	for n := range *plays {
 		scene, err := incidents.Play(t.Context(), redis.Addr(), incidents.Options{
 			Telemetry: func(instance string) incidents.Telemetry { return telemetry[instance] },
+			Hold:      time.Duration(min(n+1, *plays-n)) * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.scene = scene
+		stale += scene.StaleWrites
 		wait(t, fmt.Sprintf("the stale writes of scene %d are scraped", n+1), func() string {
 			got := r.value(t, "sum(sessionstore_stale_writes_total)")
-			return unless(int(got) == scene.StaleWrites*(n+1), "%v of %d", got, scene.StaleWrites*(n+1))
+			return unless(int(got) == stale, "%v of %d", got, stale)
 		})
-		if n == 0 {
+		if n < *plays-1 {
 			r.close(t)
 		}
 	}
@@ -156,14 +165,21 @@ func TestPrometheus(t *testing.T) {
 	t.Run("alertsOfTheIncidentsFire", r.alertsFire)
 	t.Run("exemplarLeadsToAWaiter", r.exemplarLeadsToAWaiter)
 	t.Run("seriesAreFew", r.seriesAreFew)
+	if *record != "" {
+		r.write(t, *record)
+	}
 	r.close(t)
 }
 
+// filled returns a query of the dashboard with values for the variables.
+func filled(query, window string) string {
+	return strings.NewReplacer("$job", ".+", "$instance", ".+", "$backend", ".+", "$__rate_interval", window).Replace(query)
+}
+
 func (r run) panelsShowData(t *testing.T) {
-	variables := strings.NewReplacer("$job", ".+", "$instance", ".+", "$backend", ".+", "$__rate_interval", "1m")
 	for _, p := range readDashboard(t).Panels {
 		for _, q := range p.Targets {
-			r.returns(t, variables.Replace(q.Expr))
+			r.returns(t, filled(q.Expr, "1m"))
 		}
 	}
 	for _, label := range []model.LabelName{"job", "instance", "distlock_backend"} {
