@@ -62,7 +62,7 @@ func TestRun_measuresEverySubject(t *testing.T) {
 	t.Parallel()
 	ratios := map[string][]string{
 		"serial":   {"serial_vs_raw", "serial_vs_redislock", "serial_redis_vs_raw"},
-		"tracing":  {"tracing_off_vs_none", "tracing_on_vs_none"},
+		"tracing":  {"tracing_off_vs_none", "tracing_on_vs_none", "tracing_sync_vs_none"},
 		"parallel": {"parallel_vs_best_peer", "parallel_redis_vs_raw"},
 		"local":    {"local_vs_best_peer"},
 		"cross": {"cross_vs_ideal", "cross_p99_wait_vs_fair", "cross_max_wait_vs_fair", "cross_calls_per_acquisition",

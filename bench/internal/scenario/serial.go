@@ -35,8 +35,8 @@ func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 // tracing is serial of this library alone: without an Observer, with tracing on no-op providers, and on
 // the SDK of OpenTelemetry.
 func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
-	none, off, on := subject.Unobserved, subject.TracingOff, subject.TracingOn
-	names := []string{none, off, on, subject.TracingSync, subject.Woken}
+	none, off, on, sync := subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync
+	names := []string{none, off, on, sync, subject.Woken}
 	p50, _, err := b.serialTimes(ctx, "tracing", b.Pace.Tracing, names)
 	if err != nil {
 		return nil, err
@@ -48,6 +48,7 @@ func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
 		Ratios: []Ratio{
 			ratio("tracing_off_vs_none", none, p50[off], p50[none]),
 			ratio("tracing_on_vs_none", none, p50[on], p50[none]),
+			ratio("tracing_sync_vs_none", none, p50[sync], p50[none]),
 		},
 	}, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 
+	nometrics "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace/noop"
+	nospans "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/tracing"
@@ -15,9 +17,10 @@ import (
 // The subjects that tell the cost of tracing. All of them are this library on one Redis.
 const (
 	Unobserved = "belugalock, no Observer"
-	// TracingOff has an Observer on a provider that records nothing.
+	// TracingOff has an Observer on providers that record nothing.
 	TracingOff = "belugalock, tracing off"
-	// TracingOn has an Observer on the SDK with a batch processor. The exporter discards all spans.
+	// TracingOn has an Observer on the SDK, with spans and metrics. A batch processor exports the spans to
+	// an exporter that discards them.
 	TracingOn = "belugalock, tracing on"
 	// TracingSync exports each span in the goroutine that ends it.
 	TracingSync = "belugalock, tracing on, no batch"
@@ -26,7 +29,8 @@ const (
 )
 
 func openTracingOff(s Setup) (Locker, error) {
-	observer, err := tracing.New(tracing.WithTracerProvider(noop.NewTracerProvider()))
+	observer, err := tracing.New(tracing.WithTracerProvider(nospans.NewTracerProvider()),
+		tracing.WithMeterProvider(nometrics.NewMeterProvider()))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +47,8 @@ func openTracingSync(s Setup) (Locker, error) {
 
 func openSDK(s Setup, processor sdktrace.TracerProviderOption) (Locker, error) {
 	spans := sdktrace.NewTracerProvider(processor)
-	observer, err := tracing.New(tracing.WithTracerProvider(spans))
+	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	observer, err := tracing.New(tracing.WithTracerProvider(spans), tracing.WithMeterProvider(metrics))
 	if err != nil {
 		return nil, err
 	}
