@@ -68,9 +68,10 @@ func (s *stage) losesItsLease(ctx context.Context, i *instance) error {
 			return err
 		}
 		<-ctx.Done() // a renewal learns of the loss
-		return i.memory.Save(ctx, "Are you there?", "No.")
+		// The loss is reported in the background, and an ended span takes no event.
+		return errors.Join(s.watch.awaitLine(context.WithoutCancel(ctx), LineLost), i.memory.Save(ctx, "Are you there?", "No."))
 	})
-	return errors.Join(want("the turn", err, distlock.ErrLost), s.watch.awaitLine(ctx, LineLost))
+	return want("the turn", err, distlock.ErrLost)
 }
 
 // cannotRenew is a turn whose renewals fail until the network is well again.
