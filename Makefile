@@ -3,7 +3,8 @@ MODULES := \
 	. \
 	bench \
 	examples/agent/browsertest \
-	docs/dashboards/check
+	docs/dashboards/check \
+	tracing/collectortest
 
 # The modules that import Beluga, which cannot be downloaded everywhere. Here they are tested against a contract that stands in for it.
 BELUGA := \
@@ -66,12 +67,18 @@ test-browser: ## Look at the page of the example in a real browser
 	@scripts/deps.sh browser
 	cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m ./...
 
+.PHONY: test-jaeger
+test-jaeger: ## Send a contended run to a running Jaeger and follow the links there: JAEGER=http://host:16686, OTLP=http://host:4318
+	@test -n "$(JAEGER)" || { echo "make test-jaeger needs a running Jaeger, as one of compose.yaml: make test-jaeger JAEGER=http://localhost:16686"; exit 1; }
+	@scripts/deps.sh
+	cd tracing/collectortest && JAEGER='$(JAEGER)' OTLP='$(OTLP)' RECORD='$(RECORD)' go test -race -tags jaeger -count=1 -v -run TestJaeger ./jaeger
+
 .PHONY: check
 check: ## Check formatting, vet, staticcheck, import directions, go.mod
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
-	$(call each,go vet -tags browser ./...)
-	$(call each,go run $(STATICCHECK) -tags browser ./...)
+	$(call each,go vet -tags browser,jaeger ./...)
+	$(call each,go run $(STATICCHECK) -tags browser,jaeger ./...)
 	$(CONTRACT) go vet $(BELUGA:%=./%/...)
 	$(CONTRACT) go run $(STATICCHECK) $(BELUGA:%=./%/...)
 	go test ./internal/repo/directions

@@ -1,0 +1,149 @@
+package collectortest
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/incidents"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/repo/docs"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // of go-redis
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
+
+const page = "docs/observability.md"
+
+// question is one row of the page, asked about one run.
+type question struct {
+	*testing.T
+	*collector
+	*incidents.Scene
+	lines func(message string) []map[string]any
+	names map[string]bool // that the answer of the page names, and whether the test has used them
+}
+
+// name returns the name of a span, attribute, metric or field. The page has to name it, too.
+func (q *question) name(n string) string {
+	q.Helper()
+	if _, there := q.names[n]; !there {
+		q.Errorf("%s does not name `%s` in the answer", page, n)
+	}
+	q.names[n] = true
+	return n
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// The received telemetry of a contended run answers each question of the page, with the names that
+// the page gives.
+func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
+	rows := docs.ReadPage(t, page).Table(t, "## Ten questions")
+	if len(rows) != 10 {
+		t.Errorf("the page has %d questions", len(rows))
+	}
+	for _, protocol := range []string{"grpc", "http"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			collector, scene, x := play(t, protocol)
+			asked := maps.Clone(answers)
+			for _, row := range rows {
+				answer := asked[row[0]]
+				if answer == nil {
+					t.Errorf("no test answers %q", row[0])
+					continue
+				}
+				delete(asked, row[0])
+				t.Run(row[0], func(t *testing.T) {
+					q := &question{t, collector, scene, x.lines, map[string]bool{}}
+					for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
+						q.names[name[1]] = false
+					}
+					answer(q)
+					for name, used := range q.names {
+						if !used {
+							t.Errorf("the page names `%s`, and the test does not look at it", name)
+						}
+					}
+				})
+			}
+			for question := range asked {
+				t.Errorf("the page does not ask %q", question)
+			}
+		})
+	}
+}
+
+// play plays a scene and returns when the collector has received its telemetry.
+func play(t *testing.T, protocol string) (*collector, *incidents.Scene, *telemetry) {
+	t.Helper()
+	c := startCollector(t)
+	x := &telemetry{t: t, protocol: protocol, to: c}
+	scene, err := incidents.Play(t.Context(), testservers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scene.Close(context.Background()); err != nil {
+			t.Errorf("end the scene: %v", err)
+		}
+	})
+	x.flush()
+	return c, scene, x
+}
+
+// The metrics that arrive are those of the page, with the kind, unit and attributes that it gives.
+func TestCollector_metricsOfThePage(t *testing.T) {
+	c, _, _ := play(t, "http")
+	got := make(map[string]string)
+	for _, batch := range c.metrics.AllMetrics() {
+		for _, resource := range batch.ResourceMetrics().All() {
+			for _, scope := range resource.ScopeMetrics().All() {
+				for _, m := range scope.Metrics().All() {
+					keys := make(map[string]bool)
+					for _, p := range pointsOf(m) {
+						for key := range p.attributes.All() {
+							keys[strings.TrimPrefix(key, "distlock.")] = true
+						}
+					}
+					row := m.Type().String() + ", " + m.Unit() + ", " + strings.Join(slices.Sorted(maps.Keys(keys)), " ")
+					got[m.Name()] = max(got[m.Name()], row) // an instance may lack an attribute
+				}
+			}
+		}
+	}
+	want := make(map[string]string)
+	for _, row := range docs.ReadPage(t, page).Table(t, "## Metrics") {
+		kind, unit, _ := strings.Cut(row[1], ", ")
+		attributes := strings.Fields(strings.NewReplacer("`", "", ",", "", "distlock.", "").Replace(row[2]))
+		slices.Sort(attributes)
+		want[row[0]] = map[string]string{"histogram": "Histogram", "counter": "Sum", "up-down counter": "Sum"}[kind] +
+			", " + strings.Trim(unit, "`") + ", " + strings.Join(attributes, " ")
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("received are\n%q\nthe page has\n%q", got, want)
+	}
+}
+
+// The program of the page exports the spans and metrics of its lock, and says nothing.
+func TestCollector_programOfThePage(t *testing.T) {
+	c := startCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.http)
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=one")
+	program, _ := docs.ReadPage(t, page).Program(t)
+	docs.Run(t, docs.Build(t, program, testservers.SharedServer().Addr()))
+	acquired := c.spans(named("distlock.acquire"), about("conversation-42"))
+	if len(acquired) != 1 || c.sum("one", "distlock.acquire.duration", distlock.OutcomeAcquired) != 1 {
+		t.Errorf("received are %d spans, %v", len(acquired), c.points("one", "distlock.acquire.duration"))
+	}
+}
