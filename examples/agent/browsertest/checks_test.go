@@ -4,7 +4,6 @@ package browsertest
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -18,8 +17,13 @@ var checks = map[string]func(o *observation, r *run) []string{
 	"theme":     theme,
 	"contrast":  readable,
 	"structure": structure,
+	"headline":  headline,
+	"chats":     chats,
+	"switches":  switches,
 	"table":     comparison,
+	"times":     times,
 	"waits":     waits,
+	"timeline":  timeline,
 	"waterfall": waterfall,
 	"pictures":  pictures,
 }
@@ -94,7 +98,8 @@ func structure(o *observation, r *run) []string {
 		}
 	}
 	p.add(titles == 1, "%d headings are the first", titles)
-	want := []string{"What became of the messages", "How long turns waited for the lock", "A turn that had to wait", "How to read this"}
+	want := []string{"One conversation, three runs", "All messages", "How long each run took", "How long turns waited for the lock",
+		"What each instance did", "A turn that had to wait", "How to read this"}
 	p.add(slices.Equal(tops, want), "the headings are %q, want %q", tops, want)
 	for _, t := range o.Tables {
 		p.add(t.Caption != "", "table %s has no caption", t.ID)
@@ -104,96 +109,50 @@ func structure(o *observation, r *run) []string {
 	return p
 }
 
+// headline wants that the first heading has the terminal's count of wrong messages of each run, and
+// that the three cards below have them, too.
+func headline(o *observation, r *run) []string {
+	var p problems
+	text := ""
+	for _, h := range o.Headings {
+		if h.Level == 1 {
+			text = h.Text
+		}
+	}
+	p.add(text != "" && strings.Contains(r.paragraphs(), text), "the terminal does not say %q", text)
+	p.add(strings.Contains(text, " none.") || strings.HasPrefix(text, "Nothing went wrong"), "the headline is %q", text)
+	rest := text
+	for i, card := range o.Cards {
+		p.add(i < len(runs) && strings.HasPrefix(card, runs[i]+" "), "card %d is %q", i, card)
+		var wrong, all int
+		_, err := fmt.Sscanf(strings.TrimPrefix(card, runs[min(i, 2)]+" "), "%d of %d messages went wrong", &wrong, &all)
+		p.add(err == nil && all > 0 && all == int(r.numbers("messages of users")[min(i, 2)]), "card %d is %q", i, card)
+		if wrong > 0 {
+			_, after, found := strings.Cut(rest, fmt.Sprint(" ", wrong))
+			p.add(found, "card %d is %q, and the headline is %q", i, card, text)
+			rest = after
+		}
+	}
+	p.add(len(o.Cards) == len(runs), "there are %d cards", len(o.Cards))
+	return p
+}
+
 // comparison wants the table of the terminal, and its words.
 func comparison(o *observation, r *run) []string {
 	var p problems
 	rows := r.table()
 	p.add(len(rows) >= 8, "the terminal shows only %d rows", len(rows))
 	seen := o.table("comparison").Rows
-	p.add(len(seen) == len(rows)+1, "there are %d rows, want a head and %d", len(seen), len(rows))
-	for i := range min(len(seen)-1, len(rows)) {
+	p.add(len(seen) == len(rows), "there are %d rows, want %d", len(seen), len(rows))
+	for i := range min(len(seen), len(rows)) {
 		want := slices.Clone(rows[i])
 		want[0] = strings.Replace(want[0], ":", "", 1) // name and meaning stand below each other
-		p.add(slices.Equal(seen[i+1], want), "row %d is %q, want %q", i+1, seen[i+1], want)
+		p.add(slices.Equal(seen[i], want), "row %d is %q, want %q", i, seen[i], want)
 	}
 	words := strings.Join(strings.Fields(o.Text), " ")
 	for sentence := range strings.SplitSeq(r.paragraphs(), ". ") {
 		if !strings.HasPrefix(sentence, "A turn of ") { // the page has other words there
 			p.add(strings.Contains(words, strings.TrimSuffix(sentence, ".")), "the page does not say %q", sentence)
-		}
-	}
-	return p
-}
-
-// waits wants the figures of the terminal, in order, and as many columns as the picture promises.
-func waits(o *observation, r *run) []string {
-	var p problems
-	t := o.table("percentiles")
-	if len(t.Rows) != 5 {
-		return []string{fmt.Sprintf("the percentiles are %q", t.Rows)}
-	}
-	p.add(t.Rows[1][1] == r.value("wait for the lock, median"), "the median is %s", t.Rows[1][1])
-	p.add(t.Rows[4][1] == r.value("wait for the lock, longest"), "the longest is %s", t.Rows[4][1])
-	last := 0.0
-	for _, row := range t.Rows[1:] {
-		var ms float64
-		_, err := fmt.Sscanf(row[1], "%f ms", &ms)
-		p.add(err == nil && ms >= last, "%q is less than the one before", row)
-		last = ms
-	}
-	picture, ok := o.picture("waits")
-	p.add(ok && len(picture.Bars) > 0, "there is no picture")
-	tallest := 0.0
-	for _, bar := range picture.Bars {
-		tallest = max(tallest, bar.Box.Height)
-	}
-	p.add(math.Abs(tallest-150) < 0.5, "the highest column has %.1f pixels", tallest)
-	return p
-}
-
-// waterfall wants the spans of the terminal, and a link, unless nobody waited.
-func waterfall(o *observation, r *run) []string {
-	var p problems
-	want := r.spans()
-	picture, ok := o.picture("waterfall")
-	if len(want) == 0 {
-		p.add(!ok && strings.Contains(o.Text, "No turn had to wait for another one"), "nobody waited, but the page does not say so")
-		return p
-	}
-	p.add(slices.Equal(picture.Spans, want), "the spans are %q, want %q", picture.Spans, want)
-	p.add(len(picture.Bars) == len(want), "%d bars are for %d spans", len(picture.Bars), len(want))
-	if len(picture.Links) != 1 || len(picture.Bars) != len(want) {
-		p.add(len(picture.Links) == 1, "there are %d links", len(picture.Links))
-		return p
-	}
-	// The link ends at bars: at that of a whole turn, and at that of a wait.
-	link, ends := picture.Links[0], []string{}
-	for i, bar := range picture.Bars {
-		within := link.X >= bar.Box.X-0.5 && link.X <= bar.Box.X+bar.Box.Width+0.5
-		if within && (math.Abs(bar.Box.Y+bar.Box.Height-link.Y) < 1 || math.Abs(bar.Box.Y-link.Y-link.Height) < 1) {
-			name, _, _ := strings.Cut(want[i], " ")
-			ends = append(ends, name)
-		}
-	}
-	p.add(slices.Equal(ends, []string{"lockedmemory.turn", "distlock.acquire"}), "the link leads to %q", ends)
-	return p
-}
-
-// pictures wants that everything in a picture has a size and is inside.
-func pictures(o *observation, _ *run) []string {
-	var p problems
-	for _, picture := range o.Pictures {
-		p.add(picture.Box.Width > 250 && picture.Box.Height > 150, "%s is %v wide and %v high", picture.ID, picture.Box.Width, picture.Box.Height)
-		p.add(len(picture.Labels) == 2 && len(picture.Labels[0]) > 20 && len(picture.Labels[1]) > 80, "%s is described as %q", picture.ID, picture.Labels)
-		for i, bar := range picture.Bars {
-			p.add(bar.Box.Width >= 1 && bar.Box.Height > 0, "bar %d of %s is %v wide and %v high", i, picture.ID, bar.Box.Width, bar.Box.Height)
-			p.add(bar.Box.inside(picture.Box), "bar %d of %s is outside: %+v of %+v", i, picture.ID, bar.Box, picture.Box)
-		}
-		for _, t := range picture.Texts {
-			p.add(t.Box.Width > 0 && t.Box.inside(picture.Box), "%q is outside %s: %+v of %+v", t.Text, picture.ID, t.Box, picture.Box)
-		}
-		for _, link := range picture.Links {
-			p.add(link.Height > 0 && link.inside(picture.Box), "the link is outside: %+v of %+v", link, picture.Box)
 		}
 	}
 	return p

@@ -41,7 +41,40 @@
     texts.push({ what: name(element), contrast: contrast(over(colour, behind), behind), box: round(box) });
   }
 
-  const pictures = [...document.querySelectorAll("svg")].map((svg) => ({
+  const shown = (element) => element.getClientRects().length > 0;
+  const chats = [...document.querySelectorAll(".chat")].map((chat) => ({
+    id: chat.id,
+    name: words(chat.querySelector("h3")),
+    shown: shown(chat),
+    about: words(chat.querySelector("p")),
+    first: chat.querySelector("ol").start,
+    bubbles: [...chat.querySelectorAll("li")].map((bubble) => {
+      const style = getComputedStyle(bubble), text = (e) => (e ? e.textContent.replace(/\s+/g, " ").trim() : "");
+      return {
+        user: bubble.classList.contains("user"),
+        who: text(bubble.querySelector(".who")),
+        said: text(bubble.querySelector(".said")),
+        marks: [...bubble.querySelectorAll(".mark strong")].filter((mark) => !shown(chat) || shown(mark)).map(text),
+        whys: [...bubble.querySelectorAll(".mark")].map(text),
+        border: style.borderTopColor,
+        ground: style.backgroundColor,
+      };
+    }),
+  }));
+
+  // What each switch shows, and whether the keyboard reaches it and shows where it is.
+  const switches = [...document.querySelectorAll(".chats input")].filter((input) => shown(input.parentElement)).map((input) => {
+    const before = document.querySelector(".chats input:checked"), label = input.labels[0] || input;
+    input.click();
+    const visible = [...document.querySelectorAll(".chat")].filter(shown).map((chat) => chat.id);
+    input.focus({ focusVisible: true });
+    const focus = document.activeElement === input && getComputedStyle(label).outlineStyle;
+    input.blur();
+    before.click();
+    return { label: words(label), visible, focus: focus || "" };
+  });
+
+  const pictures = [...document.querySelectorAll("svg[id]")].map((svg) => ({
     id: svg.id,
     box: round(svg.getBoundingClientRect()),
     labels: (svg.getAttribute("aria-labelledby") || "").split(" ").map((id) => document.getElementById(id)?.textContent || ""),
@@ -51,6 +84,9 @@
     }),
     texts: [...svg.querySelectorAll("text")].map((text) => ({ text: text.textContent.trim(), box: round(text.getBoundingClientRect()) })),
     spans: [...svg.querySelectorAll("text:has(tspan)")].map((text) => text.textContent.trim()),
+    tracks: svg.querySelectorAll(".track").length,
+    kills: svg.querySelectorAll(".kill").length,
+    pauses: svg.querySelectorAll(".pause").length,
     links: [...svg.querySelectorAll(".link")].map((line) => round(line.getBoundingClientRect())),
   }));
 
@@ -63,7 +99,7 @@
     light: luminance(ground(document.documentElement)) > 0.5,
     language: document.documentElement.lang,
     title: document.title,
-    headings: [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].map((h) => ({ level: Number(h.tagName[1]), text: words(h), box: round(h.getBoundingClientRect()) })),
+    headings: [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter(shown).map((h) => ({ level: Number(h.tagName[1]), text: words(h), box: round(h.getBoundingClientRect()) })),
     tables: [...document.querySelectorAll("table")].map((table) => ({
       id: table.id,
       caption: table.caption ? words(table.caption) : "",
@@ -71,6 +107,9 @@
       rows: [...table.rows].filter((row) => row.getClientRects().length > 0).map((row) => [...row.cells].map((cell) => words(cell))),
     })),
     pictures,
+    cards: [...document.querySelectorAll(".verdict")].map(words),
+    chats,
+    switches,
     texts,
     scripts: document.scripts.length,
     text: document.body.innerText,

@@ -24,16 +24,15 @@ func put(t *testing.T, page string) (file string) {
 // TestPage is one test, because its parts share a browser and a run of the example.
 func TestPage(t *testing.T) {
 	chromium := browser(t)
-	waited := example(t, "-turns", "40", "-sessions", "2")
+	chaos := begin(t, "-turns", "20", "-sessions", "2", "-chaos") // takes the longest
+	waited := begin(t, "-turns", "40", "-sessions", "2")()
 	t.Run("isWhatTheTerminalSays", func(t *testing.T) { isWhatTheTerminalSays(t, chromium, waited) })
 	t.Run("isWhatTheTerminalSaysIfNobodyWaited", func(t *testing.T) {
-		isWhatTheTerminalSays(t, chromium, example(t, "-turns", "5", "-sessions", "1", "-instances", "1"))
-	})
-	t.Run("isWhatTheTerminalSaysUnderChaos", func(t *testing.T) {
-		isWhatTheTerminalSays(t, chromium, example(t, "-turns", "20", "-sessions", "2", "-chaos"))
+		isWhatTheTerminalSays(t, chromium, begin(t, "-turns", "5", "-sessions", "1", "-instances", "1")())
 	})
 	t.Run("namesSpansWhateverItsAxisSays", func(t *testing.T) { axisInSeconds(t, chromium, waited) })
 	t.Run("isFoundBrokenIfItIs", func(t *testing.T) { everyCheckFinds(t, chromium, waited) })
+	t.Run("isWhatTheTerminalSaysUnderChaos", func(t *testing.T) { isWhatTheTerminalSays(t, chromium, chaos()) })
 }
 
 // isWhatTheTerminalSays looks at a page in every view.

@@ -3,7 +3,9 @@
 package browsertest
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,33 +43,38 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// example runs the example with -report.
-func example(t *testing.T, args ...string) *run {
+// begin starts the example with -report. The function that begin returns waits for its end.
+func begin(t *testing.T, args ...string) func() *run {
 	t.Helper()
 	program, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
 	file := filepath.Join(t.TempDir(), "report.html")
 	cmd := exec.CommandContext(ctx, program, append(args, "-report", file)...)
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("the example failed: %v\n%s", err, out)
-	}
-	page, err := os.ReadFile(file)
-	if err != nil {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return &run{string(page), string(out)}
+	return func() *run {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("the example failed: %v\n%s", err, &out)
+		}
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &run{string(page), out.String()}
+	}
 }
 
-var cell = regexp.MustCompile(`(?m)^│ (.*?) +│ +(.*?) +│ +(.*?) +│$`)
+var cell = regexp.MustCompile(`(?m)^│ (.*?) +│ +(.*?) +│ +(.*?) +│ +(.*?) +│$`)
 
-// table returns the rows of the table on the terminal, but for its head.
+// table returns the rows of the table on the terminal.
 func (r *run) table() (rows [][]string) {
 	for _, m := range cell.FindAllStringSubmatch(r.terminal, -1) {
 		if m[1] != "" {
@@ -77,14 +84,22 @@ func (r *run) table() (rows [][]string) {
 	return rows
 }
 
-// value returns the right-most figure of a row.
-func (r *run) value(title string) string {
+// values returns the figures of the row whose title begins so, one of each run.
+func (r *run) values(title string) []string {
 	for _, row := range r.table() {
-		if row[0] == title {
-			return row[2]
+		if strings.HasPrefix(row[0], title) {
+			return row[1:]
 		}
 	}
-	return ""
+	return make([]string, 3)
+}
+
+// numbers returns the figures of a row, 0 for a run that has none.
+func (r *run) numbers(title string) (all [3]float64) {
+	for i, value := range r.values(title) {
+		_, _ = fmt.Sscanf(value, "%f", &all[i])
+	}
+	return all
 }
 
 var spanLine = regexp.MustCompile(`(?m)^  (\S+) +│.*│ *(\S+ ms)$`)

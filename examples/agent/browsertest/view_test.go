@@ -60,7 +60,14 @@ type observation struct {
 	}
 	Tables   []table
 	Pictures []picture
-	Texts    []struct {
+	Cards    []string
+	Chats    []chat
+	Switches []struct {
+		Label   string
+		Visible []string // the chats that are seen if it is on
+		Focus   string   // the style of the outline of the focus; empty if the keyboard does not reach it
+	}
+	Texts []struct {
 		What     string
 		Contrast float64
 		Box      box
@@ -92,6 +99,21 @@ type picture struct {
 	}
 	Spans []string // the names of spans, each with its duration
 	Links []box
+
+	Tracks, Kills, Pauses int
+}
+
+// chat is a part of a conversation.
+type chat struct {
+	ID, Name, About string
+	Shown           bool
+	First           int // the number of its first message
+	Bubbles         []struct {
+		User           bool
+		Who, Said      string
+		Marks, Whys    []string
+		Border, Ground string // colours
+	}
 }
 
 func (o *observation) table(id string) table {

@@ -18,7 +18,8 @@ const (
 	runGap      = 10
 	tracksTall  = 88 // of all instances of a run, if there are few
 	margin      = 0.06
-	units       = 4000 // of a track's width: no bar is shorter than one
+	units       = 4000 // of a track's width
+	shortest    = 5    // no bar is shorter, so that it can be seen
 	unitsApart  = 3    // between bars
 	trackApart  = 0.25 // of a track's height
 	labelHeight = 14
@@ -153,15 +154,18 @@ func trackOf(r *report.Result, n int, longest time.Duration) (t track, story str
 			bars, bad = &failed, bad+1
 		}
 		from := turn.Start
-		for _, w := range waits {
-			if w.Start.Before(turn.Start) || w.End.After(turn.End) {
+		for ; len(waits) > 0 && waits[0].Start.Before(turn.End); waits = waits[1:] {
+			w := waits[0]
+			if w.Start.Before(turn.Start) || unit(w.End)-unit(w.Start) < shortest {
 				continue
 			}
-			*bars = add(*bars, unit(from), unit(w.Start), 0)
-			wait = add(wait, unit(w.Start), unit(w.End), 0)
+			if unit(from) < unit(w.Start) {
+				*bars = add(*bars, unit(from), unit(w.Start))
+			}
+			wait = add(wait, unit(w.Start), unit(w.End))
 			from = w.End
 		}
-		*bars = add(*bars, unit(from), unit(turn.End), unitsApart)
+		*bars = add(*bars, unit(from), unit(turn.End)-unitsApart)
 	}
 	t.Work, t.Wait, t.Failed = path(work), path(wait), path(failed)
 	story = fmt.Sprintf("%s: turns %d", name, len(turns))
@@ -200,11 +204,9 @@ func cutOff(all, turns []spans.Span, killed time.Time) (cut spans.Span, ok bool)
 
 // add appends a bar. It joins bars that cannot be told apart, so that a picture of many turns stays
 // small.
-func add(bars []interval, from, to, apart int) []interval {
-	if to <= from && apart == 0 {
-		return bars
-	}
-	to = max(from+1, to-apart)
+func add(bars []interval, from, to int) []interval {
+	from = min(from, units-shortest)
+	to = max(from+shortest, to)
 	if last := len(bars) - 1; last >= 0 && from <= bars[last].to {
 		bars[last].to = max(bars[last].to, to)
 		return bars

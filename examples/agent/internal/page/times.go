@@ -59,7 +59,8 @@ func timesOf(c *report.Comparison) *times {
 	}
 	t.Foot = y
 	t.Height = y + axisFoot
-	t.Story = fmt.Sprintf("%s. The ideal time is %s.", strings.Join(story, "; "), t.Least)
+	t.Story = fmt.Sprintf("Time for all messages: %s. The ideal time, with one turn after another, is %s.",
+		strings.Join(story, "; "), t.Least)
 	return t
 }
 
