@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // hooks is an Observer made of functions. Either may be nil.
@@ -270,17 +272,23 @@ func TestObserver_nilContext_countsAsCtx(t *testing.T) {
 	})
 }
 
-// An End without what its Start puts into the context could end the caller's span.
+// An End without the context of its Start could end the caller's span: that of an operation around it.
 func TestObserver_startPanics_noEnd(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		ends := 0
+		var ends []string
+		panics := atStart(distlock.OpAcquire, func() { panic("hook") })
 		l := s.locker(t, distlock.Options{Observer: hooks{
-			start: func(context.Context, *distlock.Operation) context.Context { panic("hook") },
-			end:   func(*distlock.Operation) { ends++ },
+			start: panics.start,
+			end:   func(op *distlock.Operation) { ends = append(ends, op.Name) },
 		}})
-		without(func() { _ = l.Do(t.Context(), key, func(context.Context) error { return nil }) })
-		if ends > 0 {
-			t.Errorf("%d Ends without a Start", ends)
+		observer, turn := fencing.Options(l).Observer, &distlock.Operation{Name: "turn"}
+		ctx := observer.Start(t.Context(), turn)
+		if err := l.Do(ctx, key, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		observer.End(ctx, turn)
+		if want := []string{distlock.OpRelease, "turn"}; !slices.Equal(ends, want) {
+			t.Errorf("%q have ended, want %q", ends, want)
 		}
 	})
 }

@@ -1,11 +1,9 @@
 package distlock
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
-// Observers joins several Observers: Start in order, End in reverse.
+// Observers joins several Observers: Start in order, End in reverse. It leaves out an Observer whose
+// method Enabled() bool returns false.
 func Observers(each ...Observer) Observer {
 	joined := &observers{}
 	for _, o := range each {
@@ -13,6 +11,10 @@ func Observers(each ...Observer) Observer {
 		case nil:
 		case *observers:
 			joined.each = append(joined.each, o.each...)
+		case interface{ Enabled() bool }:
+			if o.Enabled() {
+				joined.each = append(joined.each, o.(Observer))
+			}
 		default:
 			joined.each = append(joined.each, o)
 		}
@@ -26,37 +28,55 @@ type observers struct {
 	reports *reports // logs panics; nil outside a Locker
 }
 
-// startedKey finds the contexts that the Starts have returned. A Start that panicked has a nil context.
+// started is the context that the Start of one Observer returned, and finds that of the Observer before.
+// A Start that panicked has none.
+type started struct {
+	context.Context
+	by       *observers
+	op       *Operation
+	observer Observer
+	before   *started
+}
+
+// startedKey finds the last started of the observers.
 type startedKey struct{ *observers }
 
+func (s *started) Value(key any) any {
+	if k, ok := key.(startedKey); ok && k.observers == s.by {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
 func (o *observers) Start(ctx context.Context, op *Operation) context.Context {
-	if len(o.each) == 0 {
-		return ctx
+	var before *started
+	for _, each := range o.each {
+		if s := o.start(ctx, each, op); s != nil {
+			s.before = before
+			ctx, before = s, s
+		}
 	}
-	started := make([]context.Context, len(o.each))
-	for i, each := range o.each {
-		func() {
-			defer o.reports.survive("Observer.Start", op)
-			if next := each.Start(ctx, op); next != nil {
-				ctx = next
-			}
-			started[i] = ctx
-		}()
+	return ctx
+}
+
+func (o *observers) start(ctx context.Context, each Observer, op *Operation) (s *started) {
+	defer o.reports.survive("Observer.Start", op)
+	if next := each.Start(ctx, op); next != nil {
+		ctx = next
 	}
-	return context.WithValue(ctx, startedKey{o}, started)
+	return &started{Context: ctx, by: o, op: op, observer: each}
 }
 
 // End skips an Observer whose Start panicked. Without the span of Start in the context, it might end the
 // span of the caller.
 func (o *observers) End(ctx context.Context, op *Operation) {
-	started, _ := ctx.Value(startedKey{o}).([]context.Context)
-	for i, own := range slices.Backward(started) {
-		if own == nil {
-			continue
-		}
-		func() {
-			defer o.reports.survive("Observer.End", op)
-			o.each[i].End(own, op)
-		}()
+	s, _ := ctx.Value(startedKey{o}).(*started)
+	for ; s != nil && s.op == op; s = s.before { // else it is that of an operation around op
+		o.end(s, op)
 	}
+}
+
+func (o *observers) end(s *started, op *Operation) {
+	defer o.reports.survive("Observer.End", op)
+	s.observer.End(s.Context, op)
 }

@@ -79,3 +79,22 @@ func TestObservers_nestedKeepTheirContexts(t *testing.T) {
 
 // wrapper hides the type of an Observer.
 type wrapper struct{ distlock.Observer }
+
+// An Observer that is off is not called.
+func TestObservers_leaveOutTheDisabled(t *testing.T) {
+	var calls []string
+	off := disabled{named{"off", &calls, ""}, false}
+	joined := distlock.Observers(off, disabled{named{"on", &calls, ""}, true}, distlock.Observers(off))
+	op := &distlock.Operation{}
+	joined.End(joined.Start(t.Context(), op), op)
+	if want := []string{"start on", "end on"}; !slices.Equal(calls, want) {
+		t.Errorf("called were %q, want %q", calls, want)
+	}
+}
+
+type disabled struct {
+	distlock.Observer
+	on bool
+}
+
+func (d disabled) Enabled() bool { return d.on }

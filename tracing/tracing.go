@@ -43,8 +43,8 @@ func WithKeyAttribute(mode distlock.KeyMode) Option {
 	return func(t *Tracing) { t.keys = mode }
 }
 
-// Tracing is a distlock.Observer. It is safe for concurrent use. With a no-op provider of spans and of
-// metrics it does nothing and allocates nothing.
+// Tracing is a distlock.Observer. It is safe for concurrent use. With no-op providers of both, spans and
+// metrics, it is off and costs a Locker nothing.
 type Tracing struct {
 	provider trace.TracerProvider
 	meters   metric.MeterProvider
@@ -78,6 +78,9 @@ func New(opts ...Option) (*Tracing, error) {
 	}
 	return t, nil
 }
+
+// Enabled reports whether spans or metrics go anywhere. A Locker leaves out a Tracing that is not enabled.
+func (t *Tracing) Enabled() bool { return t.tracer != nil || t.metrics != nil }
 
 // Start begins the operation's span. A Locker calls it.
 func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Context {
