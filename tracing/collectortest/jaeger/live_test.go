@@ -40,6 +40,11 @@ func TestJaeger_linksOfWaitersResolve(t *testing.T) {
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
+	// The exporters log a failure, and go on.
+	response, err := client.Post(otlp+"/v1/traces", "application/x-protobuf", http.NoBody)
+	if err != nil || response.Body.Close() != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s receives no spans, %v: set OTLP to the address at which Jaeger receives OTLP over HTTP", otlp, err)
+	}
 	report := play(t, client, otlp)
 	for _, w := range report.Waits {
 		// An operator searches for the session.
