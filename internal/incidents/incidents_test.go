@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -31,6 +32,7 @@ func TestPlay_reportIsThatOfTheSpans(t *testing.T) {
 	server := testservers.StartRedis(t)
 	exporters := make(map[string]*tracetest.InMemoryExporter)
 	scene, err := incidents.Play(t.Context(), server.Addr(), incidents.Options{
+		Hold: 100 * time.Millisecond,
 		Telemetry: func(instance string) incidents.Telemetry {
 			exporters[instance] = tracetest.NewInMemoryExporter()
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporters[instance]))
