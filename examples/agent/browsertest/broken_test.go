@@ -84,6 +84,7 @@ var breaks = []struct {
 	{"a bar without width", "pictures", phone, [][2]string{{`(<rect class="bar .*? width=")[\d.]+%`, `${1}0`}}},
 	{"a picture without height", "pictures", phone, [][2]string{{`aria-labelledby="waterfall-title waterfall-desc" height="\d+"`, `aria-labelledby="waterfall-title waterfall-desc" height="0"`}}},
 	{"a picture without description", "pictures", phone, [][2]string{{`<desc id="waits-desc">.*?</desc>`, ``}}},
+	{"labels that touch", "pictures", phone, [][2]string{{`(?s)(id="waits" .*<text class="soft middle" x=")[\d.]+(%" y="\d+" dy="18">)[^<]*`, `${1}25${2}1000 s and more`}}},
 	{"a label outside", "pictures", phone, [][2]string{{`<text class="lane" x="0"`, `<text class="lane" x="98%"`}}},
 }
 

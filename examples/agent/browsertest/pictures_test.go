@@ -72,13 +72,13 @@ func timeline(o *observation, r *run) []string {
 	return p
 }
 
-// waterfall wants the spans of the terminal, and a link, unless nobody waited.
+// waterfall wants the spans of the terminal, and a link, unless no turn waited.
 func waterfall(o *observation, r *run) []string {
 	var p problems
 	want := r.spans()
 	picture, ok := o.picture("waterfall")
 	if len(want) == 0 {
-		p.add(!ok && strings.Contains(o.Text, "No turn had to wait for another one"), "nobody waited, but the page does not say so")
+		p.add(!ok && strings.Contains(o.Text, "No turn had to wait for another one"), "no turn waited, but the page does not say so")
 		return p
 	}
 	p.add(slices.Equal(picture.Spans, want), "the spans are %q, want %q", picture.Spans, want)
@@ -116,6 +116,11 @@ func pictures(o *observation, _ *run) []string {
 		}
 		for _, t := range picture.Texts {
 			p.add(t.Box.Width > 0 && t.Box.inside(picture.Box), "%q is outside %s: %+v of %+v", t.Text, picture.ID, t.Box, picture.Box)
+		}
+		for i, a := range picture.Texts {
+			for _, b := range picture.Texts[i+1:] {
+				p.add(!a.Box.touches(b.Box), "%q and %q touch in %s: %+v and %+v", a.Text, b.Text, picture.ID, a.Box, b.Box)
+			}
 		}
 		for _, link := range picture.Links {
 			p.add(link.Height > 0 && link.inside(picture.Box), "the link is outside: %+v of %+v", link, picture.Box)

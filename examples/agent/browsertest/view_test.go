@@ -46,6 +46,12 @@ func (b box) inside(outer box) bool {
 	return b.X >= outer.X-0.5 && b.Y >= outer.Y-0.5 && b.X+b.Width <= outer.X+outer.Width+0.5 && b.Y+b.Height <= outer.Y+outer.Height+0.5
 }
 
+// touches allows a third of a line, because boxes of letters are higher than letters.
+func (b box) touches(other box) bool {
+	slack := min(b.Height, other.Height) / 3
+	return b.X < other.X+other.Width && other.X < b.X+b.Width && b.Y+slack < other.Y+other.Height && other.Y+slack < b.Y+b.Height
+}
+
 // observation is what is seen of a page, in CSS pixels.
 type observation struct {
 	view               view

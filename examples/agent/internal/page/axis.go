@@ -83,12 +83,13 @@ func (a logAxis) place(d time.Duration) share {
 	return share(min(1, max(0, at)))
 }
 
-// ticks marks the decades. The last one, at the right edge, has no label.
+// ticks marks the decades. The last one, at the right edge, has no label. Nor has the first one if
+// the second one is so close that the labels touch on a phone.
 func (a logAxis) ticks() (marks []tick) {
 	for power := a.from; power <= a.to; power++ {
 		d := time.Duration(math.Pow10(power))
 		t := tick{X: a.place(d), Label: label(d)}
-		if power == a.to {
+		if power == a.to || power == a.from && a.to-a.from > 4 {
 			t.Label = ""
 		}
 		marks = append(marks, t)
