@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -70,5 +74,42 @@ func TestAgent_saysThatThePortOfMetricsIsTaken(t *testing.T) {
 	got := finish(t, program(t, "-metrics", address))
 	if want := "agent: -metrics: listen tcp " + address + ": bind: address already in use\n"; got.code != 1 || got.stderr != want {
 		t.Errorf("exit code %d, want 1 and %q alone", got.code, want)
+	}
+}
+
+// The commands and flags that the documents show are those of the program.
+func TestUsage_docsShowCommandsThatWork(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir()) // for a -report
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+	found := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			commands := regexp.MustCompile("go run \\./examples/agent((?:[^`\n\\\\]|\\\\\n)*)").FindAllSubmatch(text, -1)
+			if file == filepath.Join(root, "README.md") {
+				commands = append(commands, regexp.MustCompile("`(-[a-z]+(?: [^`]*)?)`").FindAllSubmatch(text, -1)...)
+			}
+			for _, command := range commands {
+				found++
+				args := strings.Fields(strings.ReplaceAll(string(command[1]), "\\\n", " "))
+				if _, err := parse(args); err != nil && !errors.Is(err, flag.ErrHelp) {
+					t.Errorf("%s shows %q: %v", file, command[0], err)
+				}
+			}
+		}
+	}
+	if found < 12 { // one in the README, its 8 flags, and 3 in the guides
+		t.Errorf("the documents show %d commands and flags", found)
 	}
 }
