@@ -46,7 +46,7 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 	}
 }
 
-func TestAgent_S2_chaosKillsANodeOfTheQuorum(t *testing.T) {
+func TestAgent_S2_Redlock3_chaosKillsANode(t *testing.T) {
 	finish := begin(t, program(t, append(chaos, "-lock", "redlock")...))
 	t.Parallel() // only now: see above
 	got := finish()

@@ -148,18 +148,18 @@ func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
 	var store spanStore
 	server := httptest.NewServer(&store)
 	defer server.Close()
-	cmd := program(t, "-turns", "40", "-report", path, "-metrics", "127.0.0.1:0")
+	cmd := program(t, "-turns", "30", "-report", path, "-metrics", "127.0.0.1:0")
 	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL)
 	scraped := scrape(t, cmd)
 	got := finish(t, cmd)
-	checkReport(t, got, 3*40)
+	checkReport(t, got, 3*30)
 	store.checkMetrics(t, <-scraped)
-	for _, want := range []string{"no lock: 144 messages\n", "Save only: 144 messages\n", "whole turn: 144 messages\n"} {
+	for _, want := range []string{"no lock: 108 messages\n", "Save only: 108 messages\n", "whole turn: 108 messages\n"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr does not say %q", want)
 		}
 	}
-	store.check(t, 144)
+	store.check(t, 3*36)
 
 	page, err := os.ReadFile(path)
 	if err != nil {

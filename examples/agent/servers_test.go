@@ -19,8 +19,8 @@ func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 	var store spanStore
 	collector := httptest.NewServer(&store)
 	defer collector.Close()
-	checkReport(t, finish(t, program(t, "-lock", server.URL(), "-turns", "20", "-sessions", "2", "-otlp", collector.URL)), 2*20)
-	store.check(t, 2*(20+4))
+	checkReport(t, finish(t, program(t, "-lock", server.URL(), "-turns", "12", "-sessions", "2", "-otlp", collector.URL)), 2*12)
+	store.check(t, 2*(12+3))
 	if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
 		t.Errorf("keys are left: %q, error %v", keys, err)
 	}
@@ -29,7 +29,7 @@ func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
 	t.Parallel()
 	db := testservers.StartPostgres(t).NewDatabase(t)
-	checkReport(t, finish(t, program(t, "-lock", db.URL()+"&schema=unused", "-turns", "20", "-sessions", "2")), 2*20)
+	checkReport(t, finish(t, program(t, "-lock", db.URL()+"&schema=unused", "-turns", "12", "-sessions", "2")), 2*12)
 	if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname ~ 'agent|unused'`); left != "" || err != nil {
 		t.Errorf("schemas are left: %q, error %v", left, err)
 	}
@@ -64,7 +64,7 @@ func TestAgent_storeOfItsOwn_hasHistoriesAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		checkReport(t, finish(t, program(t, append(args, "-turns", "15", "-sessions", "2")...)), 2*15)
+		checkReport(t, finish(t, program(t, append(args, "-turns", "8", "-sessions", "2")...)), 2*8)
 		for server, want := range map[*testservers.Redis][2]bool{
 			locks:     {strings.HasPrefix(name, "locks on Redis"), false},
 			histories: {false, strings.Contains(name, "histories on Redis") || strings.Contains(name, "histories on another")},
