@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // serve serves the metrics of an instance, as an application does, and returns its telemetry.
-func serve(t *testing.T, instance string) (incidents.Telemetry, string) {
+func serve(t *testing.T) (incidents.Telemetry, string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
@@ -67,7 +67,7 @@ func play(t *testing.T) run {
 	t.Helper()
 	telemetry, targets := map[string]incidents.Telemetry{}, []string{}
 	for _, instance := range incidents.Instances {
-		of, target := serve(t, instance)
+		of, target := serve(t)
 		telemetry[instance], targets = of, append(targets, target)
 	}
 	r := run{API: startPrometheus(t, targets), began: time.Now()}
