@@ -124,6 +124,16 @@ soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow
 		-out "$$out/soak.csv" $(FLAGS) || status=$$?; \
 	cd bench && go run ./soakchart "$$out/soak.csv" "$$out/soak.svg" && exit $$status
 
+.PHONY: pictures
+pictures: deps ## Draw docs/pictures again, from real runs: the report page, a waterfall with a link, the panels of the dashboard
+	@scripts/deps.sh browser
+	@scripts/deps.sh prometheus
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; pictures="$(abspath docs/pictures)"; \
+	go run ./examples/agent -chaos -report "$$dir/report.html"; \
+	(cd examples/agent/browsertest && go run ./picture "$$dir/report.html" "$$pictures"); \
+	(cd docs/dashboards/check && go test -count=1 -run TestPrometheus . -args -plays 9 -record "$$dir/panels.json"); \
+	cd bench && go run ./panelchart "$$dir/panels.json" "$$pictures/dashboard.svg"
+
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
