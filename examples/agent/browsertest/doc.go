@@ -3,6 +3,7 @@
 //
 // Its tests have the build tag browser: go test alone runs none of them, and needs no Chromium. make test-browser runs all.
 //
-// What is looked at is in observe.js and view_test.go, what has to be so in checks_test.go, and that each check finds what
-// it is for in broken_test.go.
+// observe.js and view_test.go say what a test sees. checks_test.go, chats_test.go and
+// pictures_test.go check it against the terminal. broken_test.go breaks the page in many ways and
+// wants that a check finds each of them.
 package browsertest

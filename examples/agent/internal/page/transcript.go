@@ -14,6 +14,7 @@ const excerpt = 10
 // chats are parts of one conversation as the runs have stored it, side by side.
 type chats struct {
 	Number  int // of the conversation, from 1
+	Damaged bool
 	Columns []chat
 }
 
@@ -55,7 +56,7 @@ func chatsOf(c *report.Comparison) *chats {
 			}
 		}
 	}
-	shown := &chats{Number: session + 1}
+	shown := &chats{Number: session + 1, Damaged: best > 0}
 	for _, r := range runs {
 		lines := r.Transcript(session)
 		if len(lines) == 0 {

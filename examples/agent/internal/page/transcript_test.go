@@ -58,6 +58,9 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 		if got := written(shown.Columns[0]); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the marks are\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
+		if shown.Damaged != (len(test.want) > 0) {
+			t.Errorf("%s: damaged is %t", name, shown.Damaged)
+		}
 		if n := shown.Columns[0].Wrong; n != len(test.want) {
 			t.Errorf("%s: %d messages are wrong", name, n)
 		}
