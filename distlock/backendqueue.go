@@ -55,7 +55,7 @@ func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
 	case errors.Is(err, errors.ErrUnsupported): // the driver wraps one without notifications
 	case ctx.Err() == nil: // else its end is the reason
 		l.warnNoWakes.Do(func() {
-			l.log(slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll; "+
+			l.log(ctx, slog.LevelWarn, "distlock: the backend cannot notify waiters, so they poll; "+
 				"check the right to subscribe and the network", a.req.Name.Key, "error", err)
 		})
 	}

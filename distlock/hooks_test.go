@@ -382,14 +382,16 @@ func TestReports_hookBlocks_noLossDropped(t *testing.T) {
 				break
 			}
 		}
+		for i := range 100 { // more than may wait
+			fencing.Options(l).Logger.Info(fmt.Sprint("line ", i))
+		}
 		close(never)
 		synctest.Wait()
 		if losses.Load() != n {
 			t.Errorf("%d losses reported of %d", losses.Load(), n)
 		}
-		lines := strings.Count(log.String(), "lease was lost")
-		if want := fmt.Sprintf("dropped=%d", n-lines); !strings.Contains(log.String(), want) || lines > 4_096 {
-			t.Errorf("%d lines about losses, but no %s", lines, want)
+		if !strings.Contains(log.String(), "dropped=100") {
+			t.Errorf("the log does not say that 100 lines were dropped: %s", &log)
 		}
 	})
 }
@@ -411,7 +413,7 @@ func TestRenewals_logOneLinePerOutage(t *testing.T) {
 					mustRelease(t, lease)
 				}
 			}
-			time.Sleep(10 * time.Second)
+			time.Sleep(time.Minute)
 			synctest.Wait()
 			begins := strings.Count(log.String(), "renewals failed")
 			ends := strings.Count(log.String(), "outage of renewals is over")

@@ -41,6 +41,7 @@ type ending struct {
 	leaving bool          // the last write is sent, see releaseWith
 	freed   bool          // it has released the lock
 	removed bool          // an answer came: nothing is left to release
+	logged  bool          // a line says that it could not be released
 	unknown error         // the error of Release then; not nil if the lease may have been lost before
 }
 
@@ -171,7 +172,8 @@ func (le *Lease) lossLocked(reason error) error {
 	g.hold.End(true)
 	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Ended: true, Held: age, Err: le.ended, Outcome: OutcomeLost})
-	l.log(slog.LevelWarn, "distlock: a lease was lost", g.name.Key, "fence", le.Fence(), "held", age, "reason", reason)
+	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
+		"fence", le.Fence(), "held", age, "reason", reason)
 	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
 	switch {
 	case reason == errDeadline:

@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/renewal"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
+	"github.com/belugalock/belugalock/internal/loglimit"
 )
 
 // Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
@@ -65,7 +66,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		idle:    make(chan struct{}),
 	}
 	l.reports.locker = l
-	l.opts.Logger = slog.New(&logQueue{o.Logger.Handler(), &l.reports})
+	l.opts.Logger = slog.New(loglimit.Handler(&logQueue{o.Logger.Handler(), &l.reports}))
 	l.opts.Observer = &observers{Observers(o.Observer).(*observers).each, &l.reports}
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
@@ -205,7 +206,7 @@ func (l *Locker) newCleaner() *cleanup.Cleaner {
 		return err
 	}
 	c.GaveUp = func(req driver.ReleaseRequest, tries int, err error) {
-		l.log(slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; "+
+		l.log(context.Background(), slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; "+
 			"the lock, if the backend still has it, ends with its TTL",
 			req.Name.Key, "tries", tries, "error", err)
 	}

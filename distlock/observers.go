@@ -60,7 +60,7 @@ func (o *observers) Start(ctx context.Context, op *Operation) context.Context {
 }
 
 func (o *observers) start(ctx context.Context, each Observer, op *Operation) (s *started) {
-	defer o.reports.survive("Observer.Start", op)
+	defer o.reports.survive(ctx, "Observer.Start", op)
 	if next := each.Start(ctx, op); next != nil {
 		ctx = next
 	}
@@ -77,6 +77,6 @@ func (o *observers) End(ctx context.Context, op *Operation) {
 }
 
 func (o *observers) end(s *started, op *Operation) {
-	defer o.reports.survive("Observer.End", op)
+	defer o.reports.survive(s.Context, "Observer.End", op)
 	s.observer.End(s.Context, op)
 }

@@ -226,9 +226,12 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 			return
 		}
 		err = failedWrite("release", err)
-		l.log(slog.LevelWarn, "distlock: a lock could not be released; "+
-			"its clean-up goes on in the background, and the lock ends with its TTL",
-			g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
+		if !le.logged {
+			le.logged = true
+			l.log(le.ctx, slog.LevelWarn, "distlock: a lock could not be released; "+
+				"its clean-up goes on in the background, and the lock ends with its TTL",
+				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
+		}
 	}()
 	if freed {
 		reply.Released = true

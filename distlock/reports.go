@@ -15,8 +15,8 @@ import (
 const (
 	// maxReports bounds the reports that wait for delivery. Reports of losses may exceed the bound.
 	maxReports = 4096
-	// panicLogEvery is the least time between two log lines about panics of hooks.
-	panicLogEvery = time.Minute
+	// rareLine is the least time between two log lines of a kind about the service as a whole.
+	rareLine = time.Minute
 )
 
 // reports delivers the reports without a caller: scheduled renewals, losses and log lines. One
@@ -27,11 +27,30 @@ const (
 type reports struct {
 	locker *Locker
 
-	mu       sync.Mutex
-	waiting  []func()
-	dropped  int
-	done     chan struct{} // closed when the goroutine ends; nil without a goroutine
-	panicked time.Time     // the last log line about a panic
+	mu      sync.Mutex
+	waiting []func()
+	dropped int
+	done    chan struct{} // closed when the goroutine ends; nil without a goroutine
+	drops   rarely
+	panics  rarely
+}
+
+// rarely lets an event pass once per [rareLine].
+type rarely struct {
+	last    time.Time // the last event that passed
+	leftOut int       // events since then
+}
+
+// passes reports whether an event passes, and how many were left out before it.
+func (r *rarely) passes() (leftOut int, passes bool) {
+	now := time.Now()
+	if !r.last.IsZero() && now.Sub(r.last) < rareLine {
+		r.leftOut++
+		return 0, false
+	}
+	leftOut = r.leftOut
+	r.last, r.leftOut = now, 0
+	return leftOut, true
 }
 
 // add queues a report. A report that must arrive is never dropped.
@@ -99,10 +118,12 @@ func (r *reports) next() func() {
 		return deliver
 	}
 	if n := r.dropped; n > 0 {
-		r.dropped = 0
-		return func() {
-			r.locker.log(slog.LevelWarn, "distlock: reports were dropped because a hook of Observer or Logger blocked",
-				"", "dropped", n)
+		if _, passes := r.drops.passes(); passes {
+			r.dropped = 0
+			return func() {
+				r.locker.log(context.Background(), slog.LevelWarn,
+					"distlock: reports were dropped because a hook of Observer or Logger blocked", "", "dropped", n)
+			}
 		}
 	}
 	close(r.done)
@@ -111,7 +132,7 @@ func (r *reports) next() func() {
 }
 
 // survive is deferred around a hook of the Observer. It logs a panic, at most once per minute.
-func (r *reports) survive(hook string, op *Operation) {
+func (r *reports) survive(ctx context.Context, hook string, op *Operation) {
 	if r == nil { // outside a Locker
 		return
 	}
@@ -120,29 +141,26 @@ func (r *reports) survive(hook string, op *Operation) {
 		return
 	}
 	r.mu.Lock()
-	now := time.Now()
-	logs := r.panicked.IsZero() || now.Sub(r.panicked) >= panicLogEvery
-	if logs {
-		r.panicked = now
-	}
+	leftOut, logs := r.panics.passes()
 	r.mu.Unlock()
 	if logs {
 		text := fmt.Sprint(cause)
 		if op.Key != "" {
 			text = strings.ReplaceAll(text, op.Key, "(key)")
 		}
-		r.locker.log(slog.LevelError, "distlock: a hook of the Observer panicked; the operation went on", op.Key,
-			"hook", hook, "operation", op.Name, "panic", text, "stack", string(debug.Stack()))
+		r.locker.log(ctx, slog.LevelError, "distlock: a hook of the Observer panicked; the operation went on", op.Key,
+			"hook", hook, "operation", op.Name, "panic", text, "left_out", leftOut, "stack", string(debug.Stack()))
 	}
 }
 
-// log queues one line about the lock on key, which is empty if the line is about several locks.
-func (l *Locker) log(level slog.Level, text, key string, attrs ...any) {
+// log queues one line about the lock on key, which is empty if the line is about several locks. A Handler
+// finds the span of ctx.
+func (l *Locker) log(ctx context.Context, level slog.Level, text, key string, attrs ...any) {
 	about := []any{"namespace", l.opts.Namespace}
 	if key != "" {
 		about = append(about, l.opts.LogKeys.attr(key))
 	}
-	l.opts.Logger.Log(context.Background(), level, text, append(about, attrs...)...)
+	l.opts.Logger.Log(ctx, level, text, append(about, attrs...)...)
 }
 
 // logQueue is the Handler of Options.Logger as a Locker uses it: the lines go through the reports.
@@ -154,8 +172,9 @@ type logQueue struct {
 // Enabled leaves the level to the delivery: the application's Handler may block.
 func (q *logQueue) Enabled(context.Context, slog.Level) bool { return true }
 
+// Handle keeps the values of ctx, which may end before the delivery.
 func (q *logQueue) Handle(ctx context.Context, line slog.Record) error {
-	line = line.Clone()
+	ctx, line = context.WithoutCancel(ctx), line.Clone()
 	write := func() {
 		defer func() { _ = recover() }() // there is no other log
 		if q.Handler.Enabled(ctx, line.Level) {

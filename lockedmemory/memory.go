@@ -33,8 +33,9 @@ type Options struct {
 	Busy BusyPolicy
 	// FailOpen lets writes and Turns run without the lock instead of failing with
 	// distlock.ErrUnavailable: two instances may then write to one session at once. Such an operation
-	// is logged as a warning, and marked as Unlocked for the Observer. Every other error is returned.
-	// A [Fenced] memory cannot have it. Default: nothing is written without the lock.
+	// is marked as Unlocked for the Observer, and logged as a warning, at most 10 times a minute. Every
+	// other error is returned. A [Fenced] memory cannot have it. Default: nothing is written without
+	// the lock.
 	FailOpen bool
 }
 

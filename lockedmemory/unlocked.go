@@ -45,7 +45,7 @@ func (m *LockedMemory[M, D]) failsOpen(ctx context.Context, op *distlock.Operati
 	}
 	op.Unlocked = true
 	opts := fencing.Options(m.locker)
-	opts.Logger.Warn("lockedmemory: the lock service is unavailable, running without the lock",
+	opts.Logger.WarnContext(ctx, "lockedmemory: the lock service is unavailable, running without the lock",
 		"operation", op.Name, fencing.KeyAttr(opts.LogKeys, op.Key), "unlocked", true, "error", err)
 	return true
 }

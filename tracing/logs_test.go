@@ -17,9 +17,9 @@ import (
 )
 
 // logLines lists the log lines about one key, by a part of their text, with their causes.
-var logLines = map[string]func(*testing.T, *setup){
-	"a lease was lost": func(t *testing.T, s *setup) {
-		lease, err := s.locker.Acquire(t.Context(), session)
+var logLines = map[string]func(context.Context, *testing.T, *setup){
+	"a lease was lost": func(ctx context.Context, t *testing.T, s *setup) {
+		lease, err := s.locker.Acquire(ctx, session)
 		must(t, err)
 		s.broken()
 		<-lease.Context().Done()
@@ -34,8 +34,8 @@ func (s *setup) broken() {
 	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 }
 
-func failedRelease(t *testing.T, s *setup) {
-	lease, err := s.locker.Acquire(t.Context(), session)
+func failedRelease(ctx context.Context, t *testing.T, s *setup) {
+	lease, err := s.locker.Acquire(ctx, session)
 	must(t, err)
 	s.broken()
 	if err := lease.Release(t.Context()); err == nil {
@@ -43,7 +43,7 @@ func failedRelease(t *testing.T, s *setup) {
 	}
 }
 
-func waiterWithoutWakes(t *testing.T, s *setup) {
+func waiterWithoutWakes(ctx context.Context, t *testing.T, s *setup) {
 	other, err := distlock.New(s.faults.Driver, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
@@ -56,15 +56,15 @@ func waiterWithoutWakes(t *testing.T, s *setup) {
 		}
 		return drivertest.Fault{}
 	})
-	must(t, s.locker.Do(t.Context(), session, func(context.Context) error { return nil }))
+	must(t, s.locker.Do(ctx, session, func(context.Context) error { return nil }))
 }
 
-func unlockedSave(t *testing.T, s *setup) {
+func unlockedSave(ctx context.Context, t *testing.T, s *setup) {
 	memory, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session),
 		&lockedmemory.Options{FailOpen: true})
 	must(t, err)
 	s.broken()
-	must(t, memory.Save(t.Context(), "q", "a"))
+	must(t, memory.Save(ctx, "q", "a"))
 }
 
 // Log lines are joined with spans by the key's attribute, under the same mode.
@@ -78,7 +78,7 @@ func TestLogs_haveTheKeyOfSpans(t *testing.T) {
 					var log bytes.Buffer
 					handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
 					s := newLoggedSetup(t, slog.New(handler), mode, tracing.WithKeyAttribute(mode))
-					cause(t, s)
+					cause(t.Context(), t, s)
 					_ = s.locker.Close(t.Context()) // the log is complete
 					line := lineWith(t, log.Bytes(), text)
 					if got := line["lock_key"]; got != want {
@@ -95,6 +95,41 @@ func TestLogs_haveTheKeyOfSpans(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Log lines are joined with the trace of the caller that acquired the lease, or that waits for it.
+func TestLogs_haveTheTraceOfTheCaller(t *testing.T) {
+	for text, cause := range logLines {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+				s := newLoggedSetup(t, slog.New(tracing.LogHandler(handler)), "")
+				ctx, request := s.tracer.Start(t.Context(), "request")
+				cause(ctx, t, s)
+				request.End()
+				_ = s.locker.Close(t.Context()) // the log is complete
+				line := lineWith(t, log.Bytes(), text)
+				if text == "without a holder failed" { // no caller waits for the clean-up
+					if line["trace_id"] != nil || line["span_id"] != nil {
+						t.Errorf("the line has %v", line)
+					}
+					return
+				}
+				name := "request"
+				switch text {
+				case "cannot notify waiters":
+					name = "distlock.acquire"
+				case "running without the lock":
+					name = "lockedmemory.save"
+				}
+				span := s.span(t, name)
+				if line["trace_id"] != span.SpanContext.TraceID().String() || line["span_id"] != span.SpanContext.SpanID().String() {
+					t.Errorf("the line has %v, want the IDs of %s", line, span.Name)
+				}
+			})
+		})
 	}
 }
 

@@ -103,6 +103,38 @@ func TestStore_longHistory_atMost14RoundTrips(t *testing.T) {
 	}
 }
 
+// A broken entry comes with each Load. The log says how many lines it lacks, under the context of the call.
+func TestStore_10000BrokenEntries_linesBounded(t *testing.T) {
+	log := &lines{Handler: slog.DiscardHandler}
+	store, d := filled(t, 100, 10, &sessionstore.Options{SkipBroken: true, Logger: slog.New(log)})
+	d.broken = true
+	ctx := context.WithValue(t.Context(), linesKey{}, true)
+	for range 100 {
+		_, err := store.Load(ctx, "")
+		must(t, err)
+	}
+	if log.n > 20 || log.n < 10 { // a minute may pass
+		t.Errorf("%d lines", log.n)
+	}
+}
+
+// lines counts the lines under a context with linesKey.
+type lines struct {
+	slog.Handler
+	n int
+}
+
+type linesKey struct{}
+
+func (*lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(ctx context.Context, _ slog.Record) error {
+	if ctx.Value(linesKey{}) != nil {
+		l.n++
+	}
+	return nil
+}
+
 // No read goes beyond the turns that MaxAge keeps.
 func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxAge: time.Hour})

@@ -26,6 +26,8 @@ var code = Code{
 		"errors":        "errors",
 		"fmt":           "fmt",
 		"log":           "log",
+		"slog":          "log/slog",
+		"os":            "os",
 		"slices":        "slices",
 		"sql":           "database/sql",
 		"strings":       "strings",

@@ -1,0 +1,178 @@
+package distlock_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+)
+
+// logged returns a Logger, and a function that counts the lines with a text.
+func logged() (*slog.Logger, func(text string) int) {
+	var log bytes.Buffer
+	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+	return slog.New(handler), func(text string) int { return strings.Count(log.String(), text) }
+}
+
+const most = 10 // lines of a kind in a minute
+
+// A fault may come with each call. The log stays readable, and says how many lines it lacks.
+func TestLog_10000FailingCalls_bounded(t *testing.T) {
+	const n = 10_000
+	for text, c := range map[string]struct {
+		fault drivertest.Op // none: the lease is not renewed
+		call  func(t *testing.T, l *distlock.Locker, key string)
+	}{
+		"could not be released": {drivertest.Release, func(t *testing.T, l *distlock.Locker, key string) {
+			if err := l.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a lease was lost": {"", func(t *testing.T, l *distlock.Locker, key string) {
+			if _, err := l.Acquire(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(text, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				logger, count := logged()
+				l := s.locker(t, distlock.Options{Logger: logger, RenewEvery: -1})
+				s.Inject(always(c.fault, errTurnedAway))
+				for i := range n {
+					c.call(t, l, fmt.Sprint(i))
+				}
+				s.Inject(nil) // the clean-up has little to do
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if lines := count(text); lines != most || count("left_out=9990") != 0 {
+					t.Errorf("%d calls: %d lines, want %d", n, lines, most)
+				}
+				s.Inject(always(c.fault, errTurnedAway))
+				c.call(t, l, "another")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if count(text) != most+1 || count(fmt.Sprint("left_out=", n-most)) != 1 {
+					t.Errorf("the line after that does not say that %d were left out", n-most)
+				}
+			})
+		})
+	}
+}
+
+// The calls of Release for one lease are one event.
+func TestRelease_repeated_oneLine(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		logger, count := logged()
+		l := s.locker(t, distlock.Options{Logger: logger})
+		lease := mustAcquire(t, l)
+		s.Inject(always(drivertest.Release, errTurnedAway))
+		for range 3 {
+			if err := lease.Release(t.Context()); err == nil {
+				t.Error("Release: no error")
+			}
+		}
+		synctest.Wait()
+		if n := count("could not be released"); n != 1 {
+			t.Errorf("%d lines, want 1", n)
+		}
+	})
+}
+
+// A service that fails now and then does not fill the log.
+func TestRenewals_flappingService_oneLinePerMinute(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		logger, count := logged()
+		l := s.locker(t, distlock.Options{TTL: time.Second, Logger: logger})
+		lease := mustAcquire(t, l)
+		s.Inject(func(c drivertest.Call) drivertest.Fault {
+			if c.Op == drivertest.Extend && s.Calls(drivertest.Extend)%2 == 0 {
+				return drivertest.Fault{Before: errTurnedAway}
+			}
+			return drivertest.Fault{}
+		})
+		time.Sleep(10 * time.Minute)
+		if lease.Err() != nil || s.Calls(drivertest.Extend) < 600 {
+			t.Errorf("after %d renewals: %v", s.Calls(drivertest.Extend), lease.Err())
+		}
+		begins, ends := count("renewals failed"), count("outage of renewals is over")
+		if begins < 9 || begins > 11 || ends < begins-1 || ends > begins || count("left_out=0") != 1 {
+			t.Errorf("in 10 minutes, %d lines say that renewals failed, and %d that they work again", begins, ends)
+		}
+	})
+}
+
+// Jobs without a caller give up in large numbers after an outage.
+func TestLog_abandonedCleanUps_bounded(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		logger, count := logged()
+		l := s.locker(t, distlock.Options{Logger: logger})
+		s.Inject(always(drivertest.Release, errTurnedAway))
+		for i := range 50 {
+			_ = l.Do(t.Context(), fmt.Sprint(i), func(context.Context) error { return nil })
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := count("without a holder failed"); n != most {
+			t.Errorf("%d lines, want %d", n, most)
+		}
+	})
+}
+
+// ctxHandler keeps the value of the contexts of lines, by their texts.
+type ctxHandler struct {
+	slog.Handler
+	seen map[string]any
+}
+
+type tagKey struct{}
+
+func (h ctxHandler) Handle(ctx context.Context, line slog.Record) error {
+	if _, deadline := ctx.Deadline(); deadline || ctx.Err() != nil {
+		return fmt.Errorf("the context has ended or will end")
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(line.Message, "distlock: "), ";")
+	h.seen[text] = ctx.Value(tagKey{})
+	return nil
+}
+
+func (h ctxHandler) Enabled(ctx context.Context, _ slog.Level) bool {
+	return ctx.Value(tagKey{}) != nil // the level may depend on ctx
+}
+
+// The Handler finds the values of the context under which a lease was acquired, also after its end.
+func TestLog_hasTheContextOfTheLease(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		handler := ctxHandler{slog.DiscardHandler, map[string]any{}}
+		l := s.locker(t, distlock.Options{Logger: slog.New(handler), Observer: atEnd(distlock.OpExtend, func() { panic("hook") })})
+		acquire := func(name string) *distlock.Lease {
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tagKey{}, name), time.Second)
+			defer cancel()
+			lease, err := l.Acquire(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		lost, released := acquire("lost"), acquire("released")
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errTurnedAway} })
+		without(func() { _ = lost.Extend(lost.Context(), time.Minute) })
+		_ = released.Release(t.Context())
+		<-lost.Context().Done()
+		synctest.Wait()
+		want := map[string]any{"a lease was lost": "lost", "a lock could not be released": "released",
+			"a hook of the Observer panicked": "lost"}
+		for text, tag := range want {
+			if handler.seen[text] != tag {
+				t.Errorf("%s: the context of %v, want that of %s", text, handler.seen[text], tag)
+			}
+		}
+	})
+}
