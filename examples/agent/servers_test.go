@@ -128,7 +128,7 @@ func TestAgent_saysThatRedisCannotBeReached(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(nil)
 	address := server.Listener.Addr().String()
-	server.Close() // nobody listens there now
+	server.Close() // no server listens there now
 	got := finish(t, program(t, "-lock", "redis://"+address))
 	if got.code != 1 || !strings.Contains(got.stderr, "agent: no answer from Redis: ") || !strings.Contains(got.stderr, address) || !strings.Contains(got.stderr, "refused") {
 		t.Errorf("exit code %d, want 1 and the cause", got.code)

@@ -124,7 +124,8 @@ func TestAgent_saysThatTheCollectorCannotBeReached(t *testing.T) {
 	}
 }
 
-// scrape reads the metrics of a program until it ends. It sends the last page, which is nil if there was none.
+// scrape reads the metrics of a program until it ends. It sends the last page, which is nil if
+// there was none.
 func scrape(t *testing.T, cmd *exec.Cmd) <-chan map[string]*dto.MetricFamily {
 	said, stderr := io.Pipe()
 	cmd.Stderr = stderr
@@ -155,7 +156,8 @@ func scrape(t *testing.T, cmd *exec.Cmd) <-chan map[string]*dto.MetricFamily {
 	return pages
 }
 
-// checkMetrics compares the metrics of the run with a lock around Save, which has ended, with its spans.
+// checkMetrics compares the metrics of the run with a lock around Save, which has ended, with its
+// spans.
 func (c *spanStore) checkMetrics(t *testing.T, page map[string]*dto.MetricFamily) {
 	t.Helper()
 	acquires := map[string]uint64{}

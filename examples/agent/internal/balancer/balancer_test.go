@@ -21,7 +21,7 @@ import (
 
 // order says how instances work.
 type order struct {
-	Fail    int    // turns of this message fail when they are delivered for the first time, or ever if it is below 0
+	Fail    int    // turns of this message fail at its first delivery, or each turn if it is below 0
 	Metrics string // what they write beside each turn
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -38,8 +37,6 @@ type Provider struct {
 func NewProvider(lines io.Writer, about *resource.Resource) (*Provider, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutTargetInfo(), otelprometheus.WithoutScopeInfo(),
-		// Names have underscores whatever a scraper accepts: the dashboards ask for such names.
-		otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 		otelprometheus.WithResourceAsConstantLabels(func(kv attribute.KeyValue) bool { return kv.Key != "service.name" }))
 	if err != nil {
 		return nil, err
