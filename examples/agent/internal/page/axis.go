@@ -12,6 +12,9 @@ type tick struct {
 	Label string
 }
 
+// pieces is how many parts an axis has at most, so that its labels stay apart on a phone.
+const pieces = 5
+
 // step returns a round time, 1, 2, 2.5 or 5 with noughts, which divides a span into most pieces at
 // the most.
 func step(span time.Duration, most int) time.Duration {

@@ -92,7 +92,7 @@ func timelineOf(c *report.Comparison) *timeline {
 	t.Foot = int(y)
 	t.Height = t.Foot + axisFoot
 	t.Story = strings.Join(story, " ")
-	for _, mark := range ticks(longest, 6) {
+	for _, mark := range ticks(longest, pieces) {
 		mark.X = margin + mark.X*(1-margin)
 		t.Ticks = append(t.Ticks, mark)
 	}

@@ -47,7 +47,7 @@ func timesOf(c *report.Comparison) *times {
 		longest = max(longest, r.Took)
 	}
 	place := func(d time.Duration) share { return share(d) / share(longest) }
-	t := &times{Least: seconds(least), LeastX: place(least), Ticks: ticks(longest, 6), Ratio: fmt.Sprintf("%.2f", float64(c.WholeTurn.Took)/float64(least))}
+	t := &times{Least: seconds(least), LeastX: place(least), Ticks: ticks(longest, pieces), Ratio: fmt.Sprintf("%.2f", float64(c.WholeTurn.Took)/float64(least))}
 	var story []string
 	y := timesHead
 	for _, r := range c.Runs() {

@@ -63,7 +63,7 @@ func (bar) Height() int { return barHeight }
 func (l lane) Text() int { return l.Y + 20 }
 
 func waterfallOf(scene report.Scene) *waterfall {
-	w := &waterfall{Holder: scene.Holder[0].Instance, Waiter: scene.Waiter[0].Instance, Ticks: ticks(scene.End.Sub(scene.Start), 6)}
+	w := &waterfall{Holder: scene.Holder[0].Instance, Waiter: scene.Waiter[0].Instance, Ticks: ticks(scene.End.Sub(scene.Start), pieces)}
 	place := func(t time.Time) share { return share(t.Sub(scene.Start)) / share(max(1, scene.End.Sub(scene.Start))) }
 	y := 0
 	var story []string
