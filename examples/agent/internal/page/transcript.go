@@ -138,7 +138,10 @@ func why(l report.Line, f integrity.Finding) string {
 		}
 		return "does not follow its question"
 	case integrity.Lost:
-		return "acknowledged, but not stored"
+		if l.Missing {
+			return "acknowledged, but not stored"
+		}
+		return "question and answer are not both stored"
 	case integrity.OutOfOrder:
 		return "stands before an earlier message"
 	}

@@ -49,6 +49,9 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 			"2 Message 1: doubled: stored a second time", "3 Answer to message 1, b: doubled: stored a second time"}},
 		"lost": {turn(0, "a", 0), []string{
 			"2 Message 2: lost: acknowledged, but not stored", "3 Answer to message 2: lost: acknowledged, but not stored"}},
+		"half lost": {append(turn(0, "a", 0), turn(1, "b", 2)[:1]...), []string{
+			"2 Message 2: lost: question and answer are not both stored", "2 Message 2: torn: its answer does not follow",
+			"3 Answer to message 2: lost: acknowledged, but not stored"}},
 		"torn": {slices.Concat(turn(0, "a", 0)[:1], turn(1, "b", 1), turn(0, "a", 0)[1:]), []string{
 			"0 Message 1: torn: its answer does not follow", "3 Answer to message 1, a: torn: does not follow its question"}},
 	} {
@@ -61,8 +64,12 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 		if shown.Damaged != (len(test.want) > 0) {
 			t.Errorf("%s: damaged is %t", name, shown.Damaged)
 		}
-		if n := shown.Columns[0].Wrong; n != len(test.want) {
-			t.Errorf("%s: %d messages are wrong", name, n)
+		wrong := map[byte]bool{}
+		for _, line := range test.want {
+			wrong[line[0]] = true
+		}
+		if n := shown.Columns[0].Wrong; n != len(wrong) {
+			t.Errorf("%s: %d messages are wrong, want %d", name, n, len(wrong))
 		}
 		if got := written(shown.Columns[2]); got != nil || shown.Columns[2].Wrong != 0 {
 			t.Errorf("%s: the last run has the marks %q", name, got)
