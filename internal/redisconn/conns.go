@@ -47,7 +47,9 @@ func newConns(of *redis.Options) *conns {
 func connOptions(of *redis.Options) redis.Options {
 	options := *of
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
-	options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0 // no second pool for pipelines
+	// ⚑ No second pool for pipelines. Before v9.23 the size of a buffer asks for one. Since then each
+	// client has one, unless its size is negative.
+	options.PipelineReadBufferSize, options.PipelineWriteBufferSize, options.PipelinePoolSize = 0, 0, -1
 	options.MaxRetries, options.ContextTimeoutEnabled = -1, false
 	// ⚑ A client makes 0 of -1, and -1 of -2. Another client takes 0 for the default.
 	if options.ReadTimeout <= 0 {

@@ -43,7 +43,7 @@ func TestConnOptions(t *testing.T) {
 		defer own.Close()
 		o, of := own.Options(), client.Options()
 		if o.PoolSize != 1 || o.MinIdleConns != 0 || o.MaxIdleConns != 0 || o.MaxActiveConns != 0 || o.MaxRetries != 0 ||
-			o.PipelineReadBufferSize != 0 || o.ContextTimeoutEnabled || o.ReadTimeout != of.ReadTimeout ||
+			o.PipelineReadBufferSize != 0 || o.PipelinePoolSize >= 0 || o.ContextTimeoutEnabled || o.ReadTimeout != of.ReadTimeout ||
 			o.WriteTimeout != of.WriteTimeout || o.ConnMaxLifetime != c.life || o.ConnMaxLifetimeJitter != c.jitter ||
 			o.Password != "p" || o.DB != 3 || o.ClientName != "n" || cap(p.slots) != 30 ||
 			o.PushNotificationProcessor == of.PushNotificationProcessor ||
@@ -133,6 +133,9 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	if _, err := s.Inspect(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.shared.InOrder(t.Context(), "", redis.NewCmd(t.Context(), "ping"), redis.NewCmd(t.Context(), "ping")); err != nil {
+		t.Fatal(err)
+	}
 	before := connections()
 	proxy.Latency(30 * time.Millisecond)
 	for range 5 {
@@ -142,7 +145,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 		}
 		cancel()
 	}
-	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
+	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] { // a pipeline needs no other one
 		t.Errorf("connections %v before slow replies, %v after", before, after)
 	}
 	proxy.Latency(0)

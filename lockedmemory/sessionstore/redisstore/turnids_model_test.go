@@ -109,5 +109,5 @@ func (c *randomCalls) answer(t *testing.T, d driver.Driver, call any) string {
 	}
 	must(t, err)
 	c.shown[access.Fence] = c.shown[access.Fence] || page.Outcome == driver.Done
-	return fmt.Sprintf("outcome %d, %d numbers %q; ", page.Outcome, page.Stored, page.Entries)
+	return fmt.Sprintf("outcome %d, %d numbers %v; ", page.Outcome, page.Stored, page.Entries)
 }
