@@ -104,8 +104,12 @@ func (t *Tracing) startSpan(ctx context.Context, op *distlock.Operation) context
 	if request {
 		kind = client
 	}
-	ctx, span := t.tracer.Start(ctx, op.Name, kind, trace.WithAttributes(t.known(op)...),
-		trace.WithTimestamp(op.Began)) // zero is now
+	// An option without effect takes half a microsecond, so a span that begins now has no timestamp.
+	options := append(make([]trace.SpanStartOption, 0, 3), kind, trace.WithAttributes(t.known(op)...))
+	if !op.Began.IsZero() {
+		options = append(options, trace.WithTimestamp(op.Began))
+	}
+	ctx, span := t.tracer.Start(ctx, op.Name, options...)
 	if op.Name == distlock.OpAcquire {
 		// Other callers wait for the work around this acquire. Without a span around it, the link
 		// shows this acquire.
@@ -159,7 +163,11 @@ func (t *Tracing) endSpan(span trace.Span, op *distlock.Operation) {
 	if isError(op.Outcome) {
 		t.fail(span, op, ended)
 	}
-	span.End(trace.WithTimestamp(ended))
+	if ended.IsZero() {
+		span.End()
+	} else {
+		span.End(trace.WithTimestamp(ended))
+	}
 }
 
 // isError reports whether an outcome is an error of its span. Contention is not.
