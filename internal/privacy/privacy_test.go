@@ -44,7 +44,7 @@ var scenes = []struct {
 	{name: "unknownCommand/pexpire", run: unknownCommand, args: []string{"--rename-command", "PEXPIRE", ""}},
 }
 
-// No session, message, turn ID or password is in any error, log line or span.
+// No session, message, turn ID or password is in any error, log line, span or metric.
 func TestPrivacy(t *testing.T) {
 	w := newWitness(t)
 	defer redis.SetLogger(nil)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -50,6 +52,7 @@ type note struct {
 type witness struct {
 	t     *testing.T
 	spans *tracetest.InMemoryExporter
+	meter *sdkmetric.ManualReader
 	opts  func() *distlock.Options
 
 	mu     sync.Mutex
@@ -69,13 +72,14 @@ func (w *witness) Printf(_ context.Context, format string, args ...any) {
 }
 
 func newWitness(t *testing.T) *witness {
-	w := &witness{t: t, spans: tracetest.NewInMemoryExporter()}
+	w := &witness{t: t, spans: tracetest.NewInMemoryExporter(), meter: sdkmetric.NewManualReader()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(w.spans))
-	observer, err := tracing.New(tracing.WithTracerProvider(provider))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.meter))
+	observer, err := tracing.New(tracing.WithTracerProvider(provider), tracing.WithMeterProvider(meters))
 	if err != nil {
 		t.Fatal(err)
 	}
-	logger := slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	logger := slog.New(tracing.LogHandler(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	w.opts = func() *distlock.Options {
 		return &distlock.Options{TTL: 500 * time.Millisecond, Wait: 60 * time.Millisecond, Observer: observer, Logger: logger}
 	}
@@ -127,7 +131,7 @@ func (w *witness) clean(what, shown string) {
 	}
 }
 
-// verdict searches what was logged and traced.
+// verdict searches what was logged, traced and measured.
 func (w *witness) verdict() {
 	w.t.Helper()
 	w.mu.Lock()
@@ -139,6 +143,10 @@ func (w *witness) verdict() {
 	if !strings.Contains(log, "distlock: ") {
 		w.t.Errorf("nothing of the Locker was logged: %q", log)
 	}
+	if !strings.Contains(log, " trace_id=") {
+		w.t.Errorf("no line of the log has a trace: %q", log)
+	}
+	w.measured()
 	spans := w.spans.GetSpans()
 	var events, links, failed int
 	for _, span := range spans {
@@ -158,6 +166,30 @@ func (w *witness) verdict() {
 		w.t.Errorf("%d spans, %d events, %d links, %d with a status: this shows nothing", len(spans), events, links, failed)
 	}
 	w.t.Logf("%d errors, %d lines of log, %d spans", w.errors, strings.Count(log, "\n"), len(spans))
+}
+
+// measured searches the metrics, with their attributes and exemplars.
+func (w *witness) measured() {
+	w.t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := w.meter.Collect(context.Background(), &all); err != nil {
+		w.t.Fatal(err)
+	}
+	var found []string
+	for _, scope := range all.ScopeMetrics {
+		for _, metric := range scope.Metrics {
+			encoded, err := json.Marshal(metric)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.clean("the metric "+metric.Name, string(encoded)+fmt.Sprintf("%+v", metric))
+			found = append(found, string(encoded))
+		}
+	}
+	shown := strings.Join(found, "\n")
+	if len(found) != 8 || !strings.Contains(shown, `"SpanID"`) || !strings.Contains(shown, `"distlock.outcome"`) {
+		w.t.Errorf("%d metrics: this shows nothing: %s", len(found), shown)
+	}
 }
 
 // instance is what one process has.
