@@ -158,6 +158,7 @@ type outcomes struct {
 	mu    sync.Mutex
 	began int
 	ended []distlock.Outcome
+	last  distlock.Operation
 }
 
 func (o *outcomes) Start(ctx context.Context, op *distlock.Operation) context.Context {
@@ -173,7 +174,7 @@ func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
 	if op.Name == lockedmemory.OpTurn {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.ended = append(o.ended, op.Outcome)
+		o.ended, o.last = append(o.ended, op.Outcome), *op
 	}
 }
 
@@ -237,4 +238,31 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The operation of a run says how long the run waited and held the session.
+func TestLockRun_observerSeesWaitAndHeld(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		seen := new(outcomes)
+		p.observer = seen
+		agent := func(ctx context.Context, input string) (string, error) {
+			time.Sleep(3 * time.Second)
+			return echo(ctx, input)
+		}
+		a, other := p.with(t, agent), p.newLocker(t, distlock.Options{})
+		lease, err := other.Acquire(t.Context(), p.session)
+		must(t, err)
+		time.AfterFunc(2*time.Second, func() { _ = lease.Release(context.Background()) })
+		p.say(t.Context(), a, "q")
+		if op := seen.last; op.Wait.Round(time.Millisecond) != 2*time.Second || op.Held.Round(time.Millisecond) != 3*time.Second {
+			t.Errorf("the run waited for %s and held for %s", op.Wait, op.Held)
+		}
+		_ = a.locker.Do(t.Context(), p.session, func(ctx context.Context) error {
+			p.say(ctx, a, "q")
+			return nil
+		})
+		if op := seen.last; op.Wait != 0 || op.Held != 0 { // the lease is not its own
+			t.Errorf("inside a lease, the run waited for %s and held for %s", op.Wait, op.Held)
+		}
+	})
 }

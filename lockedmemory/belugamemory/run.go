@@ -126,7 +126,7 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // of a panic
-	if err = s.hold(ctx, key, r, iterate); err == nil {
+	if err = s.hold(ctx, op, r, iterate); err == nil {
 		gone, failure := r.gone(), r.failure.Load()
 		switch {
 		case gone != nil && !errors.Is(r.failed, gone):
@@ -143,9 +143,9 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 	return err
 }
 
-// hold calls iterate under the lease on key, and fails without a lease.
-func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate func()) (err error) {
-	within := ctx
+// hold calls iterate under the lease on the key of op, and fails without a lease.
+func (s *settings) hold(ctx context.Context, op *distlock.Operation, r *lockedRun, iterate func()) (err error) {
+	within, key, asked := ctx, op.Key, time.Now()
 	acquire := s.locker.Acquire
 	if s.Busy == lockedmemory.Refuse {
 		acquire = s.locker.TryAcquire
@@ -160,10 +160,23 @@ func (s *settings) hold(ctx context.Context, key string, r *lockedRun, iterate f
 		// ⚑ Not Join: a Runner whose context ends with the release after Update yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
 	}
+	began := time.Now()
+	op.Wait = began.Sub(asked)
 	if err != nil {
 		return err
 	}
-	latest := time.Now().Add(s.maxHold)
+	if !ok {
+		ended := make(chan time.Time, 1)
+		watch := context.AfterFunc(lease.Context(), func() { ended <- time.Now() })
+		defer func() { // after the release, which may come later for a cancelled run
+			until := time.Now()
+			if !watch() {
+				until = <-ended
+			}
+			op.Held = until.Sub(began)
+		}()
+	}
+	latest := began.Add(s.maxHold)
 	work, cancel := context.WithCancelCause(within)
 	stop := context.AfterFunc(lease.Context(), func() {
 		if !r.over.Load() {

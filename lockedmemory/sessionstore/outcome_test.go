@@ -99,6 +99,20 @@ func TestWrite_refused_outcome(t *testing.T) {
 	}
 }
 
+// A refused Load is no refused write.
+func TestLoad_stale_lost(t *testing.T) {
+	memory, seen := observed(t, driver.Stale)
+	err := memory.Turn(t.Context(), func(ctx context.Context) error {
+		_, err := memory.Load(ctx, "")
+		return err
+	})
+	if stale := new(sessionstore.StaleError); !errors.As(err, &stale) {
+		t.Errorf("Load: %v", err)
+	}
+	expect(t, seen(), map[string]distlock.Outcome{lockedmemory.OpLoad: distlock.OutcomeLost,
+		lockedmemory.OpTurn: distlock.OutcomeLost})
+}
+
 func expect(t *testing.T, seen, want map[string]distlock.Outcome) {
 	t.Helper()
 	if !maps.Equal(seen, want) {
