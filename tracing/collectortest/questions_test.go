@@ -102,9 +102,14 @@ func play(t *testing.T, protocol string) (*collector, *incidents.Scene, *telemet
 	return c, scene, x
 }
 
-// The metrics that arrive are those of the page, with the kind, unit and attributes that it gives.
-func TestCollector_metricsOfThePage(t *testing.T) {
-	c, _, _ := play(t, "http")
+func TestCollector_metricsAndLinesOfThePage(t *testing.T) {
+	c, _, x := play(t, "http")
+	t.Run("metrics", func(t *testing.T) { metricsOfThePage(t, c) })
+	t.Run("log lines", func(t *testing.T) { linesOfThePage(t, x) })
+}
+
+// The metrics that arrive are those of the page, with the kind, unit and attributes there.
+func metricsOfThePage(t *testing.T, c *collector) {
 	got := make(map[string]string)
 	for _, batch := range c.metrics.AllMetrics() {
 		for _, resource := range batch.ResourceMetrics().All() {
@@ -132,6 +137,39 @@ func TestCollector_metricsOfThePage(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("received are\n%q\nthe page has\n%q", got, want)
+	}
+}
+
+// The log lines of the scene have the levels and attributes of the page. A line about a key has a trace.
+func linesOfThePage(t *testing.T, x *telemetry) {
+	lines := x.lines("")
+	if len(lines) < 7 {
+		t.Errorf("the log has %d lines", len(lines))
+	}
+	rows := docs.ReadPage(t, page).Table(t, "## Log lines")
+	for _, line := range lines {
+		message := line["msg"].(string)
+		row := slices.IndexFunc(rows, func(row []string) bool { return strings.HasPrefix(message, row[0]) })
+		if row < 0 {
+			t.Errorf("%s does not list the line %q", page, message)
+			continue
+		}
+		var want []string
+		for _, name := range quoted.FindAllStringSubmatch("`"+strings.Trim(rows[row][2], "`")+"`", -1) {
+			want = append(want, name[1])
+		}
+		got := slices.DeleteFunc(slices.Sorted(maps.Keys(line)), func(name string) bool {
+			// These are on all lines, or on those of one handler.
+			return slices.Contains([]string{"time", "level", "msg", "instance", "namespace", "trace_id", "span_id", "left_out"}, name)
+		})
+		slices.Sort(want)
+		if !slices.Equal(got, want) || line["level"] != rows[row][1] {
+			t.Errorf("the line %q has the level %s and %q, the page %s and %q", message, line["level"], got, rows[row][1], want)
+		}
+		_, traced := line["trace_id"]
+		if _, keyed := line["lock_key"]; keyed != traced {
+			t.Errorf("the line %q has a key: %t, and a trace: %t", message, keyed, traced)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -54,7 +55,7 @@ func (x *telemetry) of(instance string) incidents.Telemetry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := slog.NewJSONHandler(x, nil).WithAttrs([]slog.Attr{slog.String("instance", instance)})
+	lines := tracing.LogHandler(slog.NewJSONHandler(x, nil)).WithAttrs([]slog.Attr{slog.String("instance", instance)})
 	return incidents.Telemetry{Observer: observer, Tracer: tracers.Tracer("application"), Logger: slog.New(lines)}
 }
 
@@ -96,7 +97,7 @@ func (x *telemetry) Write(line []byte) (int, error) {
 	return x.log.Write(line)
 }
 
-// lines returns the log lines with a message.
+// lines returns the log lines that begin with a message.
 func (x *telemetry) lines(message string) (found []map[string]any) {
 	x.t.Helper()
 	x.mu.Lock()
@@ -106,7 +107,7 @@ func (x *telemetry) lines(message string) (found []map[string]any) {
 		if err := json.Unmarshal(line, &attrs); err != nil {
 			x.t.Fatal(err)
 		}
-		if attrs["msg"] == message {
+		if strings.HasPrefix(attrs["msg"].(string), message) {
 			found = append(found, attrs)
 		}
 	}

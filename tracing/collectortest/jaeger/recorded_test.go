@@ -9,7 +9,8 @@ import (
 	"github.com/belugalock/belugalock/internal/incidents"
 )
 
-// The answers were recorded with Jaeger 1.62: make test-jaeger JAEGER=… RECORD=DIRECTORY.
+// The answers were recorded with the preview of Jaeger 2 in release 1.62, by make test-jaeger with
+// RECORD=DIRECTORY.
 func recorded(t *testing.T, name string) []trace {
 	t.Helper()
 	body, err := os.ReadFile("testdata/" + name)
