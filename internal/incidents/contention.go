@@ -123,17 +123,14 @@ func (s *stage) stick(ctx context.Context, end <-chan struct{}) error {
 // impatience plays calls that find the session of the stuck turn busy.
 func (s *stage) impatience(ctx context.Context) error {
 	i := s.instances[Waiting]
-	const short = 300 * time.Millisecond
+	const short = 500 * time.Millisecond
 	nothing := func(context.Context) error { return nil }
 	for _, c := range []struct {
 		outcome distlock.Outcome
 		atLeast time.Duration
 		call    func(ctx context.Context) error
 	}{
-		{distlock.OutcomeTimeout, short, func(ctx context.Context) error {
-			return i.memory.Turn(ctx, nothing, distlock.WithWait(short))
-		}},
-		{distlock.OutcomeBusy, 0, func(ctx context.Context) error { return i.refuse.Turn(ctx, nothing) }},
+		// This is the first one, so that the queue holds its own place. A waiter there knows the holder.
 		{distlock.OutcomeCancelled, 0, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -142,6 +139,10 @@ func (s *stage) impatience(ctx context.Context) error {
 			err := i.memory.Turn(ctx, nothing)
 			return errors.Join(err, <-left)
 		}},
+		{distlock.OutcomeTimeout, short, func(ctx context.Context) error {
+			return i.memory.Turn(ctx, nothing, distlock.WithWait(short))
+		}},
+		{distlock.OutcomeBusy, 0, func(ctx context.Context) error { return i.refuse.Turn(ctx, nothing) }},
 	} {
 		began := time.Now()
 		err := i.message(ctx, Stuck, func(ctx context.Context, id trace.TraceID) error {
