@@ -13,7 +13,8 @@
 //	lockedmemory.save    lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
 //
-// A lost lease is the event distlock.lost on the span that was current when the lease was acquired.
+// A lost lease is the event distlock.lost on the span that was current when the lease was acquired. If
+// that span has ended, the event has a span distlock.lost of its own in the same trace.
 // A distlock.acquire that found the lock busy is linked to the span under which the last known
 // holder had acquired the lock. The link crosses processes: the lock carries the trace context.
 //

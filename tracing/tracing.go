@@ -95,7 +95,7 @@ func (t *Tracing) Start(ctx context.Context, op *distlock.Operation) context.Con
 func (t *Tracing) End(ctx context.Context, op *distlock.Operation) {
 	t.metrics.end(ctx, op)
 	if t.tracer != nil {
-		t.endSpan(trace.SpanFromContext(ctx), op)
+		t.endSpan(ctx, op)
 	}
 }
 
@@ -142,10 +142,10 @@ func (t *Tracing) redacted(text, key string) string {
 	return redacted(text, key, cmp.Or(t.keys.Show(key), "(key)"))
 }
 
-func (t *Tracing) endSpan(span trace.Span, op *distlock.Operation) {
+func (t *Tracing) endSpan(ctx context.Context, op *distlock.Operation) {
+	span := trace.SpanFromContext(ctx)
 	if op.Name == distlock.OpLost {
-		span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)),
-			trace.WithTimestamp(op.Began))
+		t.lost(ctx, span, op)
 		return
 	}
 	if !span.IsRecording() {
@@ -168,6 +168,19 @@ func (t *Tracing) endSpan(span trace.Span, op *distlock.Operation) {
 	} else {
 		span.End(trace.WithTimestamp(ended))
 	}
+}
+
+// lost adds the event of a loss to the span of the holder. If that span has ended, the event has a span
+// of its own in the same trace.
+func (t *Tracing) lost(ctx context.Context, span trace.Span, op *distlock.Operation) {
+	at := trace.WithTimestamp(op.Began)
+	if !span.IsRecording() && span.SpanContext().IsSampled() {
+		_, span = t.tracer.Start(ctx, op.Name, internal, trace.WithAttributes(t.known(op)...), at)
+		defer span.End(at)
+		span.SetAttributes(attribute.String("distlock.outcome", string(op.Outcome)))
+		t.fail(span, op, op.Began)
+	}
+	span.AddEvent(op.Name, trace.WithAttributes(attribute.Int64("distlock.fence", op.Fence)), at)
 }
 
 // isError reports whether an outcome is an error of its span. Contention is not.

@@ -356,6 +356,26 @@ func TestLoss_eventOnTheHoldersSpan(t *testing.T) {
 	}
 }
 
+// A turn may have ended before its loss is reported. The trace still shows the loss.
+func TestLoss_afterTheHoldersSpan_ownSpan(t *testing.T) {
+	s := newSetup(t)
+	ctx, turn := s.tracer.Start(t.Context(), "turn")
+	lease, err := s.locker.Acquire(ctx, session)
+	must(t, err)
+	turn.End()
+	s.broken()
+	<-lease.Context().Done()
+	must(t, s.locker.Close(t.Context()))
+	span := s.span(t, distlock.OpLost)
+	if span.Parent.SpanID() != turn.SpanContext().SpanID() || span.Status.Code != codes.Error ||
+		len(span.Events) != 2 || span.Events[1].Name != "distlock.lost" || !span.EndTime.Equal(span.StartTime) {
+		t.Errorf("the loss has the span %+v", span)
+	}
+	if text := fmt.Sprintf("%+v", span); strings.Contains(text, session) {
+		t.Errorf("the key is in %s", text)
+	}
+}
+
 func TestFailure_panicOfTheWork_spanEnds(t *testing.T) {
 	s := newSetup(t)
 	func() {
