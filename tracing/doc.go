@@ -5,10 +5,11 @@
 //
 // # Spans
 //
-// Every acquire, extend and release becomes a span. So does every turn, and every Load and write of a
-// locked memory over that Locker:
+// Every acquire, extend, release and raise of a token becomes a span. So does every turn, and every
+// Load and write of a locked memory over that Locker:
 //
 //	distlock.acquire     distlock.extend        distlock.release
+//	distlock.raise_token
 //	lockedmemory.turn    lockedmemory.answer    lockedmemory.load
 //	lockedmemory.save    lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
