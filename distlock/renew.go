@@ -288,8 +288,7 @@ type outage struct {
 	mu      sync.Mutex
 	failing int
 	most    int       // failing at a time, in this outage
-	since   time.Time // when the line about this outage was logged; zero without one
-	lines   rarely
+	since   time.Time // when the first of them failed; zero if there are none
 }
 
 // note counts a grant, whose mu is held, among those whose last renewal failed, or no longer.
@@ -310,19 +309,16 @@ func (o *outage) note(g *grant, failed bool) {
 }
 
 // log logs one line when an outage has begun, and another when it has ended. The first names err. The
-// last counts the leases: renewals without an answer fail one after the other. An outage within
-// [rareLine] of another one is logged if it goes on after that.
+// last counts the leases: renewals without an answer fail one after the other.
 func (o *outage) log(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.failing > 0 && o.since.IsZero() && err != nil: // else the failed batch has yet to name it
-		if leftOut, passes := o.lines.passes(); passes {
-			o.since = time.Now()
-			o.locker.log(context.Background(), slog.LevelWarn,
-				"distlock: renewals failed; they are retried until the deadlines of the leases", "",
-				"error", err, "left_out", leftOut)
-		}
+		o.since = time.Now()
+		o.locker.log(context.Background(), slog.LevelWarn,
+			"distlock: renewals failed; they are retried until the deadlines of the leases", "",
+			"error", err)
 	case o.failing == 0 && !o.since.IsZero():
 		o.locker.log(context.Background(), slog.LevelInfo,
 			"distlock: the outage of renewals is over: each lease was renewed or has ended", "",

@@ -12,12 +12,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 )
 
-const (
-	// maxReports bounds the reports that wait for delivery. Reports of losses may exceed the bound.
-	maxReports = 4096
-	// rareLine is the least time between two log lines of a kind about the service as a whole.
-	rareLine = time.Minute
-)
+// maxReports bounds the reports that wait for delivery. Reports of losses may exceed the bound.
+const maxReports = 4096
 
 // reports delivers the reports without a caller: scheduled renewals, losses and log lines. One
 // goroutine calls the hooks in order, so a hook that blocks delays other reports and nothing else.
@@ -31,26 +27,6 @@ type reports struct {
 	waiting []func()
 	dropped int
 	done    chan struct{} // closed when the goroutine ends; nil without a goroutine
-	drops   rarely
-	panics  rarely
-}
-
-// rarely lets an event pass once per [rareLine].
-type rarely struct {
-	last    time.Time // the last event that passed
-	leftOut int       // events since then
-}
-
-// passes reports whether an event passes, and how many were left out before it.
-func (r *rarely) passes() (leftOut int, passes bool) {
-	now := time.Now()
-	if !r.last.IsZero() && now.Sub(r.last) < rareLine {
-		r.leftOut++
-		return 0, false
-	}
-	leftOut = r.leftOut
-	r.last, r.leftOut = now, 0
-	return leftOut, true
 }
 
 // add queues a report. A report that must arrive is never dropped.
@@ -118,12 +94,10 @@ func (r *reports) next() func() {
 		return deliver
 	}
 	if n := r.dropped; n > 0 {
-		if _, passes := r.drops.passes(); passes {
-			r.dropped = 0
-			return func() {
-				r.locker.log(context.Background(), slog.LevelWarn,
-					"distlock: reports were dropped because a hook of Observer or Logger blocked", "", "dropped", n)
-			}
+		r.dropped = 0
+		return func() {
+			r.locker.log(context.Background(), slog.LevelWarn,
+				"distlock: reports were dropped because a hook of Observer or Logger blocked", "", "dropped", n)
 		}
 	}
 	close(r.done)
@@ -131,7 +105,7 @@ func (r *reports) next() func() {
 	return nil
 }
 
-// survive is deferred around a hook of the Observer. It logs a panic, at most once per minute.
+// survive is deferred around a hook of the Observer. It logs a panic.
 func (r *reports) survive(ctx context.Context, hook string, op *Operation) {
 	if r == nil { // outside a Locker
 		return
@@ -140,17 +114,12 @@ func (r *reports) survive(ctx context.Context, hook string, op *Operation) {
 	if cause == nil {
 		return
 	}
-	r.mu.Lock()
-	leftOut, logs := r.panics.passes()
-	r.mu.Unlock()
-	if logs {
-		text := fmt.Sprint(cause)
-		if op.Key != "" {
-			text = strings.ReplaceAll(text, op.Key, "(key)")
-		}
-		r.locker.log(ctx, slog.LevelError, "distlock: a hook of the Observer panicked; the operation went on", op.Key,
-			"hook", hook, "operation", op.Name, "panic", text, "left_out", leftOut, "stack", string(debug.Stack()))
+	text := fmt.Sprint(cause)
+	if op.Key != "" {
+		text = strings.ReplaceAll(text, op.Key, "(key)")
 	}
+	r.locker.log(ctx, slog.LevelError, "distlock: a hook of the Observer panicked; the operation went on", op.Key,
+		"hook", hook, "operation", op.Name, "panic", text, "stack", string(debug.Stack()))
 }
 
 // log queues one line about the lock on key, which is empty if the line is about several locks. A Handler

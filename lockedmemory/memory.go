@@ -59,7 +59,8 @@ type Fenced interface {
 	// Fenced reports whether the memory refuses writes without a lease. Then its Save and Clear also
 	// state the outcome: nil means that the write is stored, and an error matches
 	// distlock.ErrOutcomeUnknown if anything may have been written. An error of a write with a method
-	// Outcome() distlock.Outcome sets the outcome of its operation, as distlock.OutcomeStale.
+	// Outcome() distlock.Outcome sets the outcome of its operation to distlock.OutcomeStale or
+	// distlock.OutcomeConflict.
 	Fenced() bool
 }
 

@@ -95,7 +95,10 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		// OutcomeOf does not ask: a turn that returns the error is no second refused write.
 		var refusal interface{ Outcome() distlock.Outcome }
 		if errors.As(wrote, &refusal) {
-			op.Outcome = refusal.Outcome()
+			switch o := refusal.Outcome(); o {
+			case distlock.OutcomeStale, distlock.OutcomeConflict:
+				op.Outcome = o
+			}
 		}
 		lost := lease != nil && interrupted(lease.Err())
 		switch {

@@ -347,21 +347,36 @@ func TestLease_ofAnotherSessionIsNotShown(t *testing.T) {
 	})
 }
 
-func TestObserver_aTimeoutOfTheInnerMemoryIsAFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var outcome distlock.Outcome
-		s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
-			if op.Name == lockedmemory.OpSave {
-				outcome = op.Outcome
+// An error of the inner memory names two outcomes at most. Any other text would reach the spans.
+func TestObserver_errorOfTheInnerMemory_outcome(t *testing.T) {
+	for err, want := range map[error]distlock.Outcome{
+		context.DeadlineExceeded:          distlock.OutcomeFailed, // the database's
+		outcomeError("done"):              distlock.OutcomeFailed,
+		outcomeError("message of a user"): distlock.OutcomeFailed,
+		outcomeError("stale"):             distlock.OutcomeStale,
+		outcomeError("conflict"):          distlock.OutcomeConflict,
+	} {
+		inBubble(t, func(t *testing.T) {
+			var outcome distlock.Outcome
+			s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
+				if op.Name == lockedmemory.OpSave {
+					outcome = op.Outcome
+				}
+			})}, nil)
+			s.inner.fail = err
+			_ = s.a.Save(t.Context(), "q", "a")
+			if outcome != want {
+				t.Errorf("%v: outcome %q, want %q", err, outcome, want)
 			}
-		})}, nil)
-		s.inner.fail = context.DeadlineExceeded // the database's
-		_ = s.a.Save(t.Context(), "q", "a")
-		if outcome != distlock.OutcomeFailed {
-			t.Errorf("outcome %q", outcome)
-		}
-	})
+		})
+	}
 }
+
+// outcomeError is an error that names its outcome.
+type outcomeError string
+
+func (e outcomeError) Error() string             { return string(e) }
+func (e outcomeError) Outcome() distlock.Outcome { return distlock.Outcome(e) }
 
 // A Turn takes call options; its WithWait is for it alone.
 func TestTurn_takesCallOptions(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 
-	"github.com/belugalock/belugalock/internal/loglimit"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
@@ -24,8 +23,7 @@ type Options struct {
 	// SkipBroken lets Load, Search and Forward leave out an entry that cannot be read, and log its place
 	// and the reason. Default: the entry ends the call with an [EntryError].
 	SkipBroken bool
-	// Logger takes a record for each entry that SkipBroken leaves out, at most 10 a minute; left_out says
-	// how many records are missing. Default: slog.Default().
+	// Logger takes a record for each entry that SkipBroken leaves out. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -41,7 +39,6 @@ func (opts *Options) withDefaults() (o Options, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Logger = slog.New(loglimit.Handler(o.Logger.Handler()))
 	switch {
 	case o.Window < 0:
 		err = invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)

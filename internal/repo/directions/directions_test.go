@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"distlock/internal/trust":              {},
 	"distlock/internal/seam":               {},
 	"distlock/fencing":                     {"distlock", "distlock/driver", "distlock/internal/seam"},
-	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/loglimit"},
+	"distlock":                             {"distlock/driver", "distlock/internal/..."},
 	"distlock/internal/queue":              {},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
@@ -31,13 +31,13 @@ var allowed = map[string][]string{
 	"distlock/redlock/internal/quorum":     {"distlock/driver"},
 	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                     {"distlock/..."},
-	"internal/loglimit":                    {},
+	"distlock/internal/loglimit":           {},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"internal/postgres":                    {"distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
 	"lockedmemory/sessionstore/driver":     {"distlock", "lockedmemory"},
-	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "internal/loglimit", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/pgstore":    {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/jackc/pgx/v5/..."},
@@ -60,7 +60,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/loglimit", module + "internal/redisconn", module + "internal/postgres", module + "internal/integrity"}
+var product = []string{module + "internal/redisconn", module + "internal/postgres", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

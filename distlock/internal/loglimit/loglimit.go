@@ -16,12 +16,10 @@ const (
 	Period = time.Minute
 )
 
-// maxKinds bounds the messages that are remembered.
-const maxKinds = 1000
-
 // Handler returns h with a limit: of the lines with one message, [Most] pass in a [Period]. The first line
 // that passes after that has the attribute left_out, the number of lines in between. Two lines with
-// the same message and other attributes are of one kind.
+// the same message and other attributes are of one kind. Messages must be constants: the Handler keeps
+// each of them.
 func Handler(h slog.Handler) slog.Handler {
 	return &handler{h, &limit{kinds: make(map[string]*kind)}}
 }
@@ -69,9 +67,6 @@ func (l *limit) pass(message string, now time.Time) (leftOut int, passes bool) {
 	defer l.mu.Unlock()
 	k := l.kinds[message]
 	if k == nil {
-		if len(l.kinds) >= maxKinds {
-			clear(l.kinds)
-		}
 		k = &kind{since: now}
 		l.kinds[message] = k
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/loglimit"
+	"github.com/belugalock/belugalock/distlock/internal/loglimit"
 )
 
 func TestHandler_linesPerPeriod(t *testing.T) {
@@ -34,16 +34,6 @@ func TestHandler_linesPerPeriod(t *testing.T) {
 		expect(t, &log, "msg=broken", 2, fmt.Sprintf("left_out=%d", 10_000-loglimit.Most), 1)
 		expect(t, &log, "msg=broken", 2, "left_out", 1)
 	})
-}
-
-// Messages without end do not fill the memory.
-func TestHandler_manyMessages_bounded(t *testing.T) {
-	var log bytes.Buffer
-	logger := slog.New(loglimit.Handler(slog.NewTextHandler(&log, nil)))
-	for i := range 3_000 {
-		logger.Warn(fmt.Sprint("message ", i))
-	}
-	expect(t, &log, "message", 3_000, "left_out", 0)
 }
 
 // expect checks how often two texts stand in the log.
