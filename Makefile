@@ -16,6 +16,9 @@ CONTRACT := GOWORK="$(CURDIR)/contract.work"
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
 
+# The build tags of tests that need more than servers. A comma in a call would end its argument.
+TAGS := browser,jaeger
+
 # A module is tested as its users get it, never through a workspace file.
 export GOWORK := off
 
@@ -77,8 +80,8 @@ test-jaeger: ## Send a contended run to a running Jaeger and follow the links th
 check: ## Check formatting, vet, staticcheck, import directions, go.mod
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
-	$(call each,go vet -tags browser,jaeger ./...)
-	$(call each,go run $(STATICCHECK) -tags browser,jaeger ./...)
+	$(call each,go vet -tags $(TAGS) ./...)
+	$(call each,go run $(STATICCHECK) -tags $(TAGS) ./...)
 	$(CONTRACT) go vet $(BELUGA:%=./%/...)
 	$(CONTRACT) go run $(STATICCHECK) $(BELUGA:%=./%/...)
 	go test ./internal/repo/directions

@@ -12,10 +12,10 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/loglimit"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/renewal"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
-	"github.com/belugalock/belugalock/distlock/internal/loglimit"
 )
 
 // Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
