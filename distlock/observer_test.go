@@ -106,6 +106,54 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 	})
 }
 
+// One waiter of a process asks the service. The others know the holder from it.
+func TestObserver_waitersGiveUp_knowTheHolder(t *testing.T) {
+	for name, sameProcess := range map[string]bool{"held by this process": true, "held by another process": false} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				held, seen := &recorder{t: t}, &recorder{t: t}
+				holder := s.locker(t, distlock.Options{Observer: held})
+				waiting := holder
+				if !sameProcess {
+					waiting = s.locker(t, distlock.Options{Observer: seen})
+				} else {
+					seen = held
+				}
+				first := mustAcquire(t, holder)
+				var waiters sync.WaitGroup
+				for i := range 3 { // the first waiter, which asks the service, gives up last
+					waiters.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(3-i)*time.Second)
+						defer cancel()
+						if _, err := waiting.Acquire(ctx, key); !errors.Is(err, distlock.ErrNotAcquired) {
+							t.Errorf("Acquire: %v", err)
+						}
+					})
+					synctest.Wait()
+				}
+				waiters.Wait()
+				mustRelease(t, first)
+				synctest.Wait()
+				seen.mu.Lock()
+				defer seen.mu.Unlock()
+				gaveUp := 0
+				for _, op := range seen.ended {
+					if op.Name != distlock.OpAcquire || op.Outcome != distlock.OutcomeTimeout {
+						continue
+					}
+					gaveUp++
+					if op.Blocker["number"] != "1" {
+						t.Errorf("with %d requests, blocked by %v", op.Attempts, op.Blocker)
+					}
+				}
+				if gaveUp != 3 {
+					t.Errorf("%d waiters gave up, want 3", gaveUp)
+				}
+			})
+		})
+	}
+}
+
 func TestObserver_seesOutcomes(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}

@@ -78,6 +78,7 @@ func (a *acquisition) await() outcome {
 				busy.Waiters += others
 				a.last.busy = &busy
 			}
+			a.op.Blocker = a.last.metadata
 			return a.gaveUp(usedUp(a.wait)) // unless the caller's ctx has ended
 		}
 	}
