@@ -117,7 +117,7 @@ func use(t *testing.T, locker *distlock.Locker, faults *drivertest.Faults) {
 	case 0:
 		take(t, faults.Driver, lease)
 	case 1:
-		time.Sleep(time.Second) // renewals may fail meanwhile
+		time.Sleep(time.Second) // a renewal may fail
 	}
 	for range 1 + rand.N(2) {
 		_ = lease.Release(ctx)

@@ -266,7 +266,8 @@ func everything(t *testing.T, s *setup) {
 	fault := func(fault drivertest.Fault) {
 		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return fault })
 	}
-	for _, held := range []time.Duration{time.Millisecond, 500 * time.Millisecond} { // for a local and a remote handoff
+	// For a local and a remote handoff.
+	for _, held := range []time.Duration{time.Millisecond, 500 * time.Millisecond} {
 		lease := acquire(t.Context())
 		go func() {
 			if err := acquire(t.Context()).Release(t.Context()); err != nil {
@@ -325,7 +326,7 @@ func everything(t *testing.T, s *setup) {
 	}
 }
 
-// The attributes are few, whatever happens, and the key is none of them.
+// No operation adds an attribute to the three. The key is none of them.
 func TestMetrics_atMost24AttributeSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, reader := measured(t)

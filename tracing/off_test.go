@@ -89,7 +89,8 @@ func TestTracing_off_LockerAllocatesNoMore(t *testing.T) {
 			must(t, lease.Release(t.Context()))
 		})
 	}
-	if without, with := allocations(nil), allocations(distlock.Observers(off)); with > without+1 { // an Observer costs 2 or more
+	// An Observer costs 2 or more.
+	if without, with := allocations(nil), allocations(distlock.Observers(off)); with > without+1 {
 		t.Errorf("acquire and release allocate %v times, without a Tracing %v times", with, without)
 	}
 }

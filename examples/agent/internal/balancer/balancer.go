@@ -178,9 +178,9 @@ func (b *balancer) next(p *post) {
 	}
 }
 
-// aim chooses whether the turn that begins is struck. The strikes are spread over the first four
-// fifths of the messages, so that other messages wait for the conversation. A message that two
-// instances have is not struck, because the other instance may answer it.
+// aim decides whether chaos meets the turn that begins. Chaos is spread over the first four fifths of
+// the messages, so that other messages wait for the conversation. It leaves out a message at two
+// instances, because the other instance may answer it.
 func (b *balancer) aim(p *post) {
 	p.struck, p.at.Hitch = nil, ""
 	done, begun := b.Deliveries()-b.open, b.Strikes-len(b.strikes)

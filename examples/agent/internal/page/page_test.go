@@ -66,7 +66,7 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	page := write(t, comparison())
 	for _, want := range []string{
 		`<h1>Without a lock 1 of 2 messages went wrong, with a lock around Save alone 1, and with a lock around the whole turn none.</h1>`,
-		`1 conversations of 2 messages, answered by 2 instances`,
+		`1 conversation of 2 messages, answered by 2 instances`,
 		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td><td>2</td></tr>`,
 		`<tr><th scope="row">stale <small>answered from an outdated history</small></th><td class="bad">1</td><td class="bad">1</td><td>0</td></tr>`,
 		`<th scope="col">no lock</th><th scope="col">Save only</th><th scope="col">whole turn</th>`,

@@ -36,7 +36,7 @@ type bubble struct {
 	Marks   []mark
 }
 
-// mark says in a word what is wrong with a message, and why in a few more.
+// mark is the damage of a message: one word for its kind, and the reason in a few words.
 type mark struct{ Word, Why string }
 
 // chatsOf shows the part with the most kinds of damage, at the same places in each run. It is nil

@@ -25,7 +25,16 @@ func (c *Comparison) Runs() []*Result { return []*Result{c.NoLock, c.SaveOnly, c
 
 // Title names the conversations and the instances.
 func (c *Comparison) Title() string {
-	return fmt.Sprintf("%d conversations of %d messages, answered by %d instances", c.Sessions, c.Turns, c.Instances)
+	return fmt.Sprintf("%s of %s, answered by %s",
+		counted(c.Sessions, "conversation"), counted(c.Turns, "message"), counted(c.Instances, "instance"))
+}
+
+// counted returns a number of things in words.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprint(n, " ", thing, "s")
 }
 
 // Row is a row of the table.
