@@ -326,7 +326,7 @@ func everything(t *testing.T, s *setup) {
 	}
 }
 
-// No operation adds an attribute to the three. The key is none of them.
+// No operation adds an attribute to the three. None of them has the key.
 func TestMetrics_atMost24AttributeSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, reader := measured(t)

@@ -18,8 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// asProgram makes the test binary the program, so that what is tested is built with the race
-// detector, too.
+// asProgram makes the test binary the program, so that the tested program has the race detector, too.
 const asProgram = "BELUGALOCK_EXAMPLE_TEST"
 
 func TestMain(m *testing.M) {

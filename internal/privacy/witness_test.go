@@ -131,7 +131,7 @@ func (w *witness) clean(what, shown string) {
 	}
 }
 
-// verdict searches what was logged, traced and measured.
+// verdict searches the log lines, spans and metrics.
 func (w *witness) verdict() {
 	w.t.Helper()
 	w.mu.Lock()

@@ -145,7 +145,8 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 		}
 		cancel()
 	}
-	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] { // a pipeline needs no other one
+	// A pipeline needs no second connection.
+	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
 		t.Errorf("connections %v before slow replies, %v after", before, after)
 	}
 	proxy.Latency(0)

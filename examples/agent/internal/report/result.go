@@ -25,10 +25,10 @@ type Result struct {
 	Events    []balancer.Event
 }
 
-// Judge adds what became of a conversation: of the user's messages 0 to turns-1, by what is stored
-// in the end, and by the spans of the instances. It is for a run that has ended well: every message
-// was delivered until an instance had reported that it is dealt with, so that it must be stored,
-// whatever became of earlier tries.
+// Judge counts the damage of a conversation with the user's messages 0 to turns-1. It compares them
+// with the history in the end, and with the spans of the instances. It is for a run that has ended
+// well: every message was delivered until an instance reported that it had dealt with it. So each
+// message must be stored, even if earlier tries failed.
 func (r *Result) Judge(session int, messages []history.Message, turns int) {
 	var attempts []integrity.Attempt
 	for _, s := range r.Spans {

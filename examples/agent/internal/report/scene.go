@@ -21,8 +21,8 @@ type Scene struct {
 // Waits tells whether a span is one of waiting, not of work.
 func Waits(s spans.Span) bool { return s.Name == distlock.OpAcquire }
 
-// Clearest returns the scene that shows best who waits for whom. There is none if no turn had to
-// wait for another.
+// Clearest returns the scene that shows best which turn waits for which. Without a turn that waited
+// for another, ok is false.
 func Clearest(finished []spans.Span) (scene Scene, ok bool) {
 	turns := map[string][]spans.Span{} // by the ID of the turn's span
 	for _, s := range finished {
@@ -67,8 +67,8 @@ type meeting struct {
 	freed          time.Time
 }
 
-// clear says how clearly the picture of a meeting shows who waits for whom: it is the time in which
-// the waiter waited for the holder, less the time in which it waited for others.
+// clear is large if the picture of a meeting clearly shows the waiter and its holder: the time in
+// which the waiter waited for this holder, less the time in which it waited for others.
 func (m meeting) clear() time.Duration {
 	from, to := m.waiter.Start, m.waiter.End
 	if m.holder.End.After(from) {
