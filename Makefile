@@ -36,16 +36,16 @@ help: ## Show this list
 deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
-# make test leaves out these packages and the tests of these names: they look for the unexpected,
+# make test leaves out these packages and the tests of these names: they look for the unexpected, show recipes,
 # need several servers, or break their server. make test-all runs just those.
-EXPLORING := internal/privacy internal/randomfaults internal/soak internal/sweeps
+EXPLORING := examples/recipes internal/privacy internal/randomfaults internal/soak internal/sweeps
 SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
 
 GOTEST := go test -race -count=1 -timeout 10m
 # Tests wait for servers more than they work: one package more at a time than there are processors.
 AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 # Packages start in the order in which they are named, so long ones come first.
-GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))$$')
+GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))(/|$$)')
 
 .PHONY: test
 test: deps ## Run the tests of each package with the race detector, on one Redis and one PostgreSQL: three minutes
@@ -59,7 +59,7 @@ test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, qu
 	@# Some of these compare clocks.
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
 	@# These measure how soon things happen, so each has the machine to itself.
-	$(GOTEST) -p 1 $(EXPLORING:%=./%)
+	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had

@@ -26,7 +26,8 @@ type Code struct {
 	Without []string
 }
 
-// Compiles compiles every block of Go in the pages, as packages of the module that is tested.
+// Compiles compiles every block of Go in the pages, as packages of the module that is tested. Blocks that are parts of programs are
+// left out.
 func (c Code) Compiles(t testing.TB, pages ...Page) {
 	t.Helper()
 	// An overlay puts one package per block into the module without writing into its tree.
@@ -39,7 +40,7 @@ func (c Code) Compiles(t testing.TB, pages ...Page) {
 	without := 0
 	for _, p := range pages {
 		for _, b := range p.blocks {
-			if b.lang != "go" || b.beluga != c.Beluga {
+			if b.lang != "go" || b.beluga != c.Beluga || b.from != "" {
 				continue
 			}
 			source, err := c.source(b)

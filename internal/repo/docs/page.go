@@ -39,12 +39,16 @@ type block struct {
 	lang   string   // what follows the opening fence
 	given  []string // names from the comment before it
 	beluga bool     // it imports Beluga
+	from   string   // the file of which it is a part
 	text   string
 }
 
 // An HTML comment before a block names what the code expects to exist: <!-- given: ctx, locker -->. Code that imports Beluga has the
 // comment <!-- beluga: ctx, mem -->, but for the page of which all code does.
 var givenComment = regexp.MustCompile(`^<!-- (given|beluga): (.*) -->$`)
+
+// The comment <!-- from: examples/recipes/cron/main.go --> names the program of which a block is a part.
+var fromComment = regexp.MustCompile(`^<!-- from: (.*) -->$`)
 
 const belugaPage = "docs/beluga.md"
 
@@ -76,6 +80,7 @@ func ReadPage(t testing.TB, name string) Page {
 	}
 	p := Page{name: name, lines: strings.Split(string(text), "\n")}
 	var given []string
+	from := ""
 	var open *block
 	beluga := name == belugaPage
 	for i, line := range p.lines {
@@ -83,16 +88,18 @@ func ReadPage(t testing.TB, name string) Page {
 		switch {
 		case open != nil && fence:
 			p.blocks = append(p.blocks, *open)
-			open, given, beluga = nil, nil, name == belugaPage
+			open, given, from, beluga = nil, nil, "", name == belugaPage
 		case open != nil:
 			open.text += line + "\n"
 		case fence:
-			open = &block{page: name, line: i + 2, lang: strings.TrimPrefix(line, "```"), given: given, beluga: beluga}
+			open = &block{page: name, line: i + 2, lang: strings.TrimPrefix(line, "```"), given: given, beluga: beluga, from: from}
 		case givenComment.MatchString(line):
 			comment := givenComment.FindStringSubmatch(line)
 			given, beluga = strings.Split(comment[2], ", "), beluga || comment[1] == "beluga"
+		case fromComment.MatchString(line):
+			from = fromComment.FindStringSubmatch(line)[1]
 		default:
-			given, beluga = nil, name == belugaPage
+			given, from, beluga = nil, "", name == belugaPage
 		}
 	}
 	if open != nil {
