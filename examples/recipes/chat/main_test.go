@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/recipetest"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestMain(m *testing.M) { recipetest.Main(m, main) }
+
+func start(t *testing.T, url, thinking string) (p *recipetest.Process, conversation string) {
+	t.Helper()
+	p = recipetest.Start(t, "-lock", url, "-listen", "127.0.0.1:0", "-ttl", "1s", "-thinking", thinking)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return p, p.Await("listening on ") + "/conversations/42"
+}
+
+func post(url, key, text string) (messages []Message, err error) {
+	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Idempotency-Key", key)
+	return receive(http.DefaultClient.Do(request))
+}
+
+func receive(response *http.Response, err error) (messages []Message, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %s", response.Status)
+	}
+	return messages, json.NewDecoder(response.Body).Decode(&messages)
+}
+
+// Two instances get messages of one conversation at once. Each model call sees all earlier exchanges.
+func TestChat_twoInstances_oneTurnAtATime(t *testing.T) {
+	url := testservers.SharedRedis(t).URL()
+	_, first := start(t, url, "20ms")
+	_, second := start(t, url, "20ms")
+	const messages = 20
+	var clients sync.WaitGroup
+	for i := range messages {
+		at := []string{first, second}[i%2]
+		clients.Go(func() {
+			if _, err := post(at, fmt.Sprint(i), fmt.Sprintf("Message %d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	clients.Wait()
+	judge(t, second, messages)
+}
+
+// An instance is killed while its model works. The client repeats the message at the other instance.
+func TestChat_killedInstance_repeatedMessage(t *testing.T) {
+	db := testservers.SharedRedis(t)
+	slow, first := start(t, db.URL(), "1m")
+	_, second := start(t, db.URL(), "1ms")
+	if _, err := post(second, "a", "Hello"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := post(first, "b", "Are you there?")
+		failed <- err
+	}()
+	testservers.Await(t, 30*time.Second, "the first instance has the lock", func() bool {
+		held, err := db.Do("GETRANGE", "chat:{42}:lock", "0", "-1")
+		return err == nil && strings.Contains(held, fmt.Sprint(":", slow.Pid))
+	})
+	if err := slow.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err == nil {
+		t.Fatal("a killed instance answers")
+	}
+	for range 2 { // the second time, the answer comes from the store
+		answer, err := post(second, "b", "Are you there?")
+		if err != nil || len(answer) != 1 || answer[0].Text != `Answer 2 to "Are you there?"` {
+			t.Errorf("%v, %v", answer, err)
+		}
+	}
+	judge(t, second, 2)
+}
+
+// judge wants each message once, with its answer after it, and answer n at place n.
+func judge(t *testing.T, conversation string, exchanges int) {
+	t.Helper()
+	history, err := receive(http.Get(conversation))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(history); i += 2 {
+		question, answer := history[i], history[i+1]
+		want := fmt.Sprintf("Answer %d to %q", i/2+1, question.Text)
+		if question.Role != "user" || seen[question.Text] || answer.Text != want {
+			t.Errorf("exchange %d: %v %v", i/2+1, question, answer)
+		}
+		seen[question.Text] = true
+	}
+	if len(history) != 2*exchanges {
+		t.Errorf("%d messages in the history, want %d", len(history), 2*exchanges)
+	}
+}
