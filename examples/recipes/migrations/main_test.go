@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestMain(m *testing.M) {
+	childproc.Serve(map[string]childproc.Work{"instance": childproc.Role(instance)})
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
+
+type config struct {
+	Lock, Database string
+	Steps          []string
+}
+
+// instance is a start of the service, with a Locker and a pool of its own.
+func instance(ctx context.Context, _ *childproc.Line, c config) error {
+	_, err := start(ctx, c)
+	return err
+}
+
+func start(ctx context.Context, c config) (applied int, err error) {
+	db, err := pgxpool.New(ctx, c.Database)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	locker, err := lockurl.Open(ctx, c.Lock, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer locker.Close(context.Background())
+	return migrate(ctx, locker, db, c.Steps)
+}
+
+func pool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+func TestMigrate_manyInstances_runEachStepOnce(t *testing.T) {
+	for _, backend := range []string{"redis", "postgres"} {
+		t.Run(backend, func(t *testing.T) {
+			database := testservers.SharedPostgres(t).NewDatabase(t)
+			db := pool(t, database.URL())
+			lock := database.URL()
+			if backend == "redis" {
+				lock = testservers.SharedRedis(t).URL()
+			} else if err := pglock.Migrate(t.Context(), db, nil); err != nil {
+				t.Fatal(err)
+			}
+			slow := append([]string{`SELECT pg_sleep(0.1)`}, steps...)
+
+			const instances = 6
+			var all sync.WaitGroup
+			var applied [instances]int
+			for i := range instances {
+				all.Go(func() {
+					var err error
+					applied[i], err = start(t.Context(), config{Lock: lock, Database: database.URL(), Steps: slow})
+					if err != nil {
+						t.Errorf("instance %d: %v", i, err)
+					}
+					// The instance has waited for the last step.
+					if _, err := db.Exec(t.Context(), `SELECT email FROM customer`); err != nil {
+						t.Errorf("instance %d starts too early: %v", i, err)
+					}
+				})
+			}
+			all.Wait()
+			sum, ran := 0, 0
+			for _, n := range applied {
+				sum += n
+				if n > 0 {
+					ran++
+				}
+			}
+			if sum != len(slow) || ran != 1 {
+				t.Errorf("the instances ran %v migrations, of %d", applied, len(slow))
+			}
+		})
+	}
+}
+
+// The instance that runs the migrations is killed between two steps. The next one runs the rest.
+func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
+	database := testservers.SharedPostgres(t).NewDatabase(t)
+	db := pool(t, database.URL())
+	c := config{
+		Lock:     testservers.SharedRedis(t).URL() + "?ttl=1s",
+		Database: database.URL(),
+		Steps:    []string{`CREATE TABLE first (id int)`, `SELECT pg_sleep(3)`, `CREATE TABLE third (id int)`},
+	}
+	killed, err := childproc.StartRole(t.Context(), "instance", c, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer killed.Close()
+	testservers.Await(t, 30*time.Second, "the second step has not begun", func() bool {
+		var asleep bool
+		err := db.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event = 'PgSleep')`).Scan(&asleep)
+		return err == nil && asleep
+	})
+	killed.Kill()
+	<-killed.Done()
+	c.Steps[1] = `SELECT 2`
+	if applied, err := start(t.Context(), c); err != nil || applied != 2 {
+		t.Errorf("the next instance ran %d migrations, %v", applied, err)
+	}
+	if _, err := db.Exec(t.Context(), `SELECT FROM first, third`); err != nil {
+		t.Error(err)
+	}
+}
