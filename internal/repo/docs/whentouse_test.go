@@ -1,0 +1,77 @@
+package docs
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// The times of the table are those of a Locker with the TTL of the row. The default TTL has a row.
+func TestWhenToUse_timesOfEachTTL(t *testing.T) {
+	rows := ReadPage(t, "docs/when-to-use.md").Table(t, "## Choose a TTL")
+	withDefault := false
+	for _, row := range rows {
+		ttl, isDefault := strings.CutSuffix(row[0], ", the default")
+		withDefault = withDefault || isDefault
+		synctest.Test(t, func(t *testing.T) {
+			opts := &distlock.Options{TTL: written(t, ttl)}
+			if isDefault {
+				opts = nil
+			}
+			locker, err := memlock.New(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locker.Close(t.Context())
+			inForce := fencing.Options(locker)
+			lease, err := locker.Acquire(t.Context(), "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []time.Duration{
+				inForce.TTL, inForce.RenewEvery, time.Until(lease.Deadline()), inForce.TTL + time.Second, inForce.Wait,
+			} {
+				text := row[i]
+				if i == 0 {
+					text = ttl
+				}
+				if got := written(t, text); (got - want).Abs() >= time.Millisecond {
+					t.Errorf("TTL %s, column %d: the page says %s, the Locker has %s", row[0], i+1, got, want)
+				}
+			}
+		})
+	}
+	if !withDefault {
+		t.Error("no row is marked as the default")
+	}
+}
+
+func TestWhenToUse_defaultWaitOfATurn(t *testing.T) {
+	for _, row := range ReadPage(t, "docs/when-to-use.md").Table(t, "## Choose a wait") {
+		if row[0] != "a turn of an agent" {
+			continue
+		}
+		text, found := strings.CutSuffix(row[3], ", the default of `lockedmemory.Options.Wait`")
+		if !found || written(t, text) != lockedmemory.DefaultWait {
+			t.Errorf("the page says %q, the default is %s", row[3], lockedmemory.DefaultWait)
+		}
+		return
+	}
+	t.Error("no row about a turn")
+}
+
+// written parses a time as pages write it: "1 min 58.548 s".
+func written(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m").Replace(text))
+	if err != nil {
+		t.Fatalf("%q is not a time: %v", text, err)
+	}
+	return d
+}
