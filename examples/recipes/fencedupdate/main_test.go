@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+
+func acquire(t *testing.T, lock string) *distlock.Lease {
+	t.Helper()
+	locker, err := lockurl.Open(t.Context(), lock, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	lease, err := locker.Acquire(t.Context(), "product-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// While the first holder decides, the lock service loses the lock, and a second instance gets it. The
+// second one does the whole change, or has only read the price. The context of the first one has
+// not ended, and its write is the last to reach the database, which refuses it.
+func TestUpdate_S2_staleWriterIsRefused(t *testing.T) {
+	for way, change := range map[string]update{"column": byColumn, "pglock": byPglock} {
+		for _, reads := range []bool{false, true} {
+			name := way + "/afterTheNextHasWritten"
+			if reads {
+				name = way + "/afterTheNextHasRead"
+			}
+			t.Run(name, func(t *testing.T) {
+				redis := testservers.SharedRedis(t)
+				database := testservers.SharedPostgres(t).NewDatabase(t)
+				if err := run(t.Context(), redis.URL(), database.URL(), change); err != nil { // the price is 110
+					t.Fatal(err)
+				}
+				db, err := pgxpool.New(t.Context(), database.URL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+
+				var first, second error
+				older := acquire(t, redis.URL())
+				first = change(t.Context(), db, older, 1, func(context.Context, int64) (int64, error) {
+					if _, err := redis.Do("FLUSHDB"); err != nil {
+						t.Fatal(err)
+					}
+					newer := acquire(t, redis.URL())
+					if reads {
+						second = change(t.Context(), db, newer, 1, func(ctx context.Context, price int64) (int64, error) {
+							return 0, errors.New("it only reads")
+						})
+						return 7, nil
+					}
+					second = change(t.Context(), db, newer, 1, func(context.Context, int64) (int64, error) { return 500, nil })
+					return 7, nil
+				})
+				if !errors.Is(first, distlock.ErrLost) || (second != nil) != reads {
+					t.Errorf("the older holder: %v; the newer one: %v", first, second)
+				}
+				want := int64(500)
+				if reads {
+					want = 110
+				}
+				var price int64
+				if err := db.QueryRow(t.Context(), `SELECT price FROM product`).Scan(&price); err != nil || price != want {
+					t.Errorf("the price is %d instead of %d, %v", price, want, err)
+				}
+			})
+		}
+	}
+}
