@@ -1,11 +1,12 @@
-// Command shutdown is a service that answers messages of conversations, one at a time for each conversation, and that
-// ends on SIGTERM without leaving a lock behind: the next instance need not wait until a TTL has passed.
+// Command shutdown is a service that answers messages, one at a time for each conversation. At its end on
+// SIGTERM it releases all its locks, so the next instance does not wait for a TTL.
 //
 //	go run ./examples/recipes/shutdown -lock redis://localhost:6379
 //	curl -d 'Hello' http://localhost:8080/conversations/42
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,7 +25,7 @@ import (
 )
 
 func main() {
-	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
+	lock := flag.String("lock", cmp.Or(os.Getenv("LOCK_URL"), "redis://localhost:6379"), "URL of the lock service")
 	listen := flag.String("listen", "localhost:8080", "address to listen on")
 	grace := flag.Duration("grace", 10*time.Second, "how long messages under way may take after a SIGTERM")
 	thinking := flag.Duration("thinking", 2*time.Second, "how long an answer takes")
@@ -59,7 +60,7 @@ func serve(lockURL, address string, grace, thinking time.Duration) error {
 	return errors.Join(err, shutDown(server, locker, grace))
 }
 
-// shutDown lets the messages under way come to their end, and gives back what is held after that time.
+// shutDown waits for the messages under way, for the time grace. Then it releases the locks that are held.
 func shutDown(server *http.Server, locker *distlock.Locker, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -67,8 +68,8 @@ func shutDown(server *http.Server, locker *distlock.Locker, grace time.Duration)
 		log.Printf("not all messages were answered: %v", err)
 	}
 
-	// Whoever still works has its context cancelled, whoever still waits is told ErrClosed, and every lease is given
-	// back. This has time of its own: it is what the other instances wait for. Then the last answers can go out.
+	// Close ends the contexts of running turns, ends each wait with ErrClosed, and releases every lease.
+	// It has time of its own, because other instances wait for the leases. Then the last replies go out.
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(locker.Close(ctx), server.Shutdown(ctx))
@@ -97,7 +98,7 @@ func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {
 			http.Error(w, "no such conversation", http.StatusNotFound)
 		case errors.Is(err, distlock.ErrNotAcquired):
 			http.Error(w, "one moment, please", http.StatusConflict)
-		default: // ErrUnavailable, ErrLost, ErrClosed: another instance may do better
+		default: // ErrUnavailable, ErrLost, ErrClosed: repeat the message at another instance
 			log.Print(err)
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		}

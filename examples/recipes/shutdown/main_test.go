@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/recipetest"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestMain(m *testing.M) { recipetest.Main(m, main) }
+
+func TestShutdown_messageUnderWay_answered(t *testing.T) {
+	shutDownDuring(t, "1s", "30s", http.StatusOK)
+}
+
+func TestShutdown_messageLongerThanGrace_refused(t *testing.T) {
+	shutDownDuring(t, "1m", "100ms", http.StatusServiceUnavailable)
+}
+
+// shutDownDuring ends the service during a message. The lock is free when the process has ended, long
+// before the TTL of 30 s.
+func shutDownDuring(t *testing.T, thinking, grace string, want int) {
+	url := testservers.SharedRedis(t).URL()
+	next, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: "chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close(context.Background()) })
+
+	p := recipetest.Start(t, "-lock", url, "-listen", "127.0.0.1:0", "-thinking", thinking, "-grace", grace)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	conversation := p.Await("listening on ") + "/conversations/42"
+	status := make(chan int, 1)
+	go func() {
+		defer close(status)
+		response, err := http.Post(conversation, "text/plain", strings.NewReader("Hello"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = response.Body.Close()
+		status <- response.StatusCode
+	}()
+	testservers.Await(t, 30*time.Second, "the service holds the lock", func() bool {
+		info, err := next.Inspect(t.Context(), "42")
+		return err == nil && info.Held
+	})
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-status; got != want {
+		t.Errorf("the message has the status %d, want %d", got, want)
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	lease, err := next.TryAcquire(t.Context(), "42")
+	if err != nil {
+		t.Fatalf("the lock is not free after the shutdown: %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
