@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"distlock/redlock/internal/quorum":     {"distlock/driver"},
 	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                     {"distlock/..."},
+	"distlock/election":                    {"distlock", "distlock/fencing"},
 	"distlock/internal/loglimit":           {},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"internal/postgres":                    {"distlock/driver", "github.com/jackc/pgx/v5/..."},

@@ -1,0 +1,225 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/election"
+	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
+)
+
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+
+const (
+	name = "scheduler"
+	ttl  = 3 * time.Second
+)
+
+var errDown = errors.New("the service is down")
+
+// instance is a Locker with faults of its own.
+type instance struct {
+	*distlock.Locker
+	faults *drivertest.Faults
+}
+
+func open(t *testing.T, d driver.Driver, holder string) instance {
+	t.Helper()
+	faults := drivertest.NewFaults(d)
+	l, err := distlock.New(faults, &distlock.Options{TTL: ttl, Holder: holder, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return instance{l, faults}
+}
+
+func cutOff(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errDown} }
+
+// term is one run of lead.
+type term struct {
+	fence int64
+	ctx   context.Context
+	end   chan error // what lead is to return
+}
+
+// campaign runs an instance whose lead returns what its term is sent, however its context ends.
+func campaign(ctx context.Context, i instance, opts ...distlock.CallOption) (terms <-chan term, result <-chan error) {
+	began, ended := make(chan term), make(chan error, 1)
+	go func() {
+		ended <- election.Run(ctx, i.Locker, name, func(ctx context.Context) error {
+			lease, _ := i.FromContext(ctx, name)
+			t := term{lease.Fence(), ctx, make(chan error)}
+			began <- t
+			return <-t.end
+		}, opts...)
+	}()
+	return began, ended
+}
+
+func TestRun_L_resign_nextLeadsWithin1s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, errWork := memlock.NewDriver(), errors.New("the work failed")
+		first, firstEnds := campaign(t.Context(), open(t, d, "one"))
+		old := <-first
+		second, secondEnds := campaign(t.Context(), open(t, d, "two"), distlock.WithWait(time.Millisecond))
+		time.Sleep(time.Hour) // the wait has no limit
+		at := time.Now()
+		old.end <- errWork
+		next := <-second
+		if took := time.Since(at); took > time.Second || next.fence <= old.fence {
+			t.Errorf("the next leader began after %s with token %d, after %d", took, next.fence, old.fence)
+		}
+		if err := <-firstEnds; !errors.Is(err, errWork) {
+			t.Errorf("Run: %v, want the error of lead", err)
+		}
+		next.end <- nil
+		if err := <-secondEnds; err != nil {
+			t.Errorf("Run: %v, want nil", err)
+		}
+	})
+}
+
+// The older lead returns late, and drops its result.
+func TestRun_N_cutOff_contextEndsBeforeNextLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.NewDriver()
+		one := open(t, d, "one")
+		first, firstEnds := campaign(t.Context(), one)
+		old := <-first
+		second, secondEnds := campaign(t.Context(), open(t, d, "two"))
+		synctest.Wait()
+		one.faults.Inject(cutOff)
+		at := time.Now()
+		next := <-second
+		if took := time.Since(at); took > ttl+time.Second {
+			t.Errorf("the next leader began after %s", took)
+		}
+		if cause := context.Cause(old.ctx); !errors.Is(cause, distlock.ErrLost) {
+			t.Errorf("when the next leader began, the cause of the older context was %v", cause)
+		}
+		old.end <- nil
+		time.Sleep(time.Minute) // the campaign outlives the outage
+		one.faults.Inject(nil)
+		time.Sleep(10 * time.Second)
+		next.end <- nil
+		again := <-first
+		if again.fence <= next.fence {
+			t.Errorf("token %d after %d", again.fence, next.fence)
+		}
+		again.end <- nil
+		if err := errors.Join(<-firstEnds, <-secondEnds); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestRun_shutdown_resignsAfterLeadReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.NewDriver()
+		one := open(t, d, "one")
+		ctx, cancel := context.WithCancel(t.Context())
+		first, ends := campaign(ctx, one)
+		term := <-first
+		cancel()
+		time.Sleep(10 * ttl)
+		info, err := election.Leader(t.Context(), one.Locker, name)
+		if err != nil || !info.Held || info.Holder != "one" || info.Age < 10*ttl || term.ctx.Err() == nil {
+			t.Errorf("before lead returns: %+v, %v, %v", info, err, term.ctx.Err())
+		}
+		term.end <- term.ctx.Err()
+		if err := <-ends; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		if info, err := election.Leader(t.Context(), one.Locker, name); err != nil || info.Held {
+			t.Errorf("after Run: %+v, %v", info, err)
+		}
+	})
+}
+
+func TestRun_ctxEndsInCampaign_returnsItsError(t *testing.T) {
+	for state, fault := range map[string]func(drivertest.Call) drivertest.Fault{"queue": nil, "pause": cutOff} {
+		t.Run(state, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := memlock.NewDriver()
+				lease, err := open(t, d, "other").Acquire(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lease.Release(context.Background())
+				one := open(t, d, "one")
+				one.faults.Inject(fault)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				at := time.Now()
+				_, ends := campaign(ctx, one)
+				if err := <-ends; time.Since(at) != time.Minute || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrUnavailable) {
+					t.Errorf("Run: %v after %s", err, time.Since(at))
+				}
+				if calls := one.faults.Calls(drivertest.Acquire); state == "pause" && (calls < 12 || calls > 40) {
+					t.Errorf("%d attempts in a minute", calls)
+				}
+			})
+		})
+	}
+}
+
+func TestRun_definiteFailure_returns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := open(t, memlock.NewDriver(), "one")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		runs := 0
+		lead := func(context.Context) error { runs++; return distlock.ErrUnavailable }
+		if err := election.Run(ctx, one.Locker, name, lead); err != distlock.ErrUnavailable || runs != 1 {
+			t.Errorf("an error of lead: %v after %d runs", err, runs)
+		}
+		if err := election.Run(ctx, one.Locker, "", lead); !errors.Is(err, distlock.ErrInvalidKey) {
+			t.Errorf("an empty name: %v", err)
+		}
+		if err := election.Run(ctx, one.Locker, name, lead, distlock.WithTTL(1)); !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("a short TTL: %v", err)
+		}
+		err := one.Do(ctx, name, func(ctx context.Context) error {
+			return election.Run(ctx, one.Locker, name, lead)
+		})
+		if busy := (*distlock.BusyError)(nil); !errors.As(err, &busy) || !busy.Self {
+			t.Errorf("inside the lease: %v", err)
+		}
+		if err := one.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := election.Run(ctx, one.Locker, name, lead); !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("a closed Locker: %v", err)
+		}
+	})
+}
+
+func TestRun_panicOfLead_resigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := open(t, memlock.NewDriver(), "one")
+		func() {
+			defer func() {
+				if recover() != "lead" {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = election.Run(t.Context(), one.Locker, name, func(context.Context) error { panic("lead") })
+		}()
+		if info, err := election.Leader(t.Context(), one.Locker, name); err != nil || info.Held {
+			t.Errorf("after the panic: %+v, %v", info, err)
+		}
+	})
+}
