@@ -26,8 +26,8 @@ type Code struct {
 	Without []string
 }
 
-// Compiles compiles every block of Go in the pages, as packages of the module that is tested. Blocks that are parts of programs are
-// left out.
+// Compiles compiles every block of Go in the pages, as packages of the tested module. It leaves out
+// the blocks that are parts of programs.
 func (c Code) Compiles(t testing.TB, pages ...Page) {
 	t.Helper()
 	// An overlay puts one package per block into the module without writing into its tree.
