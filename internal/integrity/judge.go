@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Judge returns what is wrong with a conversation: with the messages as they are stored, in order, by what those who wrote
-// them know. A turn that is stored without any attempt counts as one whose outcome is not known. The time that it takes
-// grows with n log n.
+// Judge returns the faults of a conversation. stored has its messages in order, and attempts has the
+// knowledge of their writers. A stored turn without an attempt counts as a turn with an unknown
+// outcome. The time grows with n log n.
 func Judge(stored []Message, attempts []Attempt) Report {
 	j := judge{stored: stored, pairs: pairsOf(stored)}
 	j.lost(attempts)
@@ -67,8 +67,8 @@ func (p pair) String() string {
 	return fmt.Sprintf("question at %d, answer at %d", p.question, p.answer)
 }
 
-// pairsOf finds the answer to every question. First come those that stand where they should; of the rest, which only a
-// damaged conversation has, the first question of a Save gets its first answer.
+// pairsOf finds the answer to every question. First come the answers that stand where they should.
+// Only a damaged conversation has others: the first question of a Save gets its first answer.
 func pairsOf(stored []Message) (pairs []pair) {
 	type rest struct{ questions, answers []int }
 	torn := map[save]*rest{}
@@ -183,7 +183,7 @@ func (j *judge) stale() {
 		repeated := p.save.write != "" && first[p.save]
 		first[p.save] = true
 		if !p.complete() || repeated {
-			continue // without its question, nobody can say what an answer should have seen
+			continue // without its question, the messages that an answer should have seen are not known
 		}
 		if seen := j.stored[p.answer].Seen; seen != p.question {
 			j.add(Stale, p.save.turn, p.places(), "answer at %d had seen %d messages, but %d stand before its question", p.answer, seen, p.question)
@@ -191,8 +191,8 @@ func (j *judge) stale() {
 	}
 }
 
-// outOfOrder compares what a writer has stored with what it knew when it began: a turn must not stand before one that had
-// been acknowledged already.
+// outOfOrder compares the stored turns of a writer with its knowledge at their beginning: a turn
+// must not stand before one that had been acknowledged already.
 func (j *judge) outOfOrder(attempts []Attempt) {
 	type key struct {
 		turn   int

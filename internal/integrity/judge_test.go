@@ -92,7 +92,7 @@ func TestJudge_namesWhatIsWrong(t *testing.T) {
 			[]Message{answer(0, "a", 1), question(0, "a")}, all[:1],
 			[]string{"turn 0 is torn: question at 1, answer at 0"},
 		},
-		"torn alone: the answer is somebody else's": {
+		"torn alone: the answer is another writer's": {
 			[]Message{question(0, "a"), answer(0, "b", 0)}, nil,
 			[]string{"turn 0 is torn: question at 0, no answer", "turn 0 is torn: answer at 1, no question"},
 		},
@@ -152,7 +152,7 @@ func TestJudge_namesWhatIsWrong(t *testing.T) {
 			slices.Concat(turn(2, "b", 0), turn(0, "a", 2)),
 			[]Attempt{acknowledged(0, "a", 1, 2), acknowledged(2, "a", 3, 4), unknown(2, "b")}, nil,
 		},
-		"in order: nobody says when": {slices.Concat(turn(2, "a", 0), turn(0, "a", 2)), all[:1], nil},
+		"in order: without times": {slices.Concat(turn(2, "a", 0), turn(0, "a", 2)), all[:1], nil},
 
 		"stale alone: from an old history": {
 			slices.Concat(turn(0, "a", 0), turn(1, "b", 0)), all[:2],

@@ -13,11 +13,13 @@ const (
 type Message struct {
 	Turn   int    // the number of the user's message that it is, or answers
 	Role   Role   // Question or Answer
-	Writer string // who wrote it
-	// Write names the Save that wrote it, if that is known. Messages of two Saves are never taken for one pair, and what one
-	// Save left twice is known to be a repetition: that its second copy had not seen the first does not make it stale.
+	Writer string // the name of the writer
+	// Write names the Save of the message, if it is known. Messages of two Saves are never one
+	// pair. A second copy from one Save is a repetition, and is not stale for its ignorance of the
+	// first.
 	Write string
-	// Seen is, of an answer, how many messages its writer had seen before it answered, without the question.
+	// Seen is, of an answer, how many messages its writer had seen before it answered, without the
+	// question.
 	Seen int
 }
 
@@ -26,7 +28,7 @@ type Attempt struct {
 	Turn         int
 	Writer       string // the Writer of the messages that it leaves
 	Acknowledged bool   // its Save returned without an error; otherwise the turn may be stored or not
-	// Begun and Ended are when the attempt began and when it ended: times, or numbers that count up, on a scale that all
+	// Begun and Ended are the times of the attempt, or numbers that count up, on a scale that all
 	// attempts of this writer share. The order of attempts for which both are 0 is not judged.
 	Begun, Ended int64
 }

@@ -13,18 +13,19 @@ func init() {
 	_ = flag.Set("rapid.nofailfile", "true") // seeds are printed, and files would be left in the source
 }
 
-// conversation is one that is right, and what those who wrote it know. Its turns stand one behind the other.
+// conversation is a right one, with the knowledge of its writers. Its turns stand one behind the other.
 type conversation struct {
 	stored   []Message
 	attempts []Attempt
 }
 
-// right makes a conversation as several writers leave it who take turns: some do not learn what has become of theirs, and
-// some messages reach two of them.
+// right makes a conversation of several writers that take turns. Some writers do not learn the
+// outcome of their turns, and some messages reach two writers.
 func right(t *rapid.T) (c conversation) {
 	intN := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") }
 	writers, named, several := 1+intN(4), intN(2) == 0, intN(2) == 0
-	ended, now := make([]int64, writers), int64(0) // when each writer ended its last attempt, and when the last message was stored
+	ended := make([]int64, writers) // the end of each writer's last attempt
+	now := int64(0)                 // the time of the last message
 	numbers := rapid.SliceOfNDistinct(rapid.IntRange(0, 19), 1, 20, rapid.ID).Draw(t, "numbers")
 	for save, number := range numbers {
 		w := intN(writers)
@@ -50,7 +51,7 @@ func right(t *rapid.T) (c conversation) {
 		case 1: // or afterwards
 			attempt(false)
 			store()
-		case 2: // then somebody else tries it again, and finds it
+		case 2: // then another writer tries it again, and finds it
 			attempt(false)
 			store()
 			w = intN(writers)

@@ -32,8 +32,8 @@ func (f Finding) String() string { return fmt.Sprintf("turn %d is %s: %s", f.Tur
 // Report is all that is wrong with a conversation, by turn. It is empty if nothing is.
 type Report []Finding
 
-// Turns returns the turns of which one of the kinds was found, or anything if no kind is given. Each is there once, the
-// lowest first.
+// Turns returns the turns with one of the kinds, or with any fault if no kind is given. Each is
+// there once, the lowest first.
 func (r Report) Turns(kinds ...Kind) (turns []int) {
 	for _, f := range r {
 		if len(kinds) == 0 || slices.Contains(kinds, f.Kind) {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// ttl is long enough for a machine that stands for some seconds: nobody may lose a lease.
+	// A machine may stand for some seconds, and no lease may be lost.
 	ttl        = 10 * time.Second
 	renewEvery = ttl / 100
 	// forget is after how long turn IDs and idle sessions go.
@@ -54,7 +54,8 @@ type memory = lockedmemory.LockedMemory[message, message]
 
 func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer) *instance {
 	in := &instance{
-		// A pool that is full at all times: how many connections the last seconds happened to need would be a part of each sample.
+		// The pool is always full. Otherwise each sample would depend on the connections in use at
+		// that moment.
 		client: redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
 		options: distlock.Options{
 			Namespace: "soak", TTL: ttl, RenewEvery: renewEvery, Wait: patience, Observer: seen,
@@ -83,7 +84,8 @@ func (in *instance) newMemory(t testing.TB, keep sessionstore.Retention, options
 	return locked
 }
 
-// observer counts what only an observer sees, and has package tracing do all that it does for an application.
+// observer counts what only an observer sees, and has package tracing do all that it does for an
+// application.
 type observer struct {
 	*tracing.Tracing
 	renewals, local, remote, cancelled atomic.Int64

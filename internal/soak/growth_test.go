@@ -17,7 +17,8 @@ var around = [nSeries]struct{ value, noise float64 }{
 	redisClients:  {34, 1},
 }
 
-// halfAnHour makes up the samples of a run at 500 operations a second; grown says what a series has gained by then.
+// halfAnHour makes up the samples of a run at 500 operations a second; grown returns the growth of
+// a series up to then.
 func halfAnHour(grown func(place int, at time.Duration) float64) (samples []sample) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for at := 10 * time.Second; at <= 30*time.Minute; at += 10 * time.Second {
@@ -94,11 +95,11 @@ func TestVerdict_needsSamples(t *testing.T) {
 		t.Errorf("of so few: %s", verdict)
 	}
 	if (growth{series: watched[0], growth: math.NaN()}).flat() {
-		t.Error("what is no number is flat")
+		t.Error("a NaN is flat")
 	}
 }
 
-// Where the system does not tell what is open, nothing is said of it.
+// A system may hide the number of open files. The verdict leaves them out.
 func TestVerdict_leavesOutWhatIsNotKnown(t *testing.T) {
 	samples := halfAnHour(still)
 	for i := range samples {

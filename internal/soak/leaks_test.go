@@ -17,7 +17,8 @@ const (
 	leakedKey   = "leak:"
 )
 
-// leaks grow on purpose, so that the verdict has something to find: one of everything it looks at, every so many operations.
+// leaks grow on purpose, so that the verdict finds something: one of each kind, every so many
+// operations.
 type leaks struct {
 	t      testing.TB
 	server *testservers.Redis

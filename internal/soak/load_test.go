@@ -17,8 +17,8 @@ import (
 
 const (
 	instances = 2
-	// Each worker begins an operation every period, unless its last one takes longer: 500 a second in all. More of them
-	// never wait than there are workers.
+	// Each worker begins an operation every period, unless its last one takes longer: 500 a second
+	// in all. At most this many wait at once.
 	workers = 40
 	period  = 80 * time.Millisecond
 	// patience is for how long an operation may wait for a lock.
@@ -102,7 +102,7 @@ func (l *load) rest(f func()) {
 	f()
 }
 
-// end returns when all is closed, and tells what was done. The load's time must be over.
+// end returns when all is closed, and reports the operations. The load's time must be over.
 func (l *load) end() {
 	l.working.Wait()
 	took := time.Since(l.began)
@@ -117,7 +117,7 @@ func (l *load) end() {
 		}
 	}
 	n := l.operations.Load()
-	many := n >= 1500 // in fewer, what is rare may be missing
+	many := n >= 1500 // fewer may lack the rare ones
 	var done []string
 	for i, k := range kinds {
 		of := l.byKind[i].Load()
@@ -131,7 +131,8 @@ func (l *load) end() {
 		o.renewals.Load(), o.cancelled.Load())
 	l.t.Logf("%d connections were killed, and %d operations failed because of that; %d leases were lost",
 		l.kills.Load(), l.cut.Load(), l.lost.Load())
-	// A lease that was handed over, and not yet renewed, may be good for a second alone: a machine that stands for longer loses it.
+	// A lease after a handoff, before its first renewal, may last for 1 s. A machine that stands
+	// for longer loses it.
 	if l.lost.Load() > 1+n/10_000 {
 		l.t.Error("more than one lease in 10,000 operations was lost")
 	}
@@ -156,7 +157,8 @@ func (l *load) operate(random *rand.Rand) {
 	l.leaks.after(l.operations.Add(1))
 }
 
-// ended judges the error of an operation that began at start: who has lost a connection may have one, or, rarely, its lease.
+// ended judges the error of an operation that began at start. A killed connection may cause an
+// error or, rarely, a loss.
 func (l *load) ended(name string, start time.Duration, err error) {
 	switch {
 	case err == nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// The population of names. All of them are in use again and again: the 300 free ones within 3 s, the sessions that come and go
-// within 8 s, of which they are idle for 7 s.
+// The population of names. All of them are in use again and again: the 300 free ones within 3 s, the
+// sessions with breaks within 8 s, of which they are idle for 7 s.
 const (
 	freeNames, hotNames, longNames, openedNames = 300, 2, 16, 20
 	talks, visitors                             = 40, 60
@@ -52,7 +52,7 @@ type call struct {
 
 func (c *call) freeName() string { return fmt.Sprint("free-", c.load.free.Add(1)%freeNames) }
 
-// takeFree takes a lock that nobody has, in some way.
+// takeFree takes a free lock, in one of several ways.
 func (c *call) takeFree(ctx context.Context) error {
 	name := c.freeName()
 	switch c.random.IntN(3) {
@@ -60,7 +60,8 @@ func (c *call) takeFree(ctx context.Context) error {
 		return c.in.locker.Do(ctx, name, func(context.Context) error { return nil })
 	case 1:
 		lock := c.in.locker.NewLock(name, 0)
-		if held, err := lock.Acquire(ctx); err != nil || !held { // it may still be that of one whose release met a killed connection
+		// A release on a killed connection may have left it held.
+		if held, err := lock.Acquire(ctx); err != nil || !held {
 			return err
 		}
 		return lock.Release(ctx)
@@ -81,7 +82,7 @@ func (c *call) standInLine(ctx context.Context) error {
 	})
 }
 
-// tryBusy asks once for a lock that most of the time somebody else has.
+// tryBusy asks once for a lock that another worker holds most of the time.
 func (c *call) tryBusy(ctx context.Context) error {
 	lease, err := c.in.locker.TryAcquire(ctx, longName(c.random.IntN(longNames)))
 	if errors.Is(err, distlock.ErrNotAcquired) {
@@ -90,7 +91,7 @@ func (c *call) tryBusy(ctx context.Context) error {
 	return errors.Join(err, lease.Release(ctx))
 }
 
-// leaveEarly is cancelled: in line, or at any moment of taking a lock that is free.
+// leaveEarly is cancelled: in the queue, or at any moment of taking a free lock.
 func (c *call) leaveEarly(ctx context.Context) error {
 	name, patience := longName(c.random.IntN(longNames)), 20*time.Millisecond
 	if c.random.IntN(2) == 0 {

@@ -39,8 +39,9 @@ const (
 var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_lasting_bytes", "redis_keys",
 	"redis_lasting_keys", "redis_clients"}
 
-// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It makes
-// the tombstones of cancelled acquisitions, which stay for 2 minutes, expire within that time.
+// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It
+// makes the tombstones of cancelled acquisitions, which stay for 2 minutes, expire within that
+// time.
 const passTime = `
 local lasting, bytes = 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -87,7 +88,7 @@ func newRecorder(t testing.TB, server *testservers.Redis, p plan) *recorder {
 
 // sample is to be called between operations.
 func (r *recorder) sample(operations int64) {
-	// What was in a sync.Pool stays over one collection.
+	// The content of a sync.Pool stays over one collection.
 	runtime.GC()
 	runtime.GC()
 	var memory runtime.MemStats
@@ -110,8 +111,8 @@ func (r *recorder) sample(operations int64) {
 	for client := range strings.Lines(clients) {
 		buffers += r.number(client, " tot-mem=")
 	}
-	// The buffers of the clients follow what was last sent, and there are as many as connections, which have a series of their
-	// own. Redis's own sum of them, mem_clients_normal, is up to a second old.
+	// The buffers of the clients follow the last messages, and grow with the connections, which
+	// have a series of their own. The sum that Redis gives, mem_clients_normal, is up to 1 s old.
 	s.values[redisMemory] = r.number(info, "\nused_memory:") - buffers
 	s.values[lastingMemory] = s.values[redisMemory] - float64(bytes)
 	s.values[redisKeys] = r.number(info, "\ndb0:keys=")

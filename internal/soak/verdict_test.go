@@ -19,17 +19,20 @@ type series struct {
 	per  float64 // one of unit
 }
 
-// share of a series is a growth that is always allowed. From one sample to the next, a series goes up and down by more.
+// share is the part of a series that may always be added. From one sample to the next, a series
+// moves by more.
 const share = 0.02
 
 // watched are the series that the verdict is on.
 var watched = []series{
 	// The buffers of four connections of go-redis: as many may have been killed just before a sample.
 	{"heap in use", heap, 256 << 10, leakedBytes, "KiB", 1 << 10},
-	// On a machine that is slow, what was killed is not replaced at once, and what ends in the background is still there.
+	// On a slow machine, the replacements of killed connections come late, and background work is
+	// still there.
 	{"goroutines", goroutines, 4, 1, "", 1},
 	{"open files", files, 4, 1, "", 1},
-	// The tables of a thousand keys and of their expiries, which double at once, with the last block of some sessions.
+	// The tables of a thousand keys and of their expiries, which double at once, with the last
+	// block of some sessions.
 	{"lasting memory of Redis", lastingMemory, 64 << 10, leakedKeys * leakedValue, "KiB", 1 << 10},
 	// There are one to three for each name.
 	{"lasting keys in Redis", lastingKeys, 10, leakedKeys, "", 1},
@@ -46,7 +49,7 @@ type growths []growth
 
 func (g growth) allowed() float64 { return max(g.series.least, share*g.median) }
 
-// flat is false also for what is no number.
+// flat is false also for a NaN.
 func (g growth) flat() bool { return g.growth <= g.allowed() }
 
 func (g growth) String() string {
@@ -72,7 +75,8 @@ func (all growths) String() string {
 // enough is the number of samples that a verdict needs.
 const enough = 6
 
-// judge tells how everything has grown in the time that was measured. It leaves out the open files where the system does not tell.
+// judge returns the growth of each series in the measured time. It leaves out the open files if the
+// system hides them.
 func judge(samples []sample) (growths, error) {
 	samples = measured(samples)
 	if len(samples) < enough {
@@ -98,8 +102,8 @@ func measured(samples []sample) []sample {
 	return slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.warmUp })
 }
 
-// slope is the estimator of Theil (1950) and Sen (1968), per second: the median of the slopes between all pairs. Almost
-// three samples of ten may be anything.
+// slope is the estimator of Theil (1950) and Sen (1968), per second: the median of the slopes between
+// all pairs. Almost three samples of ten may be wild.
 func slope(samples []sample, values []float64) float64 {
 	var slopes []float64
 	for i := range values {

@@ -30,8 +30,8 @@ type wire struct {
 	ttl, wait time.Duration // of the Locker, and of the call
 }
 
-// A break lasts for as long as the call: who waits then goes on asking until its wait is over, and what cannot be released
-// expires. So these are short there.
+// A break lasts for as long as the call. A waiter then asks until its wait is over, and a lease
+// without a release expires. So both are short here.
 var wires = []wire{
 	{kind: kind{name: "once"}, ttl: ttl, wait: wait},
 	{kind: kind{name: "once,sentOnce"}, ttl: ttl, wait: wait, sendsOnce: true},
@@ -41,8 +41,8 @@ var wires = []wire{
 	{kind: kind{name: "cancelled", cancels: true}, ttl: ttl, wait: wait, apart: true},
 }
 
-// Every read and write of the connections fails in turn: once; or, as in a network that has broken, that one and all that follow; or
-// the caller leaves meanwhile.
+// Each read and write of the connections fails in turn: once, or, as in a broken network, together with
+// all later ones. In a third round, the caller leaves at that moment.
 func TestSweep_connections(t *testing.T) {
 	r := newRealm(t, testservers.StartRedis(t), nil)
 	for i, row := range slices.Concat(lockRows, storeRows) {
@@ -60,8 +60,9 @@ func TestSweep_connections(t *testing.T) {
 	}
 }
 
-// The same for the connections to all nodes of a quorum. The sessions are on another server. The last answers
-// to a grant may come during the call that follows, so a silent call may see failures, too.
+// The same for the connections to all nodes of a quorum. The sessions are on another server. The
+// last answers to a grant may come during the call that follows, so a silent call may see failures,
+// too.
 func TestSweep_connections_redlock3(t *testing.T) {
 	r := newRealm(t, testservers.StartRedis(t), testservers.StartQuorum(t, 3).Nodes())
 	for _, row := range lockRows {
@@ -206,7 +207,7 @@ func newLocker(t *testing.T, clients []*redis.Client, ttl time.Duration) *distlo
 	return locker
 }
 
-// nothingLasts checks that Redis keeps nothing of a lock for ever, and nobody in a line.
+// nothingLasts checks that Redis keeps nothing of a lock for ever, and that its queue is empty.
 func nothingLasts(t *testing.T, client *redis.Client) {
 	ctx := context.Background()
 	keys, err := client.Keys(ctx, "distlock:*").Result()
@@ -218,7 +219,7 @@ func nothingLasts(t *testing.T, client *redis.Client) {
 		switch {
 		case err != nil || left == -1:
 			t.Errorf("%s stays for ever, %v", key, err)
-		case left < 0: // it has gone meanwhile
+		case left < 0: // it has gone by now
 		case strings.HasSuffix(key, ":lock"):
 			held := func() bool {
 				record, err := client.Get(ctx, key).Result()

@@ -37,7 +37,7 @@ func TestSweep_coversEveryMethod(t *testing.T) {
 	}
 	for _, method := range methods {
 		if !slices.Contains(swept, method) && !slices.Contains(asksNobody, method) {
-			t.Errorf("%s is not in the table: add a row, or say that it asks nobody", method)
+			t.Errorf("%s is not in the table: add a row, or say that it makes no call", method)
 		}
 	}
 	for _, named := range slices.Concat(swept, asksNobody) {

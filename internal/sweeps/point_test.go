@@ -17,13 +17,13 @@ var errBroken = errors.New("the wire is broken")
 type kind struct {
 	name    string
 	err     error
-	effect  bool // it has been carried out all the same
+	effect  bool // it takes effect, although it fails
 	hangs   bool // until its own context ends
-	cancels bool // the caller's context ends meanwhile
+	cancels bool // the caller's context ends during the call
 	onwards bool // and so do all that follow, until the call has returned
 }
 
-// point is where the faults of one run are: it counts the operations of the call under way, and spoils the n-th.
+// point counts the operations of the call, and spoils the n-th.
 type point struct {
 	kind   kind
 	n      int
@@ -87,7 +87,7 @@ func through[T any](ctx context.Context, p *point, call func(context.Context) (T
 	return none, p.kind.err
 }
 
-// clientsPatience is after how long a client of a session store gives up by itself. Of the callers of these some have no deadline, as the
+// clientsPatience is the timeout of a client of a session store. Some callers have no deadline, as the
 // contract of the drivers says.
 const clientsPatience = 10 * time.Second
 
@@ -157,7 +157,7 @@ func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-c
 	}
 	if d.point.kind.effect {
 		if _, stop, err := queue.Listen(ctx, name, owner); err == nil {
-			stop() // who is told of an error will not
+			stop() // a caller with an error will not
 		}
 	}
 	if d.point.kind.hangs {

@@ -185,7 +185,7 @@ func acquires(get func(ctx context.Context, s *scene) (*distlock.Lease, error)) 
 	}
 }
 
-// waits is about so many callers of one process that stand in line, behind another process.
+// waits is about n callers of one process that queue behind another process.
 func waits(n int) func(*scene) {
 	return func(s *scene) {
 		s.blocked()
@@ -247,7 +247,8 @@ func extends(by time.Duration) func(*scene) {
 	}
 }
 
-// judgeHeld judges a call that has failed or not, under a lease that is held, unless it has hung for so long.
+// judgeHeld judges a call that has failed or not, under a lease that is held, unless it has hung
+// for so long.
 func (s *scene) judgeHeld(lease *distlock.Lease) {
 	s.Helper()
 	if err := lease.Err(); err != nil {
@@ -262,7 +263,8 @@ func (s *scene) judgeHeld(lease *distlock.Lease) {
 	s.judge()
 }
 
-// releases sweeps a release. One that has succeeded lets others in, one that has failed lets them in soon.
+// releases sweeps a release. One that has succeeded lets others in, one that has failed lets them
+// in soon.
 func (s *scene) releases(release func(ctx context.Context) error) {
 	s.Helper()
 	s.sweep(s.ctx, func(ctx context.Context) error {
@@ -442,8 +444,8 @@ func (a answerer) Save(ctx context.Context, input, output string) error {
 	return err
 }
 
-// replaces is a Replace of the exchange saved before. If it has failed, that exchange is there, unless the
-// outcome is unknown.
+// replaces is a Replace of the exchange saved before. If it has failed, that exchange is there,
+// unless the outcome is unknown.
 func (s *scene) replaces(ctx context.Context, place lockedmemory.Place) error {
 	after := secret + " after"
 	err := s.faulty.memory.Replace(ctx, place, place,
@@ -457,7 +459,7 @@ func (s *scene) replaces(ctx context.Context, place lockedmemory.Place) error {
 	return err
 }
 
-// inTurn runs what is swept inside of a turn, whose own beginning and end do not fail.
+// inTurn runs the swept call inside a turn. The turn's own beginning and end do not fail.
 func inTurn(run func(s *scene, turn context.Context)) func(*scene) {
 	return func(s *scene) {
 		err := s.faulty.memory.Turn(s.ctx, func(turn context.Context) error {

@@ -46,7 +46,7 @@ type scene struct {
 	key    string
 	faulty instance // whose services fail
 	sound  instance // another process, whose do not
-	inLine func()   // waits until a caller of the faulty instance stands in line, and has nothing under way
+	inLine func()   // waits until a caller of the faulty instance is in the queue, with no call under way
 	settle func()   // waits until what the call has left to the background is done
 	soon   time.Duration
 	ctx    context.Context
@@ -56,7 +56,7 @@ type scene struct {
 
 	err   error           // what the call has returned
 	lease *distlock.Lease // what it has got, if it gets one
-	saved []string        // what was acknowledged
+	saved []string        // the acknowledged messages
 	maybe []string        // what may be there or not
 	later func()          // to be done when the turn is over
 	clear bool            // the call was a Clear, and so all that was there before may be gone
@@ -126,7 +126,8 @@ func (s *scene) save(ctx context.Context, m interface {
 
 func answer(text string) string { return "re: " + text }
 
-// saysPerhaps reports whether an error leaves open whether something was written. All others say that nothing was.
+// saysPerhaps reports whether an error leaves open whether something was written. All others say
+// that nothing was.
 func saysPerhaps(err error) bool {
 	return errors.Is(err, distlock.ErrOutcomeUnknown)
 }
@@ -140,11 +141,11 @@ func (s *scene) judge(allowed ...error) {
 			s.Errorf("the lease was granted, and: %v", err)
 		}
 		if next, err := s.sound.locker.TryAcquire(s.ctx, s.key); !errors.Is(err, distlock.ErrNotAcquired) {
-			s.Errorf("the lock is held, and somebody else has got it: %v", err)
+			s.Errorf("the lock is held, and another instance has got it: %v", err)
 			_ = next.Release(s.ctx)
 		}
 		if err := s.lease.Release(s.ctx); err != nil {
-			s.Errorf("the release of what was granted: %v", err)
+			s.Errorf("the release of the granted lock: %v", err)
 		}
 		if info, err := s.sound.locker.Inspect(s.ctx, s.key); err != nil || info.Held {
 			s.Errorf("after a release that has succeeded: %+v, %v", info, err)
@@ -173,7 +174,7 @@ func (s *scene) judgeError(allowed []error) {
 	s.Errorf("the error is of no kind that tells what to do: %v", s.err)
 }
 
-// judgeLock waits until nobody has the lock and nobody stands in its line, and has both instances take it.
+// judgeLock waits until the lock is free and its queue is empty, and has both instances take it.
 func (s *scene) judgeLock() {
 	s.Helper()
 	var info distlock.Info
@@ -202,7 +203,7 @@ func closed(in instance) bool {
 	return errors.Is(err, distlock.ErrClosed)
 }
 
-// judgeSession saves once more, and compares what is stored with what the callers were told.
+// judgeSession saves once more, and compares the stored messages with the answers that the callers got.
 func (s *scene) judgeSession() {
 	s.Helper()
 	if closed(s.faulty) {
