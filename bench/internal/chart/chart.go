@@ -1,4 +1,4 @@
-// Package chart draws what was measured as SVG files.
+// Package chart draws the measurements as SVG files.
 package chart
 
 import (
@@ -22,7 +22,8 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
-// Write draws charts of the outcomes that have one, and writes them into dir: parallel.svg, local.svg, cross.svg, waits.svg.
+// Write draws the outcomes that have a chart, and writes them into dir: parallel.svg, local.svg,
+// cross.svg, waits.svg.
 func Write(dir string, outcomes []*scenario.Outcome) error {
 	for _, o := range outcomes {
 		charts, err := chartsOf(o)
@@ -59,7 +60,7 @@ func chartsOf(o *scenario.Outcome) (map[string][]byte, error) {
 	return charts, nil
 }
 
-// The colours can be told apart by those who see few (Okabe and Ito, "Color Universal Design", 2008).
+// Readers who see few colours can tell these apart (Okabe and Ito, "Color Universal Design", 2008).
 var colours = map[string]color.Color{
 	subject.Ours:        color.RGBA{0, 114, 178, 255},
 	subject.Bsm:         color.RGBA{230, 159, 0, 255},
@@ -76,8 +77,8 @@ var (
 	pale  = color.RGBA{243, 243, 243, 255}
 )
 
-// fallback names what else a viewer may draw the letters with. The layout is computed with DejaVu Sans because it is wider than most:
-// where it is missing, the letters of another font still fit.
+// fallback names other fonts for the letters. The layout is computed with DejaVu Sans because it is
+// wider than most: if a viewer lacks it, the letters of another font still fit.
 const (
 	family   = "font-family:DejaVu Sans"
 	fallback = ",Verdana,Arial,Helvetica,sans-serif"

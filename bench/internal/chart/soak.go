@@ -26,7 +26,8 @@ var panels = []struct {
 	{"redis_keys", "Keys in Redis", 1},
 }
 
-// Soak draws what a process and its Redis held over the time of a soak, from the file that it has written (see internal/soak).
+// Soak draws the samples of a process and its Redis over the time of a soak, from its file (see
+// internal/soak).
 func Soak(file io.Reader) ([]byte, error) {
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {

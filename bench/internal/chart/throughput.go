@@ -12,8 +12,8 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 )
 
-// throughput draws the acquisitions per second of every subject as bars: their length is the median, a line over the end
-// is the range of the rounds.
+// throughput draws the acquisitions per second of every subject as bars. The length is the median;
+// a line over the end is the range of the rounds.
 func throughput(o *scenario.Outcome) ([]byte, error) {
 	p, err := newPlot(o.Title)
 	if err != nil {

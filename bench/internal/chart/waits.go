@@ -31,8 +31,9 @@ again at once. The starved
 waiters are the right ends
 of these curves.`
 
-// waits draws, for every subject, which share of its acquisitions has waited how long at most. A fair lock has a curve
-// that rises at once where everybody waits for their turn; one that lets some starve begins left of it, and ends far right.
+// waits draws, for every subject, the share of acquisitions that waited at most so long. The curve
+// of a fair lock rises at once, where all waiters take turns. A lock that starves some begins left
+// of it, and ends far right.
 func waits(o *scenario.Outcome) ([]byte, error) {
 	p, err := newPlot("Waits: " + o.Title)
 	if err != nil {

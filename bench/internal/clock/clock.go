@@ -1,5 +1,6 @@
-// Package clock reads the system's monotonic clock, which all processes of a machine share: times that two processes have
-// noted can be compared. The monotonic part of a time.Time can not leave its process.
+// Package clock reads the system's monotonic clock, which all processes of a machine share: the
+// times of two processes can be compared. The monotonic part of a time.Time can not leave its
+// process.
 package clock
 
 import (
@@ -8,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Time is a reading of the clock, in nanoseconds since a moment that is the same for every process until the next boot.
+// Time is a reading of the clock, in nanoseconds since a moment that is the same for every process
+// until the next boot.
 type Time int64
 
-// zero is one moment on both clocks. On Linux, time.Since measures on CLOCK_MONOTONIC too, so the two do not drift apart,
-// and it costs a tenth of the system call.
+// zero is one moment on both clocks. On Linux, time.Since measures on CLOCK_MONOTONIC too, so the
+// two do not drift apart, and it costs a tenth of the system call.
 var zero = struct {
 	local  time.Time
 	shared Time

@@ -54,7 +54,7 @@ var Bars = []Bar{
 	{"pg_renew_1000_ms", false, 50},
 }
 
-// Met reports whether the median of a ratio meets the bar. What is not a number meets none.
+// Met reports whether the median of a ratio meets the bar. A NaN meets none.
 func (b Bar) Met(r scenario.Ratio) bool {
 	if math.IsNaN(r.Median) {
 		return false

@@ -1,4 +1,4 @@
-// Package report shows what was measured: to people as tables, to programs as JSON.
+// Package report shows the measurements: to people as tables, to programs as JSON.
 package report
 
 import (
@@ -50,7 +50,7 @@ type ratioJSON struct {
 	Met     bool    `json:"met"`
 }
 
-// spreadJSON leaves out what is not a number, which JSON does not know.
+// spreadJSON leaves out a NaN, which JSON does not know.
 type spreadJSON struct {
 	Median *float64 `json:"median"`
 	Min    *float64 `json:"min"`
@@ -68,8 +68,9 @@ func number(f float64) *float64 {
 	return &f
 }
 
-// WriteJSON writes the report as one object. The medians of the ratios stand at its top, by their keys, for whoever wants
-// to compare two runs; "ratios" has their ranges and bars, "scenarios" the figures of every subject.
+// WriteJSON writes the report as one object. The medians of the ratios stand at its top, by their
+// keys, so that two runs compare easily; "ratios" has their ranges and bars, "scenarios" the
+// figures of every subject.
 func (r *Report) WriteJSON(w io.Writer) error {
 	ratios, scenarios := map[string]ratioJSON{}, map[string]scenarioJSON{}
 	object := map[string]any{

@@ -82,7 +82,7 @@ func TestWriteJSON_leavesOutWhatIsNoNumber(t *testing.T) {
 		t.Errorf("got %s", b.String())
 	}
 	if missed := r.Missed(); len(missed) != 2 {
-		t.Errorf("what is not a number meets its bar: %v", missed)
+		t.Errorf("a NaN meets its bar: %v", missed)
 	}
 }
 

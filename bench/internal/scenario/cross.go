@@ -17,14 +17,16 @@ const (
 	crossProcesses  = 4
 	crossGoroutines = 8
 	crossHold       = time.Millisecond
-	// head is how long before the beginning the processes are told of it: long enough for all to have heard.
+	// head is how long before the beginning the processes are told of it: long enough for all to
+	// have heard.
 	head = 20 * time.Millisecond
 )
 
-// cross measures what becomes of a lock that processes fight for: 4 with 8 goroutines each, all of which want one key, and
-// hold it for a millisecond of sleep. The ideal is one goroutine that only sleeps, again and again, as it would if changing hands
-// cost nothing; it wakes up late as the others do, and is measured in every round, half of it before this library and half
-// after. If the 32 took turns at that pace, a wait would be 32 such cycles long: that is what is called fair.
+// cross measures a lock that processes compete for: 4 with 8 goroutines each, all of which want one
+// key, and hold it for a millisecond of sleep. The ideal is one goroutine that only sleeps, again
+// and again, as if a handoff cost nothing. It wakes up late as the others do. Every round measures
+// it, half before this library and half after. A fair wait is 32 cycles of the ideal: all 32 take
+// turns at that pace.
 func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Cross, subject.Contended()
 	var rate, ofIdeal, p50, p99, longest, calls, share, p99Fair, longestFair = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
@@ -176,7 +178,7 @@ func sumUp(results []crowdResult, window time.Duration) (sum crossSum) {
 	}
 	sum.acquired = int64(acquired)
 	sum.perSecond = float64(acquired) / window.Seconds()
-	// Where nobody got the lock, one acquisition more would make no difference to what this says.
+	// Without any acquisition, one more would not change this figure.
 	sum.callsPerAcquisition = float64(commands) / float64(max(1, acquired))
 	sum.minMaxShare = float64(slices.Min(counts)) / float64(max(1, slices.Max(counts)))
 	return sum

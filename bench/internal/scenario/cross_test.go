@@ -24,7 +24,7 @@ func TestSumUp_countsWhoStarves(t *testing.T) {
 		t.Errorf("%v calls per acquisition, want 2.4", sum.callsPerAcquisition)
 	}
 	if sum.minMaxShare != 0 {
-		t.Errorf("who starves has a share of %v, want 0", sum.minMaxShare)
+		t.Errorf("a starved goroutine has a share of %v, want 0", sum.minMaxShare)
 	}
 	if sum.faults != (Faults{2, "late"}) {
 		t.Errorf("faults %v", sum.faults)

@@ -12,7 +12,8 @@ import (
 	"github.com/belugalock/belugalock/internal/childproc"
 )
 
-// crowdRole is the role of a process in which some goroutines want the same key again and again, and hold it for a moment.
+// crowdRole is the role of a process in which some goroutines want the same key again and again,
+// and hold it for a moment.
 const crowdRole = "crowd"
 
 // crowdTask is the first that such a process is told. It opens the subject, and answers ready.
@@ -46,14 +47,14 @@ type crowdResult struct {
 	Remote int64
 }
 
-// crowdMember is what one goroutine has counted. An acquisition belongs to the window if it was granted there; its wait
-// counts from the call on, also when that was earlier.
+// crowdMember is the count of one goroutine. An acquisition belongs to the window if it was granted
+// there; its wait counts from the call on, also if the call was earlier.
 type crowdMember struct {
 	Waits []time.Duration
 	// Granted are the moments at which these waits ended.
 	Granted []clock.Time
-	// Unfinished is how long a wait that had no end by the end of the window had lasted by then, 0 for none. Left out, those
-	// who starve would be the last to be seen.
+	// Unfinished is the time up to the end of the window of a wait that had not ended, 0 for none.
+	// Without it, starved goroutines would not be seen.
 	Unfinished time.Duration
 	Faults     Faults
 }
@@ -104,7 +105,8 @@ func crowd(ctx context.Context, lead *childproc.Line, task crowdTask) error {
 	return lead.Send(result)
 }
 
-// connect has every goroutine take a lock of its own once, so that connections are open and scripts loaded.
+// connect has every goroutine take a lock of its own once, so that connections are open and scripts
+// loaded.
 func connect(ctx context.Context, l subject.Locker, key string, goroutines int) error {
 	keys := make([]string, goroutines)
 	for i := range keys {

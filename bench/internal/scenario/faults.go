@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Faults are the releases of a subject that returned an error. They do not end a measurement: on a machine that stalls,
-// some libraries cannot tell how a release has ended, and all of them can go on. They are told with the results.
+// Faults are the releases of a subject that returned an error. They do not end a measurement: on a
+// machine that stalls, some libraries cannot tell the outcome of a release. The report lists them
+// beside the results.
 type Faults struct {
 	N     int
 	First string // what the first of them said

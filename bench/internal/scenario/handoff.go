@@ -13,20 +13,21 @@ import (
 	"github.com/belugalock/belugalock/internal/childproc"
 )
 
-// The waiter is left alone for a random time between these, and a random part of its subject's pause, before the holder
-// releases.
+// Before the holder releases, the waiter rests for a random time between these, and a random part
+// of its subject's pause.
 const (
 	settleMin = 20 * time.Millisecond
 	settleMax = 50 * time.Millisecond
 )
 
-// lost is how long after a release the waiter is given up. Its wait then counts with that time: some libraries now and then
-// miss the news, and do not look by themselves.
+// lost is the time after a release at which the round ends without the waiter. Its wait then counts
+// with that time: some libraries miss a notification, and do not poll.
 const lost = 2 * time.Second
 
-// handoff measures how long a lock takes from a holder in one process to a waiter in another: from the moment before
-// Release is called to the one after Acquire has returned, by a clock that both processes read. Before every release the holder
-// also measures a PING, after the same kind of rest, because a machine that has just slept answers later.
+// handoff measures the way of a lock from a holder in one process to a waiter in another: from the
+// moment before the call of Release to the moment after Acquire has returned, by a clock that both
+// processes read. Before every release the holder also measures a PING, after the same kind of
+// rest, because a machine that has just slept answers later.
 func (b *Bench) handoff(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Handoff, subject.Contended()
 	var p50, longest, ping, vs = rounds{}, rounds{}, rounds{}, rounds{}
@@ -60,8 +61,8 @@ func (b *Bench) handoff(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// passToAndFro lets two processes pass a lock to and fro for the time of the window, and returns how long each pass took, and
-// each PING before it.
+// passToAndFro lets two processes pass a lock to and fro for the time of the window. It returns the
+// time of each pass, and of each PING before it.
 func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Duration) (passes, pings []time.Duration, err error) {
 	members, err := startAll(ctx, 2, relayRole, relayTask{name, b.Addr, b.key("handoff")})
 	if err != nil {
@@ -94,7 +95,8 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 	return passes, pings, nil
 }
 
-// pass hands the lock from holder to waiter. With os.ErrDeadlineExceeded, the times are valid, and the waiter has ended.
+// pass hands the lock from holder to waiter. With os.ErrDeadlineExceeded, the times are valid, and
+// the waiter has ended.
 func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc.Child) (took, rtt time.Duration, err error) {
 	if _, err := tell(waiter, doAcquire, calls); err != nil {
 		return 0, 0, err

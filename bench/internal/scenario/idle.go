@@ -15,8 +15,9 @@ import (
 
 const idleWaiters = 1000
 
-// idle measures what waiting costs the server: the commands that a thousand waiters of one client send, each for a key of
-// its own that is not released. Whoever holds the keys has another client, which is not counted.
+// idle measures the cost of waiting to the server: the commands that a thousand waiters of one
+// client send, each for a key of its own that is not released. The holders have another client,
+// which is not counted.
 func (b *Bench) idle(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Idle, subject.Contended()
 	calls := rounds{}
@@ -71,7 +72,7 @@ func (b *Bench) linger(ctx context.Context, name string, settle, window time.Dur
 	defer cancel(nil)
 	for i, key := range keys {
 		all.Go(func() {
-			// Who waits in earnest has not come at the same moment as everybody else.
+			// Real waiters do not come at the same moment.
 			sleep(ctx, settle*time.Duration(i)/idleWaiters)
 			_, err := waiters.Acquire(ctx, key)
 			if err == nil {

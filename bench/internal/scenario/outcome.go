@@ -9,14 +9,15 @@ import (
 // Outcome is what a scenario has measured.
 type Outcome struct {
 	Name   string
-	Title  string // what was done
+	Title  string // the work
 	Rounds int
 	Rows   []Row
 	Ratios []Ratio
 	Notes  []string // what else is to be known
-	// Waits are how long the acquisitions of each subject waited, all rounds together; only in the scenario cross.
+	// Waits are the waits of the acquisitions of each subject, all rounds together; only in the
+	// scenario cross.
 	Waits map[string][]time.Duration
-	// Fair is how long a waiter would wait if all took turns and the lock cost nothing; only in the scenario cross.
+	// Fair is the wait if all took turns and the lock cost nothing; only in the scenario cross.
 	Fair time.Duration
 }
 
@@ -76,7 +77,7 @@ type column struct {
 	values       rounds
 }
 
-// rows puts columns side by side, one row per subject, and leaves out what was not measured.
+// rows puts columns side by side, one row per subject, and leaves out missing figures.
 func rows(subjects []string, columns ...column) (rows []Row) {
 	for _, s := range subjects {
 		row := Row{Subject: s}

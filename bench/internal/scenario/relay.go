@@ -70,8 +70,8 @@ func relay(ctx context.Context, lead *childproc.Line, task relayTask) error {
 	}
 }
 
-// runner is what a relay process works with. It does one thing at a time, so nothing guards its fields, besides the order
-// in which it is told to do things: an acquisition that waits has ended before the release.
+// runner is the state of a relay process. It does one thing at a time, so no lock guards its
+// fields. The order of its tasks is enough: a waiting acquisition has ended before the release.
 type runner struct {
 	lead    *childproc.Line
 	locker  subject.Locker
@@ -102,8 +102,8 @@ func (r *runner) do(ctx context.Context, what string) error {
 	}
 }
 
-// acquire returns when the acquisition is under way. If that fails, the other process is never answered, and is told why
-// on stderr.
+// acquire returns when the acquisition has begun. After a failure the other process gets no answer,
+// and reads the reason on stderr.
 func (r *runner) acquire(ctx context.Context) error {
 	if err := r.lead.Send(relayEvent{What: calls, At: clock.Now()}); err != nil {
 		return err

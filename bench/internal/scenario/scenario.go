@@ -29,7 +29,7 @@ type Bench struct {
 	Postgres string
 	Quorum   Quorum
 	Pace     Pace
-	// Progress is told what is going on.
+	// Progress gets a line for each step.
 	Progress func(text string)
 
 	keys      int
@@ -127,7 +127,8 @@ func closeAll(members []*childproc.Child) (err error) {
 	return err
 }
 
-// longestRound is how long no round takes. A subject that never returns ends its scenario, not the program.
+// longestRound is how long no round takes. A subject that never returns ends its scenario, not the
+// program.
 const longestRound = time.Minute
 
 // Run runs a scenario.
@@ -139,7 +140,7 @@ func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b.watchdog = time.AfterFunc(longestRound, func() {
-		cancel(fmt.Errorf("%s: somebody still waits after %s", name, longestRound))
+		cancel(fmt.Errorf("%s: a goroutine still waits after %s", name, longestRound))
 	})
 	defer b.watchdog.Stop()
 	b.faults = map[string]Faults{}
@@ -154,8 +155,7 @@ func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 	return outcome, nil
 }
 
-// key returns a key that was not used before: what a subject has left locked when it was stopped does not stand in the way
-// of the next.
+// key returns a new key, so that the leftovers of a stopped subject do not disturb the next one.
 func (b *Bench) key(prefix string) string {
 	b.keys++
 	return fmt.Sprintf("%s-%d", prefix, b.keys)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
-// hurried is a pace that says nothing about anybody's speed.
+// hurried is a pace at which no figure means anything.
 var hurried = Pace{
 	Serial:   Rounds{N: 2, Window: 10 * time.Millisecond},
 	Tracing:  Rounds{N: 1, Window: 10 * time.Millisecond},

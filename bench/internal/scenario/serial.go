@@ -8,12 +8,12 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
-// block is how many locks a subject takes before it is another's turn: a machine's speed changes within seconds, and
-// subjects that are compared have to meet the same of it.
+// block is the number of locks that a subject takes before the next subject: a machine's speed
+// changes within seconds, and all subjects need the same share of it.
 const block = 50
 
-// serial measures how long a goroutine takes for one acquisition and release of a free key, when nobody else wants
-// anything. In a round all subjects share the window.
+// serial measures one acquisition and release of a free key by one goroutine, without others. In a
+// round all subjects share the window.
 func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 	names := subject.Free()
 	p50, inRedis, err := b.serialTimes(ctx, "serial", b.Pace.Serial, names)

@@ -14,13 +14,13 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// sample does what is measured a few times, and appends how long each took.
+// sample runs the measured work a few times, and appends each time.
 type sample func(ctx context.Context, times []time.Duration) ([]time.Duration, error)
 
-// alternate lets samples take turns for the time of the window, and returns the median of each. The n-th round begins with
-// another one.
+// alternate lets samples take turns for the time of the window, and returns the median of each. The
+// n-th round begins with the n-th sample.
 func alternate(ctx context.Context, n int, window time.Duration, samples ...sample) ([]time.Duration, error) {
-	runtime.GC() // nobody pays for what was before
+	runtime.GC() // no sample pays for earlier garbage
 	taken := make([][]time.Duration, len(samples))
 	for sweep, end := 0, time.Now().Add(window); sweep == 0 || time.Now().Before(end); sweep++ {
 		for i := range samples {
@@ -41,10 +41,10 @@ func alternate(ctx context.Context, n int, window time.Duration, samples ...samp
 const (
 	questionSize = 200 // bytes, as JSON
 	answerSize   = 300
-	// before is how many Saves a turn has made before those that are measured: more than the first, which shows the
+	// before is the number of Saves in a turn before the measured ones. The first of them shows the
 	// store the token.
 	before = 10
-	// together is how many Loads are made before it is another's turn.
+	// together is the number of Loads before the next subject.
 	together = 4
 )
 
@@ -98,7 +98,7 @@ func (k *kept) saves(ctx context.Context, times []time.Duration) ([]time.Duratio
 	return times, nil
 }
 
-// save makes Saves that nobody times.
+// save makes Saves outside the measurement.
 func (k *kept) save(ctx context.Context, count int) error {
 	for range count {
 		question, answer := k.exchange(k.n)
@@ -161,7 +161,7 @@ func (k *kept) loads(ctx context.Context, times []time.Duration) ([]time.Duratio
 func (k *kept) check(ctx context.Context) error {
 	messages, err := k.Load(ctx, "")
 	if err != nil {
-		return fmt.Errorf("reading what was saved: %w", err)
+		return fmt.Errorf("reading the saved messages: %w", err)
 	}
 	return k.checkThat(messages)
 }

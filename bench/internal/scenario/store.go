@@ -14,10 +14,11 @@ const (
 	longTurns = 100_000
 )
 
-// store measures what it costs to keep a session in the store of this library: a Save against an XADD of the same bytes, a Load of
-// 1,000 turns against an LRANGE of as many, and a Save to a session of 100,000 turns against one to a session of ten. Messages are
-// written and read as JSON on both sides. What is compared takes turns; in a round, each of the three comparisons
-// has the window, the Loads half of it. Whether all that was saved can be read is looked at besides, and not timed.
+// store measures the cost of the session store of this library: a Save against an XADD of the same
+// bytes, a Load of 1,000 turns against an LRANGE of as many, and a Save to a session of 100,000
+// turns against one to a session of ten. Both sides write and read messages as JSON, and take
+// turns. In a round, each of the three comparisons has the window, the Loads half of it. Outside
+// the times, it checks that all saved messages can be read.
 func (b *Bench) store(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Store, []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
 	ways, closeAll, err := b.openSessions(names)
@@ -134,8 +135,9 @@ func (b *Bench) timeLoads(ctx context.Context, n int, sessions map[string]*kept,
 	return nil
 }
 
-// timeAppends compares Saves to the long session with those to short ones, which are new in every block. In the same block, both
-// have had a turn with ten Saves before, so the lock and the store are in the same state.
+// timeAppends compares Saves to the long session with Saves to short ones, which are new in every
+// block. In the same block, both have had a turn with ten Saves before, so the lock and the store
+// are in the same state.
 func (b *Bench) timeAppends(ctx context.Context, n int, way subject.Sessions, long *kept, f storeFigures) error {
 	short := func(timed func(*kept) sample) sample {
 		return func(ctx context.Context, times []time.Duration) ([]time.Duration, error) {

@@ -17,7 +17,7 @@ const (
 	localGoroutines    = 32
 )
 
-// parallel measures what many goroutines get done that do not stand in each other's way: each has a key of its own.
+// parallel measures many goroutines that do not disturb each other: each has a key of its own.
 func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
 	names := subject.Free()
 	rates, inRedis, err := b.throughput(ctx, "parallel", b.Pace.Parallel, names, parallelGoroutines, false)
@@ -36,8 +36,8 @@ func (b *Bench) parallel(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// local measures how often a lock changes hands within one process: many goroutines want the same key, and whoever has it
-// gives it back at once.
+// local measures the handoffs within one process: many goroutines want the same key, and each
+// holder releases it at once.
 func (b *Bench) local(ctx context.Context) (*Outcome, error) {
 	names := subject.Contended()
 	rates, _, err := b.throughput(ctx, "local", b.Pace.Local, names, localGoroutines, true)
@@ -95,8 +95,8 @@ func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names 
 	return rates, inRedis, nil
 }
 
-// tally is what one goroutine has counted. It has a cache line of its own: hundreds of thousands of acquisitions per
-// second are not to wait for each other's counters.
+// tally is the count of one goroutine. It has a cache line of its own: hundreds of thousands of
+// acquisitions per second must not wait for each other's counters.
 type tally struct {
 	n      atomic.Int64
 	faults Faults // read after the end
@@ -147,7 +147,7 @@ func rush(ctx context.Context, l subject.Locker, keys []string, settle, window t
 	return float64(after-before) / took.Seconds(), count(), faults, nil
 }
 
-// errOver ends what is measured.
+// errOver ends a measurement.
 var errOver = errors.New("the time is over")
 
 // sleep returns after d, or when ctx ends.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Spread is what the rounds of one measurement came to. The median of the rounds is the result; the range says how far to
-// trust it.
+// Spread is the result of the rounds of one measurement: their median, and the range as a measure
+// of trust.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -23,7 +23,8 @@ func SpreadOf(values []float64) Spread {
 	return Spread{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
 }
 
-// Median returns the middle value, or the mean of the two in the middle. Of no values it is not a number.
+// Median returns the middle value, or the mean of the two in the middle. Of no values it is not a
+// number.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -37,8 +38,8 @@ func Median(values []float64) float64 {
 	}
 }
 
-// Quantile returns the smallest of the times that at least the fraction q of them do not exceed (nearest rank). Of no times
-// it is 0.
+// Quantile returns the smallest of the times that at least the fraction q of them do not exceed
+// (nearest rank). Without times it is 0.
 func Quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -48,8 +49,8 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides the values of each round: only what was measured at the same time may be compared on a machine whose speed
-// wanders. A round in which neither got anything done says nothing, and is left out.
+// Ratios divides the values of each round: on a machine of changing speed, only measurements of the
+// same time compare. It leaves out a round in which both are 0.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) {

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The library retries only if it is told how. Its README does so every 100 ms. With 1 ms its waiters are about as quick
-// as it allows, and the price shows in the commands.
+// The library retries only if its caller says how often. Its README does so every 100 ms. With 1 ms
+// its waiters are as quick as possible, and the price shows in the commands.
 const (
 	bsmRetry      = 100 * time.Millisecond
 	bsmEagerRetry = time.Millisecond

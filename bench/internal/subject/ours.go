@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
-// ours is this library with everything on: renewal, notice of loss, and an Observer, because those who run it in earnest
-// have one.
+// ours is this library with everything on: renewal, notice of loss, and an Observer, because
+// production has one.
 type ours struct {
 	locker *distlock.Locker
 	client *redis.Client

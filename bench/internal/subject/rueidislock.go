@@ -10,12 +10,14 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// patience is how long a try may take. The default is 20 ms, after which the next of several keys is tried. Here is no next: on a
-// busy machine, a waiter that gave up so soon would wait for news about a key that is free.
+// patience is the timeout of a try. The default is 20 ms, after which the library tries the next of
+// several keys. Here is only one key: on a busy machine, a waiter with that timeout would wait for
+// news about a free key.
 const patience = time.Second
 
-// openRueidislock opens the library with one key per lock, which is what one server calls for, in place of 2 of 3, and with
-// NoLoopTracking, which needs Redis 7.0.5: without it each holder wakes itself up and spins.
+// openRueidislock opens the library with one key per lock instead of 2 of 3, as one server needs,
+// and with NoLoopTracking, which needs Redis 7.0.5. Without it each holder wakes itself up and
+// spins.
 func openRueidislock(s Setup) (Locker, error) {
 	client := rueidis.ClientOption{InitAddress: []string{s.Addr}}
 	if s.Commands != nil {

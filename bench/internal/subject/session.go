@@ -7,7 +7,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// The names of the ways to keep sessions, besides Ours.
+// The names of the ways to keep sessions, except Ours.
 const (
 	Stream    = "XADD"
 	BsmStream = "bsm/redislock, XADD"
@@ -20,11 +20,12 @@ type Message struct {
 	Text string `json:"text"`
 }
 
-// Session is one session, as a program sees it. The methods are those of this library's memory, so it pays for no wrapper.
+// Session is one session, as a program sees it. The methods are those of this library's memory, so
+// it pays for no wrapper.
 type Session interface {
 	// Save appends a question and its answer.
 	Save(ctx context.Context, question, answer Message) error
-	// Load returns all messages; nobody's query is measured.
+	// Load returns all messages; the bench uses no query.
 	Load(ctx context.Context, query string) ([]Message, error)
 }
 

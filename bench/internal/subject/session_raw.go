@@ -9,7 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// op stands for the identity that this library gives a write: whoever writes without a lock has none, but here as many bytes.
+// op has as many bytes as the operation ID that this library gives a write. A write without a lock
+// has none.
 const op = "0123456789abcdef0123456789abcdef"
 
 // entry is an exchange as the fields of a stream. This library stores as many bytes, under the field

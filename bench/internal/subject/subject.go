@@ -1,7 +1,8 @@
-// Package subject holds what is compared: this library, its peers, and the barest lock there is, each behind the same two
-// methods and set up as its own documentation advises.
+// Package subject holds the compared locks: this library, its peers, and the barest possible lock,
+// each behind the same two methods and set up as its own documentation advises.
 //
-// All of them that use go-redis get a client with the same options: its defaults, and ContextTimeoutEnabled.
+// Each of them that uses go-redis gets a client with the same options: its defaults, and
+// ContextTimeoutEnabled.
 package subject
 
 import (
@@ -30,13 +31,15 @@ const (
 
 // Locker is a subject at work.
 type Locker interface {
-	// Acquire waits for the lock until ctx ends. The ctx has no deadline, and in-flight commands outlive it.
+	// Acquire waits for the lock until ctx ends. The ctx has no deadline, and in-flight commands
+	// outlive it.
 	Acquire(ctx context.Context, key string) (Held, error)
 	// Close ends what belongs to the Locker, its client included.
 	Close() error
 }
 
-// Held is a lock that is held. Many libraries' types have this method, so no measurement pays for a wrapper.
+// Held is a lock that is held. Many libraries' types have this method, so no measurement pays for a
+// wrapper.
 type Held interface {
 	Release(ctx context.Context) error
 }
@@ -53,7 +56,8 @@ type Setup struct {
 	// Addr is that of Redis, or those of several nodes with commas between, or the URL of PostgreSQL.
 	Addr string
 	TTL  time.Duration
-	// Commands counts what the subject's connections send. Nil: nothing is put between it and its connections.
+	// Commands counts what the subject's connections send. Nil: nothing is put between it and its
+	// connections.
 	Commands *wire.Counter
 	// delay is the longest time by which each request is delayed, at random.
 	delay time.Duration
@@ -99,7 +103,8 @@ func Open(name string, s Setup) (Locker, error) {
 	return l, nil
 }
 
-// Free returns the subjects for a lock that is free: one that never waits does not care how often it would retry.
+// Free returns the subjects for a free lock: one that never waits does not care how often it would
+// retry.
 func Free() []string { return []string{Ours, Bsm, Redsync, Rueidislock, Raw} }
 
 // Contended returns the subjects that can wait for a lock.
@@ -115,8 +120,9 @@ func Peers(names []string) (peers []string) {
 	return peers
 }
 
-// Pause returns the subject's longest fixed pause between two tries, 0 if it has none. Whoever looks at a waiter of this
-// subject at one moment should choose the moment at random over that long, or it meets always the same part of the pause.
+// Pause returns the subject's longest fixed pause between two tries, 0 if it has none. A scenario
+// that looks at a waiter should choose a random moment of that pause. Otherwise it always meets the
+// same part of it.
 func Pause(name string) time.Duration {
 	switch name {
 	case Bsm:

@@ -82,8 +82,8 @@ func TestLocker_waitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestSetup_commandsOfEverySubjectAreCounted takes and gives back a free lock: no subject needs less than two commands, and
-// none of them more than four, even when its scripts are not loaded yet.
+// TestSetup_commandsOfEverySubjectAreCounted takes and releases a free lock: a subject needs from
+// two to four commands, even if its scripts are not loaded yet.
 func TestSetup_commandsOfEverySubjectAreCounted(t *testing.T) {
 	s := testservers.StartRedis(t)
 	for _, name := range slices.Concat(subject.Free(), []string{subject.BsmEager}) {
