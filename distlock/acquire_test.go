@@ -363,7 +363,8 @@ func TestAcquire_lostAnswer_leavesNothing(t *testing.T) {
 		if s.state(t).Held {
 			t.Error("a grant whose answer was lost stands")
 		}
-		// A copy of the request that arrives now must not raise it again, however many have come and gone since.
+		// A copy of the request that arrives now must not raise it again, however many have come
+		// and gone since.
 		s.Inject(nil)
 		late := s.granted()
 		for range 3 {

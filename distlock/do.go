@@ -61,7 +61,8 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 		if gone := le.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
 			err = judged(gone, err)
 		}
-		// The service may know of a loss before the deadline has passed. Any other failure is no failure of fn.
+		// The service may know of a loss before the deadline has passed. Any other failure is no
+		// failure of fn.
 		if removal := le.Release(ctx); errors.Is(removal, ErrLost) {
 			err = tainted(removal, err)
 		}

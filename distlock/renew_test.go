@@ -129,7 +129,8 @@ func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
 			}
 		}
 		hold()
-		// Due just after the other one: a batch that hangs is given up in time for the lease that needs it first.
+		// Due just after the other one: a batch that hangs is given up in time for the lease that
+		// needs it first.
 		time.Sleep(time.Until(start.Add(10*time.Second + 20*time.Millisecond - time.Second/3)))
 		never := make(chan struct{})
 		defer close(never)

@@ -79,8 +79,9 @@ func shutDown(server *http.Server, mem *belugamemory.Memory, grace time.Duration
 		log.Printf("not all messages were answered: %v", err)
 	}
 
-	// Every turn that still works or waits ends now, and its lease is given back: the other instances need not wait until it
-	// expires. The last answers, which say "try again", can go out then.
+	// Every turn that still works or waits ends now, and its lease is given back: the other
+	// instances need not wait until it expires. The last answers, which say "try again", can go out
+	// then.
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(mem.Close(ctx), server.Shutdown(ctx))

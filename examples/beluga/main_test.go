@@ -136,7 +136,8 @@ func (p *instance) do(t *testing.T, method, path, text string, headers ...string
 	return response.StatusCode, b
 }
 
-// history is that of a session, in which every question has its answer beside it, given after all those before.
+// history is that of a session, in which every question has its answer beside it, given after all
+// those before.
 func (p *instance) history(t *testing.T, session string) (questions []string) {
 	t.Helper()
 	status, b := p.do(t, http.MethodGet, "/sessions/"+session, "")
@@ -160,7 +161,8 @@ const (
 	messages = 8 // of each client, one after the other
 )
 
-// check looks for messages that were lost or doubled, and for those of a client that are not in the order in which it got its answers.
+// check looks for messages that were lost or doubled, and for those of a client that are not in the
+// order in which it got its answers.
 func check(t *testing.T, p *instance) {
 	t.Helper()
 	for s := range sessions {

@@ -39,7 +39,8 @@ func (s *service) handler() http.Handler {
 // session is the context of a request: it names the session, for the lock and for the store.
 func session(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx := core.WithSessionID(r.Context(), r.PathValue("id"))
-	// A real service takes the tenant from whom it has authenticated, not from a header that anybody can write.
+	// A real service takes the tenant from whom it has authenticated, not from a header that
+	// anybody can write.
 	ctx = core.WithTenant(ctx, core.TenantID(r.Header.Get("X-Tenant-ID")))
 	return context.WithTimeout(ctx, patience)
 }

@@ -175,7 +175,8 @@ func TestStart_diesWithItsParent(t *testing.T) {
 	}
 }
 
-// A process does not end with threads: neither with that from which Start was called, nor with any other that ends later.
+// A process does not end with threads: neither with that from which Start was called, nor with any
+// other that ends later.
 func TestStart_outlivesThreads(t *testing.T) {
 	sleeper, threads, ended := exec.Command("sleep", "60"), make(chan struct{}), make(chan struct{})
 	err := onThreadThatEnds(func() error {
@@ -207,8 +208,9 @@ func TestStart_saysWhatFailed(t *testing.T) {
 	}
 }
 
-// onThreadThatEnds calls f on a thread that has ended when it returns: a goroutine that returns while it is locked takes its thread along.
-// The main thread is an exception, so that is occupied until another one has done it.
+// onThreadThatEnds calls f on a thread that has ended when it returns: a goroutine that returns
+// while it is locked takes its thread along. The main thread is an exception, so that is occupied
+// until another one has done it.
 func onThreadThatEnds(f func() error) (err error) {
 	done, tid := make(chan struct{}), 0
 	go func() {

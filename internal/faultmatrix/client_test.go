@@ -73,8 +73,8 @@ func (s *service) useUp(t testing.TB, c client, names ...string) (end func()) {
 	}
 }
 
-// A user who lacks a right is told which command it is about, at once. With all that is documented everything works; without
-// those for notifications too, by polling in line.
+// A user who lacks a right is told which command it is about, at once. With all that is documented
+// everything works; without those for notifications too, by polling in line.
 func rightsMissing(t *testing.T, s *service) {
 	const key = "rightsMissing"
 	var documented []string
@@ -126,8 +126,8 @@ func rightsMissing(t *testing.T, s *service) {
 	}
 	s.gone(t, key)
 
-	// Whichever right is missing, in whichever of the steps: it works, or the error says what is wrong. That is the
-	// same everywhere.
+	// Whichever right is missing, in whichever of the steps: it works, or the error says what is
+	// wrong. That is the same everywhere.
 	if s.Node == nil {
 		return
 	}
@@ -179,8 +179,8 @@ func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
 	s.awaitAnswer(t, 2*ttl, "0", key, isHeld)
 }
 
-// inOrder has two waiters stand in line, and checks that they have the lock in their order; at once if they are told. If
-// they are not, each Locker says so once.
+// inOrder has two waiters stand in line, and checks that they have the lock in their order; at once
+// if they are told. If they are not, each Locker says so once.
 func inOrder(t *testing.T, s *service, as setting, key string, notified bool) {
 	t.Helper()
 	var logs [3]strings.Builder

@@ -85,7 +85,8 @@ func hostileMessages(t *testing.T, s *service) {
 
 func what(n int) string { return "large-" + strconv.Itoa(n) }
 
-// foreignEntry is what another program, or a newer version of this library, has put among the exchanges of a session.
+// foreignEntry is what another program, or a newer version of this library, has put among the
+// exchanges of a session.
 type foreignEntry struct {
 	place  string
 	fields []string
@@ -106,8 +107,8 @@ func (e foreignEntry) still(t *testing.T, node *testservers.Redis, key string) {
 	}
 }
 
-// Entries that are broken, or another program's, are named by their places; all others are there, and new ones come after. What
-// was found is left as it was.
+// Entries that are broken, or another program's, are named by their places; all others are there,
+// and new ones come after. What was found is left as it was.
 func brokenEntries(t *testing.T, s *service) {
 	in, others := s.instance(t, distlock.Options{TTL: time.Minute}), s.instance(t, distlock.Options{TTL: time.Minute})
 	var log bytes.Buffer
@@ -184,8 +185,8 @@ func brokenEntries(t *testing.T, s *service) {
 	}
 }
 
-// Where the session, its mark, or a turn ID should be, stands something of another program: an error that says so, and it is left
-// as it is.
+// Where the session, its mark, or a turn ID should be, stands something of another program: an
+// error that says so, and it is left as it is.
 func foreignSessionData(t *testing.T, s *service) {
 	in := s.instance(t, distlock.Options{TTL: time.Minute})
 	for _, apart := range []bool{false, true} {
@@ -235,7 +236,8 @@ func foreignSessionData(t *testing.T, s *service) {
 			b.mustSave(t, t.Context(), x, "another")
 			b.check(t, x.history(t, t.Context()))
 
-			// Where a mark of the session was, which is to be removed, in a session that somebody has deleted and begun.
+			// Where a mark of the session was, which is to be removed, in a session that somebody
+			// has deleted and begun.
 			x = in.session(s.keyAt(prefix+"-place", prefix), apart)
 			turn = x.begin(t)
 			_ = x.history(t, turn.ctx)

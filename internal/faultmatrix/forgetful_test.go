@@ -20,9 +20,9 @@ func (s *service) keyAt(prefix, other string) string {
 	}
 }
 
-// goesOn checks that a session whose lock the service has forgotten goes to the next holder with a higher token, as soon as
-// it asks, and that the old holder, whose turn is under way, cannot write any more and learns of it within a TTL. b has what is in
-// the session.
+// goesOn checks that a session whose lock the service has forgotten goes to the next holder with a
+// higher token, as soon as it asks, and that the old holder, whose turn is under way, cannot write
+// any more and learns of it within a TTL. b has what is in the session.
 func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) {
 	t.Helper()
 	start := time.Now()
@@ -44,7 +44,8 @@ func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) 
 	b.check(t, next.history(t, t.Context()))
 }
 
-// answered makes a call until the server answers it; of a Cluster, it may be 2 s before a node that was started takes writes.
+// answered makes a call until the server answers it; of a Cluster, it may be 2 s before a node that
+// was started takes writes.
 func answered(call func() error) (err error) {
 	testservers.Within(time.Minute, func() bool {
 		err = call()
@@ -53,9 +54,10 @@ func answered(call func() error) (err error) {
 	return err
 }
 
-// A server that comes back without its data grants the lock to the next. Tokens rise by its clock. The session that it kept is gone,
-// and its old holder cannot begin it anew. A session on another server is still there, and takes the token of the next
-// holder, also if it is lower than one that the store has seen: then the holder gets a higher one.
+// A server that comes back without its data grants the lock to the next. Tokens rise by its clock.
+// The session that it kept is gone, and its old holder cannot begin it anew. A session on another
+// server is still there, and takes the token of the next holder, also if it is lower than one that
+// the store has seen: then the holder gets a higher one.
 func serverRestartedEmpty(t *testing.T, s *service) {
 	const ttl = 4 * time.Second // a node of a Cluster takes no writes for 2 s
 	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
@@ -80,7 +82,8 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 
 	s.master(key).Restart()
 
-	// The server has forgotten the session and the lock: who is not the owner of that may not begin a session.
+	// The server has forgotten the session and the lock: who is not the owner of that may not begin
+	// a session.
 	fence := besides.lease.Fence()
 	stale(t, "while nobody has the lock", answered(func() error { return besides.saveUnchecked("stale") }), fence, 0)
 	stale(t, "Clear while nobody has the lock", besides.store.Clear(besides.unchecked()), fence, 0)
@@ -111,7 +114,8 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 	goesOn(t, ahead, othersElsewhere.session(ahead.key, false), ttl, books[ahead])
 }
 
-// A replica that had not received the lock, nor the last exchanges, becomes the master. What it has is what was first.
+// A replica that had not received the lock, nor the last exchanges, becomes the master. What it has
+// is what was first.
 func failoverLosesTheLock(t *testing.T, s *service) {
 	const ttl = 3 * time.Second
 	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl})

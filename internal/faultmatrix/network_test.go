@@ -27,11 +27,11 @@ func soon(start time.Time, due time.Duration) bool {
 	return time.Since(start) <= due+prompt+stalls.Stalled(start, time.Now())
 }
 
-// A hundred holders, at different points of their renewals, are cut off at once. Every one is told while the server still
-// has its lock, by the server's clock.
+// A hundred holders, at different points of their renewals, are cut off at once. Every one is told
+// while the server still has its lock, by the server's clock.
 //
-// It takes a process that runs: a holder at whose end this one was not given a processor for a while shows nothing. There are
-// rounds until a hundred have shown it.
+// It takes a process that runs: a holder at whose end this one was not given a processor for a
+// while shows nothing. There are rounds until a hundred have shown it.
 func holdersCutOff(t *testing.T, s *service) {
 	const rounds, enough = 20, 100
 	shown := 0
@@ -134,7 +134,8 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	return ends
 }
 
-// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and nothing stays behind.
+// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and
+// nothing stays behind.
 func slowServer(t *testing.T, s *service) {
 	const wait = 100 * time.Millisecond
 	network := faultnet.NewNet(t)
@@ -204,8 +205,8 @@ var operations = map[string]operation{
 	},
 }
 
-// The context ends at the first, second, … read or write of a connection, on which everything takes its time. The call
-// returns at once, and what it may have left is gone soon.
+// The context ends at the first, second, … read or write of a connection, on which everything takes
+// its time. The call returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
 	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
 	operations := maps.Clone(operations)

@@ -31,8 +31,9 @@ func holderKilled(t *testing.T, s *service) {
 	mustRelease(t, lease)
 }
 
-// A holder that was stopped for longer than its TTL, while another one took the session and saved, writes before it looks at
-// anything. The lock cannot prevent that: the store refuses it. Then the holder is told.
+// A holder that was stopped for longer than its TTL, while another one took the session and saved,
+// writes before it looks at anything. The lock cannot prevent that: the store refuses it. Then the
+// holder is told.
 func holderStoppedWritten(t *testing.T, s *service) {
 	holderStopped(t, s, "holderStoppedWritten", nil, func(next *turn) error { return next.save(next.ctx, "new") }, "new")
 }
@@ -50,7 +51,8 @@ func holderStoppedCleared(t *testing.T, s *service) {
 	holderStopped(t, s, "holderStoppedCleared", nil, func(next *turn) error { return next.Clear(next.ctx) }, cleared)
 }
 
-// The same when the new holder's turn is over, and nobody has used the session for so long that Redis has forgotten it.
+// The same when the new holder's turn is over, and nobody has used the session for so long that
+// Redis has forgotten it.
 func holderStoppedExpired(t *testing.T, s *service) {
 	holderStopped(t, s, "holderStoppedExpired", &sessionstore.Retention{IdleTTL: time.Second}, func(next *turn) error {
 		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {
@@ -66,8 +68,9 @@ func holderStoppedExpired(t *testing.T, s *service) {
 // cleared stands for what empties a session.
 const cleared = ""
 
-// holderStopped stops a process that is in the middle of turns; access is what the next holder of each does. All that the first
-// process does then is refused. The sessions have what it had saved before, and more.
+// holderStopped stops a process that is in the middle of turns; access is what the next holder of
+// each does. All that the first process does then is refused. The sessions have what it had saved
+// before, and more.
 func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Retention, access func(*turn) error, more ...string) {
 	const ttl = time.Second
 	orders := turnOrders(key)

@@ -12,7 +12,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// check bounds how soon a waiter in line asks by itself if its TTL is long: after 5 s. A TTL below 10 s halves.
+// check bounds how soon a waiter in line asks by itself if its TTL is long: after 5 s. A TTL below
+// 10 s halves.
 const check = 5 * time.Second
 
 // waiting is an Acquire that waits in line.
@@ -109,8 +110,9 @@ func waiterDies(which string) func(*testing.T, *service) {
 	}
 }
 
-// The connection on which a waiter is told of hand-overs is lost, and a hand-over with it: the waiter asks as soon as it is
-// connected again. The lock goes, and nobody says so: the waiter asks when the holder's TTL has passed, or its own time is up.
+// The connection on which a waiter is told of hand-overs is lost, and a hand-over with it: the
+// waiter asks as soon as it is connected again. The lock goes, and nobody says so: the waiter asks
+// when the holder's TTL has passed, or its own time is up.
 func wakeUpLost(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	holders := locker(t, s.client(t), distlock.Options{})
@@ -167,7 +169,8 @@ func wakeUpLost(t *testing.T, s *service) {
 	}
 }
 
-// Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and nobody overtakes it.
+// Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and
+// nobody overtakes it.
 func notificationMissed(t *testing.T, s *service) {
 	unlessStalled(t, "notificationMissed", func(t testing.TB, key string) {
 		const ttl = 4 * time.Second
@@ -196,8 +199,9 @@ func notificationMissed(t *testing.T, s *service) {
 	})
 }
 
-// The master dies while some stand in line, which its replica knows of. They ask the next one, and have the lock in their
-// order. Who is late with that, because the fail-over takes longer than the second by which it may be, gives way.
+// The master dies while some stand in line, which its replica knows of. They ask the next one, and
+// have the lock in their order. Who is late with that, because the fail-over takes longer than the
+// second by which it may be, gives way.
 func failoverKeepsTheQueue(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheQueue", 20 * time.Second
 	opts := distlock.Options{TTL: ttl, Wait: -1, RenewEvery: 500 * time.Millisecond}
@@ -259,7 +263,8 @@ func (s *service) requests(key string) map[string]int {
 	return seqs
 }
 
-// waits is an operation that can be cancelled half-way: to stand in line for a lock that another holds, who gives it back then.
+// waits is an operation that can be cancelled half-way: to stand in line for a lock that another
+// holds, who gives it back then.
 func waits(s *service) operation {
 	return func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error) {
 		waiting, over := context.WithCancel(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// The Sentinels cannot reach the master any more, and replace it. It lives on, believes to be the master, and answers its
-// clients: they must not go on with it.
+// The Sentinels cannot reach the master any more, and replace it. It lives on, believes to be the
+// master, and answers its clients: they must not go on with it.
 func masterReplacedButAlive(t *testing.T, s *service) {
 	const key, ttl = "masterReplacedButAlive", 3 * time.Second
 	asApp := s.user(t, "app", "~*", "+@all")
@@ -29,7 +29,8 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 		t.Fatal(err)
 	}
 	s.AwaitMaster(lockKey(key), old)
-	// The Sentinel that the client listens to may be the last to know; they talk to each other every two seconds.
+	// The Sentinel that the client listens to may be the last to know; they talk to each other
+	// every two seconds.
 	start := time.Now()
 	lostWithin(t, lease, 5*time.Second+ttl/3)
 	if err := alive.PExpire(t.Context(), lockKey(key), time.Minute).Err(); err != nil {
@@ -78,7 +79,8 @@ func failoverKeepsTheLock(t *testing.T, s *service) {
 	if _, err := locker(t, s.client(t), distlock.Options{}).TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Errorf("another client: %v", err)
 	}
-	// The connections of some client may be the last to learn of the new master; then it goes on in the background.
+	// The connections of some client may be the last to learn of the new master; then it goes on in
+	// the background.
 	if err := lease.Release(t.Context()); err != nil {
 		wantsWrite(t, "Release", err)
 	}
@@ -170,8 +172,8 @@ func outOfMemory(t *testing.T, s *service) {
 	mustRelease(t, mustAcquire(t, l, key))
 }
 
-// goesThrough makes the service turn requests away for a while, and then for good: the first is waited for, the second ends
-// with the wait.
+// goesThrough makes the service turn requests away for a while, and then for good: the first is
+// waited for, the second ends with the wait.
 func goesThrough(t *testing.T, s *service, key string, begin, end func(), code string) {
 	t.Helper()
 	const wait = time.Second

@@ -18,8 +18,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// instance is what one process of an application has: a client for its sessions, with a Locker over it, and another Locker
-// over a client that the store does not know, so that for the store the lock lives elsewhere.
+// instance is what one process of an application has: a client for its sessions, with a Locker over
+// it, and another Locker over a client that the store does not know, so that for the store the lock
+// lives elsewhere.
 type instance struct {
 	client        client
 	beside, apart *distlock.Locker
@@ -133,8 +134,8 @@ func (t *turn) mustEnd(tb testing.TB) {
 	}
 }
 
-// unchecked is the turn's context for a write to the store itself: neither its cancellation nor a check of the lease stands
-// before it.
+// unchecked is the turn's context for a write to the store itself: neither its cancellation nor a
+// check of the lease stands before it.
 func (t *turn) unchecked() context.Context { return context.WithoutCancel(t.ctx) }
 
 // saveUnchecked saves at once, whatever became of the lease.
@@ -184,8 +185,8 @@ func refused(err error) bool {
 	return errors.As(err, &stale)
 }
 
-// check compares a history, each exchange by its text: nothing that was acknowledged is lost, doubled, or out of order, and
-// nothing is there that was refused.
+// check compares a history, each exchange by its text: nothing that was acknowledged is lost,
+// doubled, or out of order, and nothing is there that was refused.
 func (b *book) check(tb testing.TB, history []string) {
 	tb.Helper()
 	left := slices.Clone(b.unknown)
@@ -201,8 +202,8 @@ func (b *book) check(tb testing.TB, history []string) {
 	}
 }
 
-// forget allows that the server has forgotten what was acknowledged last, but not any of the first kept: a prefix is left. It returns
-// how many are gone.
+// forget allows that the server has forgotten what was acknowledged last, but not any of the first
+// kept: a prefix is left. It returns how many are gone.
 func (b *book) forget(tb testing.TB, history []string, kept int) int {
 	tb.Helper()
 	if n := len(history); n < kept || n > len(b.saved) || !slices.Equal(history, b.saved[:n]) {
@@ -235,7 +236,8 @@ func exchanges(tb testing.TB, messages []string) []string {
 	return texts
 }
 
-// stale checks that the store itself has refused an access, and has named both tokens. A mark of 0 is one that it cannot know.
+// stale checks that the store itself has refused an access, and has named both tokens. A mark of 0
+// is one that it cannot know.
 func stale(tb testing.TB, what string, err error, fence, mark int64) {
 	tb.Helper()
 	var refusal *sessionstore.StaleError

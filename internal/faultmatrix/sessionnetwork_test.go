@@ -47,9 +47,9 @@ func (c sessionCall) clears() bool { return c.name == "Clear" || c.name == "Clea
 func (c sessionCall) loads() bool  { return c.name == "Load-inTurn-first" }
 func (c sessionCall) saves() bool  { return !c.clears() && !c.loads() }
 
-// The server has done what the store asked, and its answers are lost with the connection: the n-th one, and some after it,
-// for every n. Who was told that an exchange is saved finds it once; who was told nothing, once or not at all; and after
-// another Save under the same turn ID, once.
+// The server has done what the store asked, and its answers are lost with the connection: the n-th
+// one, and some after it, for every n. Who was told that an exchange is saved finds it once; who
+// was told nothing, once or not at all; and after another Save under the same turn ID, once.
 func sessionRepliesLost(t *testing.T, s *service) {
 	tries, failed := 0, 0
 	for client, with := range map[string]setting{
@@ -100,8 +100,8 @@ func sessionRepliesLost(t *testing.T, s *service) {
 	t.Logf("in %d of %d calls the caller was told nothing", failed, tries)
 }
 
-// run makes the call while a fault lasts, and again if it failed and may be repeated, and checks what came of it. It returns the
-// error of the first.
+// run makes the call while a fault lasts, and again if it failed and may be repeated, and checks
+// what came of it. It returns the error of the first.
 func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, text string, fault func() (end func())) error {
 	t.Helper()
 	ctx := t.Context()
@@ -156,8 +156,9 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	return err
 }
 
-// The request of a call that was cancelled arrives when the turn has gone on, is over, or is another's. It takes effect where its lease was, or
-// not at all: not after what the turn has done since, nor after what the next holder has seen, saved, or cleared.
+// The request of a call that was cancelled arrives when the turn has gone on, is over, or is
+// another's. It takes effect where its lease was, or not at all: not after what the turn has done
+// since, nor after what the next holder has seen, saved, or cleared.
 func sessionPacketIsLate(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	in, others := s.instance(t, distlock.Options{TTL: time.Minute}, dialedBy(network.Dial)), s.instance(t, distlock.Options{TTL: time.Minute})
@@ -195,8 +196,8 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// held cancels the call while its request is held back, with all copies that are sent before passes is set. turn is nil for a call
-// outside a turn.
+// held cancels the call while its request is held back, with all copies that are sent before passes
+// is set. turn is nil for a call outside a turn.
 func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book, passes *atomic.Bool) (turn *turn, packet *faultnet.Held) {
 	t.Helper()
 	b.mustSave(t, t.Context(), other, "before")
@@ -242,7 +243,8 @@ func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other
 	b.check(t, other.history(t, t.Context()))
 }
 
-// late holds the request back until the next holder has accessed the session, or, if after is set, until that one's turn is over.
+// late holds the request back until the next holder has accessed the session, or, if after is set,
+// until that one's turn is over.
 func (c sessionCall) late(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
 	t.Helper()
 	b := new(book)

@@ -82,8 +82,9 @@ func (r *recipe) post(t *testing.T, conversations int) {
 	}
 }
 
-// A service is told to end while it holds locks, and while messages wait for some of them. Those who stand in line have the
-// locks at once, in their order, long before a TTL has passed. The nodes of a quorum keep no order.
+// A service is told to end while it holds locks, and while messages wait for some of them. Those
+// who stand in line have the locks at once, in their order, long before a TTL has passed. The nodes
+// of a quorum keep no order.
 func serviceShutDown(t *testing.T, s *service) {
 	const conversations, grace = 20, 300 * time.Millisecond
 	r := startRecipe(t, s, grace)

@@ -356,7 +356,8 @@ func lostWithin(tb testing.TB, lease *distlock.Lease, limit time.Duration) {
 	}
 }
 
-// recovered notes how long it took until others could go on, and fails the test if that was longer than promised.
+// recovered notes how long it took until others could go on, and fails the test if that was longer
+// than promised.
 func recovered(tb testing.TB, start time.Time, limit time.Duration) {
 	tb.Helper()
 	recoveredAt(tb, start, time.Now(), limit)

@@ -12,8 +12,8 @@ type random struct{ *rapid.T }
 
 func (r random) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(r.T, "n") }
 
-// simulated is a session and its lock as they might run: a legal history, made by doing each operation at one moment between its call
-// and its return.
+// simulated is a session and its lock as they might run: a legal history, made by doing each
+// operation at one moment between its call and its return.
 type simulated struct {
 	random
 	now    int64
@@ -38,7 +38,8 @@ func legal(least, most int) *rapid.Generator[[]Op] {
 	})
 }
 
-// moment is when an operation takes effect, and an interval around it. The clocks of others may have gone on by its return.
+// moment is when an operation takes effect, and an interval around it. The clocks of others may
+// have gone on by its return.
 func (s *simulated) moment(o Op) Op {
 	s.now += 10
 	o.Key, o.Process = "k", fmt.Sprint("p", o.Fence)

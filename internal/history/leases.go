@@ -87,7 +87,8 @@ func leasesOf(ops []Op, events map[string][]Op) ([]*lease, error) {
 		}
 		l := of[name{o.Process, o.Fence}]
 		if l == nil {
-			// The process was killed between the grant and its record, or had no answer: the lease is unknown.
+			// The process was killed between the grant and its record, or had no answer: the lease
+			// is unknown.
 			continue
 		}
 		l.told(o)

@@ -81,7 +81,8 @@ func TestCheckLeases_wrong(t *testing.T) { caught(t, wrongLeases, CheckLeases) }
 
 func TestCheckLeases_right(t *testing.T) { accepted(t, rightLeases, CheckLeases) }
 
-// caught checks that each is found, by its name, and by the one clause that is named: without that, it is not.
+// caught checks that each is found, by its name, and by the one clause that is named: without that,
+// it is not.
 func caught(t *testing.T, histories []wrong, check func([]Op, Options) Verdict) {
 	used := promise(0)
 	for _, h := range histories {

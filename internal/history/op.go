@@ -60,7 +60,8 @@ const (
 	Unknown Outcome = ""
 	// OK: it took effect. Of Save: or it had been stored before under its turn ID.
 	OK Outcome = "ok"
-	// Nothing: it had no effect and never will have, for a reason that is not checked: the lock was busy, say.
+	// Nothing: it had no effect and never will have, for a reason that is not checked: the lock was
+	// busy, say.
 	Nothing Outcome = "nothing"
 	// Stale: the store has refused the token.
 	Stale Outcome = "stale"

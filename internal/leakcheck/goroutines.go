@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// linger is for how long goroutines of a go-redis client may outlive it: some sleep for a second, or try to connect to
-// servers that are gone, before they notice that it is closed.
+// linger is for how long goroutines of a go-redis client may outlive it: some sleep for a second,
+// or try to connect to servers that are gone, before they notice that it is closed.
 const linger = 15 * time.Second
 
 // VerifyTestMain is goleak's, for packages that work with go-redis: it waits for longer.

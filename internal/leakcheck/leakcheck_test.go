@@ -8,7 +8,8 @@ import (
 
 func TestMain(m *testing.M) { VerifyTestMain(m) }
 
-// A goroutine that does not give its processor away, on a machine of one, stalls all others for 10 ms and more.
+// A goroutine that does not give its processor away, on a machine of one, stalls all others for 10
+// ms and more.
 func hog() {
 	runtime.Gosched()
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {

@@ -32,7 +32,8 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
-// mark is part of everything that is personal or secret. It survives in any case, and is no part of anything else.
+// mark is part of everything that is personal or secret. It survives in any case, and is no part of
+// anything else.
 const (
 	mark     = "Qx7mark"
 	session  = mark + "-session"
@@ -87,7 +88,8 @@ func newWitness(t *testing.T) *witness {
 	return w
 }
 
-// patient has the scene's Lockers keep their leases, and wait for so long, also on a slow machine; they renew as often.
+// patient has the scene's Lockers keep their leases, and wait for so long, also on a slow machine;
+// they renew as often.
 func (w *witness) patient(wait time.Duration) {
 	before := w.opts
 	w.opts = func() *distlock.Options {

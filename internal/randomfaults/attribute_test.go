@@ -41,7 +41,8 @@ func (c *campaign) clash(says func(at int64) said) {
 	c.register.leave(&leave)
 }
 
-// Two who trust their leases at once break S1, unless a fault is felt that may do that, by one of them, or by all.
+// Two who trust their leases at once break S1, unless a fault is felt that may do that, by one of
+// them, or by all.
 func TestAttribute_windows(t *testing.T) {
 	trusts := func(at int64) said { return said{Trusted: at + 1} }
 	late := func(at int64) said { return said{Ended: at + int64(50*time.Millisecond)} }
@@ -111,7 +112,8 @@ func TestAttribute_shownNames(t *testing.T) {
 	}
 }
 
-// A note that stands on after a Clear is a violation, whatever else goes on, unless servers have forgotten the Clear.
+// A note that stands on after a Clear is a violation, whatever else goes on, unless servers have
+// forgotten the Clear.
 func TestAttribute_survivesAClear(t *testing.T) {
 	note, stored := savedTurn(1, 10, 103, 0)
 	note.Session, note.Kind = "e0/notes-0", aNote
@@ -156,7 +158,8 @@ func TestCause_countsWhatHasStruck(t *testing.T) {
 	}
 }
 
-// What the loss of a master may cause is excused from the moment in which it is killed, and not while that is prepared.
+// What the loss of a master may cause is excused from the moment in which it is killed, and not
+// while that is prepared.
 func TestForgets_beginsWithTheKill(t *testing.T) {
 	c := book(t)
 	c.histories = newHistories(c)
@@ -206,7 +209,8 @@ func TestLedger_judgesSoFar(t *testing.T) {
 	}
 }
 
-// A turn that was in the way of another, and was not there when that one looked, is a failure unless servers have forgotten it meanwhile.
+// A turn that was in the way of another, and was not there when that one looked, is a failure
+// unless servers have forgotten it meanwhile.
 func TestAttribute_forgottenInTheWay(t *testing.T) {
 	for _, test := range []struct {
 		name          string

@@ -197,8 +197,8 @@ func (c *campaign) tend(done <-chan struct{}) {
 // grace is for how long attempts may go on with a session after its time.
 const grace = 15 * time.Second
 
-// guard notices when servers replace a master that nobody has killed: they do when the machine is too busy for their time-outs. What
-// that master acknowledges from then on is gone.
+// guard notices when servers replace a master that nobody has killed: they do when the machine is
+// too busy for their time-outs. What that master acknowledges from then on is gone.
 func (c *campaign) guard(done <-chan struct{}) {
 	known, seen := c.service.State(), now()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -234,7 +234,8 @@ func (c *campaign) guard(done <-chan struct{}) {
 	}
 }
 
-// failOver tells guard that masters are about to be replaced, and when that is over and guard has seen the new ones.
+// failOver tells guard that masters are about to be replaced, and when that is over and guard has
+// seen the new ones.
 func (c *campaign) failOver(under bool) {
 	looks := func() int {
 		c.mu.Lock()
@@ -242,7 +243,8 @@ func (c *campaign) failOver(under bool) {
 		return c.looks
 	}
 	if before := looks(); !under {
-		// The first look from now on may have begun before; the second is to be over, with what it has seen noted.
+		// The first look from now on may have begun before; the second is to be over, with what it
+		// has seen noted.
 		testservers.Within(5*time.Second, func() bool { return looks() > before+2 })
 	}
 	c.mu.Lock()

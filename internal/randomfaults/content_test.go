@@ -48,8 +48,9 @@ var everyByte = func() []byte {
 	return all
 }()
 
-// bodyOf is what a message has besides what the judges need. It depends on its turn alone, so that they know it: nothing, something
-// hostile, or, as an answer and seldom, because each Load reads it, 256 KiB of that.
+// bodyOf is what a message has besides what the judges need. It depends on its turn alone, so that
+// they know it: nothing, something hostile, or, as an answer and seldom, because each Load reads
+// it, 256 KiB of that.
 func bodyOf(turn int, role integrity.Role) []byte {
 	n := uint64(turn) * 0x9e3779b97f4a7c15 >> 32 // numbers of turns have a pattern
 	switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// finding is one thing that is wrong. Whether it lies in the window of a fault that may cause it is known when the run is over: some
-// faults are noticed late.
+// finding is one thing that is wrong. Whether it lies in the window of a fault that may cause it is
+// known when the run is over: some faults are noticed late.
 type finding struct {
 	kind  string // S1, S2, fence, N, O, L, lost, stale, foreign, name shown, failure
 	key   string
@@ -19,7 +19,8 @@ type finding struct {
 	never bool // no fault may cause it
 	// starved is an N for which the process was not let run for as long as it was late.
 	starved bool
-	// It is none if the servers have forgotten what was asked for and answered at these times; 0: that does not matter.
+	// It is none if the servers have forgotten what was asked for and answered at these times; 0:
+	// that does not matter.
 	asked, answered int64
 }
 

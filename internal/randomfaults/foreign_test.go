@@ -2,8 +2,8 @@ package randomfaults
 
 import "testing"
 
-// Data of another program that has changed, and a lock that was granted where it was, are violations; a lock that was granted later is
-// none.
+// Data of another program that has changed, and a lock that was granted where it was, are
+// violations; a lock that was granted later is none.
 func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -40,7 +40,8 @@ func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// A Load names all entries of other programs that the servers have kept, and nothing else. Where other data stands, nothing is stored.
+// A Load names all entries of other programs that the servers have kept, and nothing else. Where
+// other data stands, nothing is stored.
 func TestForeign_entriesAreNamed(t *testing.T) {
 	put := foreign{entries: []entry{{"10-1", 1000, 1001}, {"20-2", 2000, 2001}}}
 	turn, pair := savedTurn(3, 10, 103, 0)

@@ -23,8 +23,9 @@ var foreignFaults = []*fault{
 // sessionKeyOf is where Redis keeps a session.
 func sessionKeyOf(session string) string { return "session:" + redislock.HashTag(session) + "log" }
 
-// occupyLock puts data of another program where a lock is to be that nobody has used before, and has all workers ask for that. None
-// may have it, and the data may not change, until it is taken away; one has it then, within a TTL and a second.
+// occupyLock puts data of another program where a lock is to be that nobody has used before, and
+// has all workers ask for that. None may have it, and the data may not change, until it is taken
+// away; one has it then, within a TTL and a second.
 func occupyLock(c *campaign, h *hit) {
 	key := fmt.Sprintf("foreign/%d%s", h.n, strangeEnd(h.n, 0))
 	c.occupy(h, key, lockKey(key), func(there span) {
@@ -33,15 +34,15 @@ func occupyLock(c *campaign, h *hit) {
 	})
 }
 
-// occupySession does the same to a session that nobody has used before. No turn of it may be stored until the data is taken away. It is
-// judged with the others of its epoch.
+// occupySession does the same to a session that nobody has used before. No turn of it may be stored
+// until the data is taken away. It is judged with the others of its epoch.
 func occupySession(c *campaign, h *hit) {
 	key := fmt.Sprintf("e%d/talk-foreign-%d%s", epoch(now(), c.start, c.plan.rotate), h.n, strangeEnd(h.n, 0))
 	c.occupy(h, key, sessionKeyOf(key), func(there span) { c.ledger.occupied(key, there) })
 }
 
-// occupy puts data of another program somewhere and has all workers work with a key. Just before it is taken away, over is told when it has
-// been there.
+// occupy puts data of another program somewhere and has all workers work with a key. Just before it
+// is taken away, over is told when it has been there.
 func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
 	client := c.client()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -95,7 +96,8 @@ func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
 	}
 }
 
-// compare judges what has become of another program's data, which was there for some time unless its server has forgotten it.
+// compare judges what has become of another program's data, which was there for some time unless
+// its server has forgotten it.
 func (c *campaign) compare(key, before, after string, there span) {
 	if after != before {
 		c.blame(&finding{kind: "foreign", key: key, at: now(), asked: there.From, answered: there.From, text: fmt.Sprintf(
@@ -174,8 +176,9 @@ func breakEntry(c *campaign, h *hit) {
 	c.ledger.foreign[session] = f
 }
 
-// strangers judges what a session shows of other programs: the places of all their entries that the servers have not forgotten, and no
-// others. While their data was where the session is, nothing was stored.
+// strangers judges what a session shows of other programs: the places of all their entries that the
+// servers have not forgotten, and no others. While their data was where the session is, nothing was
+// stored.
 func (v *verdict) strangers() {
 	blame := func(at int64, format string, args ...any) { // what the servers have forgotten is asked for below
 		text := v.session + ": " + fmt.Sprintf(format, args...)

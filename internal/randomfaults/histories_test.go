@@ -20,8 +20,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// The key and the session of each epoch whose history is recorded. The session has only the first few seconds of an epoch: each Load tells
-// all that stands there.
+// The key and the session of each epoch whose history is recorded. The session has only the first
+// few seconds of an epoch: each Load tells all that stands there.
 const (
 	recordedKey  = 0
 	recordedTalk = talks
@@ -35,7 +35,8 @@ type recorders struct {
 	of  map[string]*history.Recorder
 }
 
-// at records what the process, by the name that it has there, does in an epoch. It returns nil if nothing is recorded.
+// at records what the process, by the name that it has there, does in an epoch. It returns nil if
+// nothing is recorded.
 func (r *recorders) at(epoch int, process string) *history.Recorder {
 	if r.dir == "" {
 		return nil
@@ -187,7 +188,8 @@ func processName(run, room, generation int) string {
 	return fmt.Sprint(run, "/", room, "/", generation)
 }
 
-// struck notes what is about to be done to a worker: it is stopped, or it is killed or shut down, and gives back what it held.
+// struck notes what is about to be done to a worker: it is stopped, or it is killed or shut down,
+// and gives back what it held.
 func (h *histories) struck(w *worker, stopped bool) {
 	if name := processName(w.run, 0, 0); stopped {
 		h.events.Stop(name)
@@ -227,13 +229,16 @@ type postponed struct {
 	ops   []history.Op
 }
 
-// mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case. Faults leave behind operations whose
-// outcome is not known, the checker tries all places for each of them, and some histories are too much for any time. Nobody knows
-// whether these are right. As long as they are few, that takes little from what the others show: what goes wrong in a share p of all
-// histories is missed by n that are decided with (1-p)^n, which a twentieth more of them would hardly change.
+// mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case.
+// Faults leave behind operations whose outcome is not known, the checker tries all places for each
+// of them, and some histories are too much for any time. Nobody knows whether these are right. As
+// long as they are few, that takes little from what the others show: what goes wrong in a share p
+// of all histories is missed by n that are decided with (1-p)^n, which a twentieth more of them
+// would hardly change.
 const mayStayUndecided = 0.05
 
-// firstTry is for how long an epoch's histories are checked while the run goes on; secondTry is for how long one is checked after it.
+// firstTry is for how long an epoch's histories are checked while the run goes on; secondTry is for
+// how long one is checked after it.
 const (
 	firstTry  = 5 * time.Second
 	secondTry = 30 * time.Second
@@ -313,7 +318,8 @@ func (h *histories) verdict(
 	}
 }
 
-// tryAgain checks what was not decided, one after the other, for so long in all. The run is over, and has left them more of the machine.
+// tryAgain checks what was not decided, one after the other, for so long in all. The run is over,
+// and has left them more of the machine.
 func (h *histories) tryAgain(limit time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -354,7 +360,8 @@ func (h *histories) blame(epoch int, what string, ops []history.Op, v history.Ve
 	}
 }
 
-// keep writes what is known of a key to a file, for people: an operation on each line, by the process that has made it.
+// keep writes what is known of a key to a file, for people: an operation on each line, by the
+// process that has made it.
 func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	if *keep == "" {
 		return
@@ -372,9 +379,9 @@ func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	}
 }
 
-// endedByOthers leaves out what holders say of the end of leases that were given back without them: by Close, as when a process
-// is shut down. Such a process is noted as one that was killed. What it is granted after that note, for it lives on for a moment, has no
-// end then, and is left out too.
+// endedByOthers leaves out what holders say of the end of leases that were given back without them:
+// by Close, as when a process is shut down. Such a process is noted as one that was killed. What it
+// is granted after that note, for it lives on for a moment, has no end then, and is left out too.
 func endedByOthers(ops []history.Op) []history.Op {
 	ended := make(map[string]int64)
 	for _, o := range ops {

@@ -50,7 +50,8 @@ func (h *hand) leaseWork() {
 	}
 }
 
-// under works under a lease, if there is one, and gives it back, half of the time under a context that may have ended.
+// under works under a lease, if there is one, and gives it back, half of the time under a context
+// that may have ended.
 func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64, lone bool) {
 	if err != nil {
 		h.ended(err, false)
@@ -75,7 +76,8 @@ func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, bega
 	h.ended(lease.Release(ctx), true)
 }
 
-// think is what is done under a lease: mostly nothing, or for up to 2 ms; now and then for so long that the lease has to be renewed.
+// think is what is done under a lease: mostly nothing, or for up to 2 ms; now and then for so long
+// that the lease has to be renewed.
 func (h *hand) think(lease *distlock.Lease) {
 	var d time.Duration
 	switch n := h.rng.IntN(4000); {
@@ -103,7 +105,8 @@ func (h *hand) think(lease *distlock.Lease) {
 	}
 }
 
-// section is a critical section, from one access to the register to the other. It reports whether the register has let it in.
+// section is a critical section, from one access to the register to the other. It reports whether
+// the register has let it in.
 func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) bool {
 	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now(), Lone: lone}
 	if h.config.Broken == falling {

@@ -118,8 +118,8 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 	}
 }
 
-// judgeSoFar judges the sessions that are in use by what has been told, and leaves them to judgeUntil: a server is about to be emptied, and
-// nothing of them will be there then.
+// judgeSoFar judges the sessions that are in use by what has been told, and leaves them to
+// judgeUntil: a server is about to be emptied, and nothing of them will be there then.
 func (l *ledger) judgeSoFar() {
 	l.judging.Lock()
 	defer l.judging.Unlock()
@@ -150,7 +150,8 @@ func (l *ledger) judgeSoFar() {
 	}
 }
 
-// soFar are the attempts that were over at a moment, and the Clears that may have been under way. The others may have been seen or not.
+// soFar are the attempts that were over at a moment, and the Clears that may have been under way.
+// The others may have been seen or not.
 func soFar(attempts []*attempt, moment int64) (over []*attempt) {
 	for _, a := range attempts {
 		switch {

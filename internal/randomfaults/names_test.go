@@ -16,7 +16,8 @@ var (
 	hostileContent = &fault{name: "hostile content", on: everywhere}
 )
 
-// strangeEnds are what the names of some locks and sessions end with: what programs, protocols and shells take for something else.
+// strangeEnds are what the names of some locks and sessions end with: what programs, protocols and
+// shells take for something else.
 var strangeEnds = []string{
 	"{", "}", "{}", "}{", "{a}b", "%", "%7D", "%25", ":lock", "}:lock", ":{x}:fence", ":", "*", "?[a-z]", `\`, `"'`, "$(id)", " ",
 	"' .. redis.call('FLUSHALL') .. '", "+OK", "$-1", "e\u0301", "\u2028", "\U0001F40B", strings.Repeat("x", 900),

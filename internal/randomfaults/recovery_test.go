@@ -48,7 +48,8 @@ func (r *register) awaited(h *hit) bool {
 	return false
 }
 
-// overdue looks for those who are waited for in vain. A wait for a key that nobody wants any more ends without a result.
+// overdue looks for those who are waited for in vain. A wait for a key that nobody wants any more
+// ends without a result.
 func (r *register) overdue(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +70,8 @@ func (r *register) overdue(last bool) {
 	}
 }
 
-// recovered notes how long it took until somebody else worked, and blames the library if that was too long and nothing else has
-// happened meanwhile.
+// recovered notes how long it took until somebody else worked, and blames the library if that was
+// too long and nothing else has happened meanwhile.
 func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

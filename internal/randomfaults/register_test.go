@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// register is what critical sections access. It knows for each key who is inside, and the highest token it has seen.
+// register is what critical sections access. It knows for each key who is inside, and the highest
+// token it has seen.
 type register struct {
 	mu     sync.Mutex
 	c      *campaign
@@ -118,7 +119,8 @@ func (r *register) write(s *said) (a answer) {
 	return a
 }
 
-// rising checks that tokens rise in the order of their grants: who began to ask when another had its lease has a higher one.
+// rising checks that tokens rise in the order of their grants: who began to ask when another had
+// its lease has a higher one.
 func (r *register) rising(p *place, s *said) {
 	for _, g := range p.grants {
 		if g.got < s.Began && g.fence >= s.Fence {
@@ -160,11 +162,12 @@ func (r *register) leave(s *said) (a answer) {
 	return a
 }
 
-// ahead is how long before the next holder comes a lease's context is to be cancelled at a TTL of 1 s, and somewhat more: a process that is
-// not let run in that time tells its holders late.
+// ahead is how long before the next holder comes a lease's context is to be cancelled at a TTL of 1
+// s, and somewhat more: a process that is not let run in that time tells its holders late.
 const ahead = 40 * time.Millisecond
 
-// met judges two who were inside at once: the first says when it last trusted its lease, and when it was told that it is lost.
+// met judges two who were inside at once: the first says when it last trusted its lease, and when
+// it was told that it is lost.
 func (r *register) met(v *visit, c clash, s *said) {
 	if s.Trusted > c.at {
 		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, text: fmt.Sprintf(
@@ -190,8 +193,8 @@ func (r *register) met(v *visit, c clash, s *said) {
 	}
 }
 
-// trusted is what one says who was refused although its lease is held: at that moment another one, under a higher token, had been
-// inside.
+// trusted is what one says who was refused although its lease is held: at that moment another one,
+// under a higher token, had been inside.
 func (r *register) trusted(s *said) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +207,8 @@ func (r *register) trusted(s *said) {
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }
 
-// gone forgets the visits of a run that was killed, and what only it wanted: who is dead does nothing any more.
+// gone forgets the visits of a run that was killed, and what only it wanted: who is dead does
+// nothing any more.
 func (r *register) gone(run int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

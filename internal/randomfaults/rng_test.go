@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stream is one of the streams of random numbers of a run. It is made of the seed and of what it is for, so that what one part of a run
-// draws does not depend on how often another has drawn.
+// stream is one of the streams of random numbers of a run. It is made of the seed and of what it is
+// for, so that what one part of a run draws does not depend on how often another has drawn.
 func stream(seed uint64, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(purpose))

@@ -135,7 +135,8 @@ func (c *campaign) tell() {
 	}
 }
 
-// A campaign against workers that do something wrong finds it. Some kinds are found while it goes on, and end it.
+// A campaign against workers that do something wrong finds it. Some kinds are found while it goes
+// on, and end it.
 func TestCampaign_findsWhatIsBroken(t *testing.T) {
 	var running sync.WaitGroup
 	free := make(chan struct{}, 4) // they wait more than they work: more at once than the machine has processors

@@ -216,8 +216,9 @@ func moveSlot(c *campaign, h *hit) {
 	c.service.Cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
 }
 
-// halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what is there is served where it is, what is
-// new at the other one, and a script that needs both is turned away.
+// halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what
+// is there is served where it is, what is new at the other one, and a script that needs both is
+// turned away.
 func halfMoveSlot(c *campaign, h *hit) {
 	keys := c.hot()
 	h.restore = c.service.Cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))

@@ -34,7 +34,8 @@ const (
 	ofServer party = "server"
 )
 
-// hit is one time that a fault strikes. All of it but what it holds on to is drawn before: so the seed repeats it.
+// hit is one time that a fault strikes. All of it but what it holds on to is drawn before: so the
+// seed repeats it.
 type hit struct {
 	*fault
 	n       int
@@ -76,7 +77,8 @@ func faultsFor(p *plan, of party) (faults []*fault) {
 	return faults
 }
 
-// strikeFor strikes until the time is over, which begins when somebody works: how long processes take to start is the machine's matter.
+// strikeFor strikes until the time is over, which begins when somebody works: how long processes
+// take to start is the machine's matter.
 func (c *campaign) strikeFor(lasts time.Duration) {
 	testservers.Within(20*time.Second, c.register.used)
 	until := time.Now().Add(lasts)
@@ -98,7 +100,8 @@ func (c *campaign) hasFound() bool {
 	})
 }
 
-// striker causes the faults of one party, one after the other, in an order that is drawn anew when all have been.
+// striker causes the faults of one party, one after the other, in an order that is drawn anew when
+// all have been.
 func (c *campaign) striker(of party, until time.Time) {
 	rng := stream(c.plan.seed, c.plan.on+" "+string(of))
 	var deck []*fault
@@ -171,8 +174,8 @@ func (c *campaign) misses(h *hit, format string, args ...any) {
 	c.say("%s %d came to nothing: %s", h.of, h.n, fmt.Sprintf(format, args...))
 }
 
-// forgets begins, in the moment before a master is killed, what its loss may cause. over is called when there is a master that takes
-// writes.
+// forgets begins, in the moment before a master is killed, what its loss may cause. over is called
+// when there is a master that takes writes.
 func (c *campaign) forgets(h *hit) (over func()) {
 	c.windows.begin(h.window)
 	p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
@@ -217,7 +220,8 @@ func (c *campaign) someone(h *hit) (w *worker) {
 // proxied is the slot of a worker whose network is struck.
 func (c *campaign) proxied(h *hit) *slot { return c.slots[h.victim%c.plan.proxied] }
 
-// await waits for others to work with what a worker holds now, and with the keys that all want if it holds none.
+// await waits for others to work with what a worker holds now, and with the keys that all want if
+// it holds none.
 func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
 	for _, key := range keys {
 		c.register.await(&wait{h: h, key: key, since: now(), not: run, bar: bar})

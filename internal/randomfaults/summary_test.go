@@ -40,7 +40,8 @@ func kills(all []*campaign) (kills []time.Duration) {
 	return kills
 }
 
-// failure is what no run may have, whatever its topologies have said: the two figures for which this library is made.
+// failure is what no run may have, whatever its topologies have said: the two figures for which
+// this library is made.
 func failure(all []*campaign) (err error) {
 	accepted, bar := 0, time.Duration(0)
 	for _, c := range all {
@@ -121,7 +122,8 @@ func table(all []*campaign) string {
 			c.mu.Unlock()
 		}
 	}
-	// How often the work itself was hostile: critical sections under such names, and messages in which there was something.
+	// How often the work itself was hostile: critical sections under such names, and messages in
+	// which there was something.
 	for _, c := range all {
 		named := c.count(func(f *finding) bool { return strange(f.key) })
 		row(c, hostileNames, fmt.Sprint(c.register.strange), named, &stat{})

@@ -203,7 +203,8 @@ func (t *task) write(ctx context.Context, a *attempt) error {
 	return t.save(ctx, a, question, answer)
 }
 
-// paused reports whether the process was stopped for longer than its lease lasts since a time; then most go on past all checks.
+// paused reports whether the process was stopped for longer than its lease lasts since a time; then
+// most go on past all checks.
 func (t *task) paused(since int64) bool {
 	return t.aimed == nil && now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
 }

@@ -62,8 +62,8 @@ func TestHistories_undecidedAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A process that is shut down lives on for a moment after that was noted. What it is granted then, and gives back, breaks nothing; what
-// another one does not give back does.
+// A process that is shut down lives on for a moment after that was noted. What it is granted then,
+// and gives back, breaks nothing; what another one does not give back does.
 func TestHistories_grantedAfterTheShutDown(t *testing.T) {
 	for process, want := range map[string]string{"1/0/0": "0, apart 0", "2/0/0": "1 (1 history), apart 0"} {
 		c := written(t, slices.Concat(leased(1, 110, 120), leased(2, 130, 200), leased(3, 150, 160))...)
@@ -99,8 +99,8 @@ func TestHistories_manyUndecidedAreAFailure(t *testing.T) {
 	}
 }
 
-// intricate is a history with more orders than can be tried: Saves that were all under way at once, and a Load that
-// has seen none of them.
+// intricate is a history with more orders than can be tried: Saves that were all under way at once,
+// and a Load that has seen none of them.
 func intricate() (ops []history.Op) {
 	const many = 60
 	for n := range int64(many) {

@@ -73,8 +73,8 @@ func (v *verdict) look() {
 	v.strangers()
 }
 
-// fenced checks that no write was accepted that was sent when somebody with a higher token had loaded. A server that forgot that Load
-// does not know better.
+// fenced checks that no write was accepted that was sent when somebody with a higher token had
+// loaded. A server that forgot that Load does not know better.
 func (v *verdict) fenced() {
 	for _, a := range v.attempts {
 		if a.Sent == 0 || a.Mine == 0 || a.End == found || a.Kind == aSave || a.Kind == aClear {
@@ -167,7 +167,8 @@ func (v *verdict) hasOutlived(m message) *fault {
 			return v.c.windows.forgot(v.session, position{m.Fence, 1}, a.Asked, a.Loaded)
 		}
 	}
-	// Its writer was killed before it could tell. It has loaded after its token was granted, which is the time of that, in microseconds.
+	// Its writer was killed before it could tell. It has loaded after its token was granted, which
+	// is the time of that, in microseconds.
 	return v.c.windows.forgot(v.session, position{m.Fence, 1}, m.Fence*1000, math.MaxInt64)
 }
 
@@ -239,7 +240,8 @@ func (v *verdict) notes() {
 	}
 }
 
-// clearedBy reports whether some Clear may have removed a note: one that may have worked after the note's first Save began.
+// clearedBy reports whether some Clear may have removed a note: one that may have worked after the
+// note's first Save began.
 func (v *verdict) clearedBy(a *attempt) bool {
 	first := a.Sent
 	for _, b := range v.attempts {
@@ -256,8 +258,8 @@ func (v *verdict) clearedBy(a *attempt) bool {
 	return false
 }
 
-// survived checks that a note does not stand there behind a Clear that began when the note's Save had ended, or whose token is higher. It
-// reports whether it does, rightly or not.
+// survived checks that a note does not stand there behind a Clear that began when the note's Save
+// had ended, or whose token is higher. It reports whether it does, rightly or not.
 func (v *verdict) survived(a *attempt) bool {
 	var forgotten *fault
 	for _, b := range v.attempts {

@@ -89,7 +89,8 @@ func (w *windows) broken(from, until int64, key string, run int) *fault {
 }
 
 // forgot returns the fault in which the servers have lost an entry: a call between two times has written
-// it at a position. Where the position and the last kept entry are known, they decide. Elsewhere the times do.
+// it at a position. Where the position and the last kept entry are known, they decide. Elsewhere
+// the times do.
 func (w *windows) forgot(key string, at position, asked, answered int64) *fault {
 	return w.find(func(v *window) bool {
 		if !v.forgets || asked >= v.killed || !v.concerns(key) {

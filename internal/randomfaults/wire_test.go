@@ -98,8 +98,9 @@ type said struct {
 	Fence int64
 	// Of a lease: when its acquisition began and returned.
 	Began, Got int64
-	// Trusted is a moment at which the lease was held, by its own word: the clock was read before the lease was asked. Ended is when its
-	// context was cancelled; 0: it was not. Naps are when, since Got, the process was not let run.
+	// Trusted is a moment at which the lease was held, by its own word: the clock was read before
+	// the lease was asked. Ended is when its context was cancelled; 0: it was not. Naps are when,
+	// since Got, the process was not let run.
 	Trusted, Ended int64
 	Naps           []span
 	Closed         bool // its Locker was closed, which gave it back

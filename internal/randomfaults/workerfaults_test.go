@@ -45,8 +45,9 @@ func killHolder(c *campaign, h *hit) {
 	<-w.Done()
 }
 
-// catch stops a worker in a moment in which it works with something that others want, if that comes within a second, and returns what. It
-// looks for something of a kind first, and takes anything then.
+// catch stops a worker in a moment in which it works with something that others want, if that comes
+// within a second, and returns what. It looks for something of a kind first, and takes anything
+// then.
 func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 	start := time.Now()
 	wanted := func() bool {
@@ -86,8 +87,8 @@ func stop(c *campaign, h *hit) {
 	h.restore = func() { _ = w.Signal(syscall.SIGCONT) }
 }
 
-// killWaiter has one worker hold a key, two others stand in line for it, and kills the first of these. The other has the key
-// within a TTL and a second from when it is given back.
+// killWaiter has one worker hold a key, two others stand in line for it, and kills the first of
+// these. The other has the key within a TTL and a second from when it is given back.
 func killWaiter(c *campaign, h *hit) {
 	victim, n := c.someone(h), len(c.slots)
 	if victim == nil {

@@ -234,7 +234,8 @@ func (r *Redis) restart(args ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proc.stop(stopTimeout)
-	// A copy that the server had forked, to send its data to a replica, can hold the port a moment longer than it.
+	// A copy that the server had forked, to send its data to a replica, can hold the port a moment
+	// longer than it.
 	var err error
 	Within(startTimeout, func() bool { err = r.start(args...); return !errors.Is(err, errPortTaken) })
 	if err != nil {

@@ -29,8 +29,8 @@ func (c *Counter) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return &counted{Conn: conn, counter: c}, nil
 }
 
-// counted is a connection that is listened to. It embeds the interface, not *net.TCPConn, whose other ways of writing would
-// pass it by.
+// counted is a connection that is listened to. It embeds the interface, not *net.TCPConn, whose
+// other ways of writing would pass it by.
 type counted struct {
 	net.Conn
 	counter *Counter
@@ -58,7 +58,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn lets go-redis look whether an idle connection is still open, as it does with those it has dialled itself.
+// SyscallConn lets go-redis look whether an idle connection is still open, as it does with those it
+// has dialled itself.
 func (c *counted) SyscallConn() (syscall.RawConn, error) {
 	conn, ok := c.Conn.(syscall.Conn)
 	if !ok {

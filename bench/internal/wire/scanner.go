@@ -2,9 +2,10 @@ package wire
 
 import "bytes"
 
-// scanner finds the requests in what a client writes to one connection: arrays of bulk strings in the Redis serialisation
-// protocol, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n". Writes end anywhere, so it keeps its state between them; and it skips the payload of
-// a bulk string by its length, because a payload can contain anything, also what looks like a request.
+// scanner finds the requests in what a client writes to one connection: arrays of bulk strings in
+// the Redis serialisation protocol, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n". Writes end anywhere, so it
+// keeps its state between them; and it skips the payload of a bulk string by its length, because a
+// payload can contain anything, also what looks like a request.
 //
 // A line that begins no array is an inline command, as people type it.
 type scanner struct {
@@ -16,8 +17,8 @@ type scanner struct {
 	name    []byte // the command's first two words, as far as they matter
 }
 
-// Longer words are not the beginning of any command that sets a connection up. What is kept of an inline command is no
-// more than that.
+// Longer words are not the beginning of any command that sets a connection up. What is kept of an
+// inline command is no more than that.
 const (
 	maxWord = 16
 	maxLine = 64
@@ -103,7 +104,8 @@ func number(digits []byte) (n int) {
 	return n
 }
 
-// setsUp reports whether a command with this name, its first two words, belongs to the making of a connection.
+// setsUp reports whether a command with this name, its first two words, belongs to the making of a
+// connection.
 func setsUp(name []byte) bool {
 	word, second, _ := bytes.Cut(bytes.ToUpper(name), []byte(" "))
 	switch string(word) {

@@ -12,7 +12,8 @@ import (
 // policy is what forbids scripts and everything that is not in the page.
 const policy = `<meta http-equiv="Content-Security-Policy"[^>]*>`
 
-// breaks are ways to break a page. Each is a pattern and what takes its place, and names the check that has to find it.
+// breaks are ways to break a page. Each is a pattern and what takes its place, and names the check
+// that has to find it.
 var breaks = []struct {
 	name, check string
 	view        view

@@ -66,7 +66,8 @@ func theme(o *observation, _ *run) []string {
 	return p
 }
 
-// readable holds texts to the contrast that WCAG 2 wants on level AA whatever their size, and bars to that of graphics.
+// readable holds texts to the contrast that WCAG 2 wants on level AA whatever their size, and bars
+// to that of graphics.
 func readable(o *observation, _ *run) []string {
 	var p problems
 	p.add(len(o.Texts) > 50, "there are only %d texts", len(o.Texts))

@@ -1,7 +1,9 @@
-// Package browsertest runs the example with -report and looks at the page in Chromium: at what is rendered, not at what is
-// written. It is a module of its own, so that what drives the browser reaches nobody who uses the library.
+// Package browsertest runs the example with -report and looks at the page in Chromium: at what is
+// rendered, not at what is written. It is a module of its own, so that what drives the browser
+// reaches nobody who uses the library.
 //
-// Its tests have the build tag browser: go test alone runs none of them, and needs no Chromium. make test-browser runs all.
+// Its tests have the build tag browser: go test alone runs none of them, and needs no Chromium.
+// make test-browser runs all.
 //
 // observe.js and view_test.go say what a test sees. checks_test.go, chats_test.go and
 // pictures_test.go check it against the terminal. broken_test.go breaks the page in many ways and

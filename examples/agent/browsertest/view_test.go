@@ -140,7 +140,8 @@ func (o *observation) picture(id string) (picture, bool) {
 	return picture{}, false
 }
 
-// browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach nothing but files.
+// browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach
+// nothing but files.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	temp, err := os.MkdirTemp("", "belugalock-browsertest-")
@@ -172,8 +173,8 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// look opens a file in a tab of its own, with scripts forbidden, and says what is seen there. Then it opens it again with
-// scripts allowed, to see whether that is the same.
+// look opens a file in a tab of its own, with scripts forbidden, and says what is seen there. Then
+// it opens it again with scripts allowed, to see whether that is the same.
 func look(t *testing.T, browser context.Context, file string, v view) *observation {
 	t.Helper()
 	var mu sync.Mutex

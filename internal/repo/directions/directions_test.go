@@ -1,4 +1,5 @@
-// Package directions keeps the import directions of this module: what the core may know, and what may know the core.
+// Package directions keeps the import directions of this module: what the core may know, and what
+// may know the core.
 package directions
 
 import (
@@ -13,8 +14,8 @@ import (
 
 const module = "github.com/belugalock/belugalock/"
 
-// allowed lists for every package what it may import besides the standard library; a trailing "/..." includes what
-// is below. Paths without a dot in their first element belong to this module.
+// allowed lists for every package what it may import besides the standard library; a trailing
+// "/..." includes what is below. Paths without a dot in their first element belong to this module.
 var allowed = map[string][]string{
 	"distlock/driver":                      {},
 	"distlock/internal/cleanup":            {"distlock/driver"},

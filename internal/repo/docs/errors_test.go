@@ -24,8 +24,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// Every error text below Troubleshooting is one that the library prints when the case it stands for is brought about,
-// and every case here is in the guide.
+// Every error text below Troubleshooting is one that the library prints when the case it stands for
+// is brought about, and every case here is in the guide.
 func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	textsMatch(t, troubles, inGuide(t))

@@ -1,8 +1,9 @@
-// Package docs holds the documentation to the code: the examples in README.md and docs compile, the program of the
-// README prints what it says, tables and error texts are those of the library, and links lead somewhere.
+// Package docs holds the documentation to the code: the examples in README.md and docs compile, the
+// program of the README prints what it says, tables and error texts are those of the library, and
+// links lead somewhere.
 //
-// Its tests are those of the root module. A module that has a page of its own, because the code there needs what the root does not
-// have, tests that with [ReadPage].
+// Its tests are those of the root module. A module that has a page of its own, because the code
+// there needs what the root does not have, tests that with [ReadPage].
 package docs
 
 import (
@@ -43,8 +44,9 @@ type block struct {
 	text   string
 }
 
-// An HTML comment before a block names what the code expects to exist: <!-- given: ctx, locker -->. Code that imports Beluga has the
-// comment <!-- beluga: ctx, mem -->, but for the page of which all code does.
+// An HTML comment before a block names what the code expects to exist: <!-- given: ctx, locker -->.
+// Code that imports Beluga has the comment <!-- beluga: ctx, mem -->, but for the page of which all
+// code does.
 var givenComment = regexp.MustCompile(`^<!-- (given|beluga): (.*) -->$`)
 
 // The comment <!-- from: examples/recipes/cron/main.go --> names the program of which a block is a part.

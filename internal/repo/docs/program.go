@@ -55,7 +55,8 @@ func build(t testing.TB, program string) string {
 	return binary
 }
 
-// Run runs a program that [Build] has built, and returns its standard output. It has to succeed, and to say nothing else.
+// Run runs a program that [Build] has built, and returns its standard output. It has to succeed,
+// and to say nothing else.
 func Run(t testing.TB, binary string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

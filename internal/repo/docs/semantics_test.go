@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The sentinels that distlock exports are the rows of the table of errors; those of sessionstore, and its types, are in the one of turns.md.
+// The sentinels that distlock exports are the rows of the table of errors; those of sessionstore,
+// and its types, are in the one of turns.md.
 func TestSemantics_everyErrorIsExplained(t *testing.T) {
 	for _, c := range []struct{ source, page, heading, prefix string }{
 		{"distlock/errors.go", "docs/semantics.md", "## What an error means", ""},

@@ -19,7 +19,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Every error text of a session store in docs/operations.md is one that the library prints, and every case here is in it.
+// Every error text of a session store in docs/operations.md is one that the library prints, and
+// every case here is in it.
 func TestOperations_errorTextsAreThoseOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	textsMatch(t, storeTroubles, ReadPage(t, "docs/operations.md").section(t, "## Reading the errors", "text"))

@@ -25,7 +25,8 @@ const (
 	invalid  verdict = "INVALID" // it proves nothing: it does not compile, or its tests do not end
 )
 
-// patience is how long the tests of one mutant may take, see mutant.hangs. With a guard out of the way they may stand still.
+// patience is how long the tests of one mutant may take, see mutant.hangs. With a guard out of the
+// way they may stand still.
 const patience = 30 * time.Second
 
 // gate runs tests, with mutants and without.
@@ -139,8 +140,8 @@ func (g *gate) test(ctx context.Context, limit time.Duration, flags []string, te
 	return out, nil
 }
 
-// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is tested in contract.work, as make
-// test does, and one of the root without any.
+// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is
+// tested in contract.work, as make test does, and one of the root without any.
 func (g *gate) workspace(pkg string) (string, error) {
 	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(g.root, filepath.FromSlash(dir), "go.mod")); err == nil {

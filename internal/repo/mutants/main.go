@@ -1,8 +1,10 @@
-// Command mutants takes out the guards of this module and of those below it, one at a time, and fails if the tests that are
-// named for them do not notice. A guard whose absence no test notices is not tested.
+// Command mutants takes out the guards of this module and of those below it, one at a time, and
+// fails if the tests that are named for them do not notice. A guard whose absence no test notices
+// is not tested.
 //
-// A mutant is a guard taken out: a few lines of Go or Lua that are replaced when the tests are built (go test -overlay), so
-// nothing of it is in the code. Mutants stand beside the tests that have to catch them, in testdata/mutants/*.txt of a package:
+// A mutant is a guard taken out: a few lines of Go or Lua that are replaced when the tests are
+// built (go test -overlay), so nothing of it is in the code. Mutants stand beside the tests that
+// have to catch them, in testdata/mutants/*.txt of a package:
 //
 //	mutant: release/owner
 //	guard:  S1, only the owner releases
@@ -12,15 +14,18 @@
 //	-if held and string.sub(held, 4, 4 + #owner) == owner .. ':' then
 //	+if held then
 //
-// "file" is relative to the package; "caught" is a test of the package, or of another one that stands before it,
-// as in "caught: internal/faultmatrix TestFaults/node/holderKilled". There may be several of both. Optional are "with", flags of
-// go test such as -race, and "hangs: counts", for a guard whose absence shows by a test that does not end.
+// "file" is relative to the package; "caught" is a test of the package, or of another one that
+// stands before it, as in "caught: internal/faultmatrix TestFaults/node/holderKilled". There may be
+// several of both. Optional are "with", flags of go test such as -race, and "hangs: counts", for a
+// guard whose absence shows by a test that does not end.
 //
-// The tests of a module below this one are built in the workspace contract.work, those of this one without a workspace.
+// The tests of a module below this one are built in the workspace contract.work, those of this one
+// without a workspace.
 //
-// What follows is a change as diff -u has them, without line numbers: lines with a space before them are context, those with a
-// minus go, those with a plus come. The lines that are there have to be found once in the file, whatever their indentation;
-// "..." between them parts one place from another.
+// What follows is a change as diff -u has them, without line numbers: lines with a space before
+// them are context, those with a minus go, those with a plus come. The lines that are there have to
+// be found once in the file, whatever their indentation; "..." between them parts one place from
+// another.
 //
 // A line that is there may be quoted in part: a … at its start or end stands for the rest. A rename in
 // the rest does not concern the mutant. The part has to be found once, too. A … in the next plus line
@@ -29,7 +34,8 @@
 //	-… && !le.suspectLocked(at)…
 //	+…
 //
-// The tests of this package see to it that all mutants still fit the code and the tests. make mutants runs them:
+// The tests of this package see to it that all mutants still fit the code and the tests. make
+// mutants runs them:
 //
 //	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n]
 package main

@@ -39,7 +39,8 @@ func TestMutants_fitTheCode(t *testing.T) {
 			if !strings.Contains(known[c.pkg], "func_"+name+"(") {
 				t.Errorf("%s: %s: there is no test %s", m.from, m.name, c)
 			}
-			// How a part of a test is called can only be guessed from what is written there. make mutants knows.
+			// How a part of a test is called can only be guessed from what is written there. make
+			// mutants knows.
 			for rest, more := part, part != ""; more && !strings.Contains(known[c.pkg]+suites, `"`+rest+`"`); {
 				if _, rest, more = strings.Cut(rest, "/"); !more {
 					t.Errorf("%s: %s: there is no part %s of %s", m.from, m.name, part, name)

@@ -151,8 +151,8 @@ type Page struct {
 	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
 	// the moment of the entries or later. Entries below it are no longer history.
 	Oldest lockedmemory.Place
-	// Revision changes with each Replace of a range. It is that of the moment of the entries or before, and with
-	// Read.Next of that moment or later.
+	// Revision changes with each Replace of a range. It is that of the moment of the entries or
+	// before, and with Read.Next of that moment or later.
 	Revision int64
 	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have
 	// fewer entries, the others are no longer in the session: it was cleared or trimmed, or has expired.
@@ -177,8 +177,8 @@ type Driver interface {
 	// the first page; next is empty after the last page. The order is the driver's. A page is bounded, and
 	// may be empty with a next page.
 	Sessions(ctx context.Context, after string) (names []string, next string, err error)
-	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of the service
-	// that harm sessions, one sentence each.
+	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of
+	// the service that harm sessions, one sentence each.
 	Ping(ctx context.Context) (advice []string, err error)
 	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide
 	// exchanges beyond MaxExchanges, so a driver may keep some more.

@@ -1,4 +1,5 @@
-// Package hitch makes a turn take longer at one place, and say so, so that its instance can be struck there: killed or paused.
+// Package hitch makes a turn take longer at one place, and say so, so that its instance can be
+// struck there: killed or paused.
 package hitch
 
 import (
@@ -18,7 +19,8 @@ const (
 	Answer Place = "answer" // it has the write, and the instance does not know that yet
 )
 
-// Span is the name of the span that says that the place is reached. It ends as it begins, so that it is told at once.
+// Span is the name of the span that says that the place is reached. It ends as it begins, so that
+// it is told at once.
 const Span = "chaos.hitch"
 
 // lasts is how much longer it takes there. The lock is renewed meanwhile.

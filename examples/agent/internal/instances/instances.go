@@ -20,7 +20,8 @@ const variable = "BELUGALOCK_EXAMPLE_INSTANCE"
 // grace is how long an instance that is told to stop may take.
 const grace = 3 * time.Second
 
-// Instance is one process. What it is told with the methods reaches it if it has not ended; they are for the functions of Orders.
+// Instance is one process. What it is told with the methods reaches it if it has not ended; they
+// are for the functions of Orders.
 type Instance[T any] struct {
 	Number int // from 1
 	stdin  io.Writer
@@ -58,8 +59,9 @@ type Orders[T, L any] struct {
 	Pauses  bool                        // instances may be paused
 }
 
-// Run starts n instances with cfg, and returns when all have ended. The first one that fails, and was not killed by order, ends the others, as ctx
-// does; what has not ended three seconds later is killed.
+// Run starts n instances with cfg, and returns when all have ended. The first one that fails, and
+// was not killed by order, ends the others, as ctx does; what has not ended three seconds later is
+// killed.
 func Run[C, T, L any](ctx context.Context, n int, cfg C, orders Orders[T, L]) error {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -12,7 +12,8 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 )
 
-// Check returns an error if Save could not write a page to path. It leaves nothing there, and a file that exists as it is.
+// Check returns an error if Save could not write a page to path. It leaves nothing there, and a
+// file that exists as it is.
 func Check(path string) error {
 	file, err := open(path)
 	if err != nil {
@@ -21,8 +22,8 @@ func Check(path string) error {
 	return file.discard()
 }
 
-// Save writes the page about two runs to path. The page takes the place of a file that exists when it is complete: whatever
-// fails, that file stays as it was.
+// Save writes the page about two runs to path. The page takes the place of a file that exists when
+// it is complete: whatever fails, that file stays as it was.
 func Save(path string, c *report.Comparison) error {
 	var page bytes.Buffer
 	if err := Write(&page, c); err != nil {

@@ -21,7 +21,8 @@ import (
 // shutdownTimeout is how long a collector may take for the last spans.
 const shutdownTimeout = 5 * time.Second
 
-// Turn is the name of the span of a whole turn: one message of a user, from its delivery to the end of what it causes.
+// Turn is the name of the span of a whole turn: one message of a user, from its delivery to the end
+// of what it causes.
 const Turn = "agent.turn"
 
 // Model is the name of the span of the model's work in a turn.
@@ -60,7 +61,8 @@ func StartTurn(ctx context.Context, tracer trace.Tracer, session, message int) (
 // Refused notes in the current span that the store refused a stale write.
 func Refused(ctx context.Context) { trace.SpanFromContext(ctx).SetAttributes(refusedKey.Bool(true)) }
 
-// Provider is a tracer provider whose Shutdown also returns what was wrong with the collector in the meantime.
+// Provider is a tracer provider whose Shutdown also returns what was wrong with the collector in
+// the meantime.
 type Provider struct {
 	*sdktrace.TracerProvider
 	delivered context.Context
@@ -72,9 +74,9 @@ func About(instance, locked string) *resource.Resource {
 		attribute.String("service.instance.id", instance), attribute.String("agent.lock", locked))
 }
 
-// NewProvider makes a provider that writes the finished spans of an instance to lines. If one of the variables
-// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, it sends them there as well, by OTLP over
-// HTTP. It is meant to be the only one in its process.
+// NewProvider makes a provider that writes the finished spans of an instance to lines. If one of
+// the variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, it sends
+// them there as well, by OTLP over HTTP. It is meant to be the only one in its process.
 func NewProvider(ctx context.Context, lines io.Writer, instance string, about *resource.Resource) (*Provider, error) {
 	delivered, fail := context.WithCancelCause(context.Background())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(fail)) // exporters work in the background: there is no other way to learn of it
