@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/pgstore":    {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
+	"cmd/lockctl/...":                      {"cmd/lockctl/internal/...", "distlock/...", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                   {},
 	"internal/faultnet":                    {"internal/testservers"},
@@ -109,6 +110,27 @@ func TestImportDirections_coreIsStandardLibraryOnly(t *testing.T) {
 	}
 	if seen != len(core) {
 		t.Errorf("%d of %d core packages were found", seen, len(core))
+	}
+}
+
+// The tables and the command line of lockctl reach none of the packages that applications import.
+func TestImportDirections_noCommandLineInApplications(t *testing.T) {
+	tools := []string{"github.com/spf13/...", "github.com/jedib0t/..."}
+	seen := false
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if matches([]string{"cmd/...", "examples/..."}, name) || isForTests(p.ImportPath) {
+			seen = seen || name == "cmd/lockctl"
+			continue
+		}
+		for _, path := range p.Deps {
+			if matches(tools, path) {
+				t.Errorf("%s reaches %s", name, path)
+			}
+		}
+	}
+	if !seen {
+		t.Error("cmd/lockctl was not found")
 	}
 }
 

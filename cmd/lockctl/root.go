@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+)
+
+// The exit codes of all commands.
+const (
+	exitFinding     = 1 // the answer is no: not held, not confirmed, or a check has a finding
+	exitUsage       = 2 // a flag, an argument, a URL or a key is not valid
+	exitUnavailable = 3 // the service does not answer, or the outcome is unknown
+	exitRefused     = 4 // the service refuses: a right is missing, or the data is of another program
+	exitUnsupported = 5 // this backend cannot do that
+)
+
+// errFinding ends a command with exitFinding. Its output has said why already.
+var errFinding = errors.New("finding")
+
+// answerLimit is how long one request may take.
+const answerLimit = 5 * time.Second
+
+// tool is one run of lockctl: its flags, and where it reads and writes.
+type tool struct {
+	url, output   string
+	in            io.Reader
+	out, errs     io.Writer
+	width, height int // of the terminal; 0: no terminal
+	started       bool
+}
+
+// run executes a command line and returns the exit code.
+func (t *tool) run(ctx context.Context, args []string) int {
+	root := t.root()
+	root.SetArgs(args)
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.errs)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(err)
+	if err != nil && !t.started {
+		code = exitUsage
+	}
+	if err != nil && err != errFinding {
+		fmt.Fprintf(t.errs, "lockctl: %s\n", clean(err.Error()))
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	is := func(kinds ...error) bool {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case err == nil:
+		return 0
+	case is(errFinding, distlock.ErrNotAcquired):
+		return exitFinding
+	case is(distlock.ErrInvalidOption, distlock.ErrInvalidKey):
+		return exitUsage
+	case is(errors.ErrUnsupported):
+		return exitUnsupported
+	case is(distlock.ErrRefused, driver.ErrRefused, driver.ErrForeign):
+		return exitRefused
+	}
+	return exitUnavailable
+}
+
+func (t *tool) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lockctl",
+		Short: "Show locks and sessions, and end a lock by its token",
+		Long: "lockctl shows the locks and the sessions of a service.\n" +
+			"Give the service with --url or LOCKCTL_URL. Its parameter namespace chooses the locks.\n\n" +
+			"Exit codes: 0 done; 1 no, not held, or a finding; 2 wrong use; 3 no answer;\n" +
+			"4 refused by the service; 5 the backend cannot do that.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if t.output != "table" && t.output != "json" {
+				return fmt.Errorf("the output %q is unknown: use table or json", t.output)
+			}
+			t.started = true
+			return nil
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
+	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
+	root.AddCommand(t.listCommand())
+	return root
+}
+
+// service is an open connection to the locks of one namespace.
+type service struct {
+	locker    *distlock.Locker
+	driver    driver.Driver
+	namespace string
+}
+
+// open makes a service. It sends nothing.
+func (t *tool) open(ctx context.Context) (*service, error) {
+	rawURL := t.url
+	if rawURL == "" {
+		rawURL = os.Getenv("LOCKCTL_URL")
+	}
+	switch {
+	case rawURL == "":
+		return nil, invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")
+	case strings.HasPrefix(rawURL, "mem:"):
+		return nil, invalid("mem:// keeps its locks in one process, which lockctl cannot reach")
+	}
+	locker, err := lockurl.Open(ctx, rawURL, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &service{locker, fencing.Driver(locker), fencing.Options(locker).Namespace}, nil
+}
+
+// close waits for the end of what the service has begun.
+func (s *service) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+	defer cancel()
+	_ = s.locker.Close(ctx)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", distlock.ErrInvalidOption, fmt.Sprintf(format, args...))
+}
