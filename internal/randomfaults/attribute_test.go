@@ -14,7 +14,7 @@ func book(t *testing.T) *campaign {
 	return c
 }
 
-// judged is what is wrong, and what was counted apart.
+// judged returns the findings, and the counts of those that are judged apart.
 func (c *campaign) judged() string {
 	c.attribute()
 	wrong, apart := make(map[string]int), make(map[string]int)
@@ -77,8 +77,8 @@ func TestAttribute_windows(t *testing.T) {
 		{"another master of a cluster does", func(c *campaign) {
 			c.windows.spare(c.windows.open(serverFaults[0], 0, now()), func(key string) bool { return key == "key" })
 		}, trusts, "1 (1 S1), apart 0"},
-		{"given back by Close, and told a bit late", nil, func(at int64) said { return said{Ended: at + 5e6, Closed: true} }, "0, apart 0"},
-		{"given back by Close, and told late", nil, func(at int64) said { return said{Ended: at + 50e6, Closed: true} }, "1 (1 N), apart 0"},
+		{"released by Close, and told a bit late", nil, func(at int64) said { return said{Ended: at + 5e6, Closed: true} }, "0, apart 0"},
+		{"released by Close, and told late", nil, func(at int64) said { return said{Ended: at + 50e6, Closed: true} }, "1 (1 N), apart 0"},
 		{"the server restarts empty, and it is never told", func(c *campaign) { c.windows.open(serverFaults[0], 0, now()) },
 			func(int64) said { return said{} }, "1 (1 N), apart 0"},
 		{"the server restarts empty, and it is told when that is over", func(c *campaign) {
@@ -112,8 +112,7 @@ func TestAttribute_shownNames(t *testing.T) {
 	}
 }
 
-// A note that stands on after a Clear is a violation, whatever else goes on, unless servers have
-// forgotten the Clear.
+// A note that outlives an acknowledged Clear is a violation, unless servers have lost the Clear.
 func TestAttribute_survivesAClear(t *testing.T) {
 	note, stored := savedTurn(1, 10, 103, 0)
 	note.Session, note.Kind = "e0/notes-0", aNote
@@ -142,19 +141,19 @@ func TestAttribute_survivesAClear(t *testing.T) {
 	}
 }
 
-// A fault that came to nothing does not count as one that has struck.
+// A fault without any effect does not count.
 func TestCause_countsWhatHasStruck(t *testing.T) {
 	c := book(t)
 	f := &fault{name: "some", of: ofWorker, strike: func(c *campaign, h *hit) {
 		if h.n == 0 {
-			c.misses(h, "there is nobody")
+			c.misses(h, "there is no worker")
 		}
 	}}
 	for n := range 3 {
 		c.cause(&hit{fault: f, n: n})
 	}
 	if struck, missed := c.struck(); struck != 2 || missed != 1 {
-		t.Errorf("%d faults have struck, and %d came to nothing, want 2 and 1", struck, missed)
+		t.Errorf("%d faults had an effect, and %d had none, want 2 and 1", struck, missed)
 	}
 }
 
@@ -170,7 +169,7 @@ func TestForgets_beginsWithTheKill(t *testing.T) {
 	during := now()
 	over()
 	if f := c.windows.broken(before, before, "key", 0); f != nil {
-		t.Errorf("%s excuses what was before", f.name)
+		t.Errorf("%s excuses an earlier finding", f.name)
 	}
 	if f := c.windows.broken(during, during, "key", 0); f == nil {
 		t.Error("nothing is excused that comes after it")
@@ -181,7 +180,7 @@ func TestForgets_beginsWithTheKill(t *testing.T) {
 	}
 }
 
-// Before servers are emptied, what is over by then has to be there, and what is under way may be.
+// Before servers are emptied, all finished work has to be there. Work in progress may be there.
 func TestLedger_judgesSoFar(t *testing.T) {
 	turn, _ := savedTurn(1, 10, 20, 0)
 	note := *turn
@@ -209,8 +208,8 @@ func TestLedger_judgesSoFar(t *testing.T) {
 	}
 }
 
-// A turn that was in the way of another, and was not there when that one looked, is a failure
-// unless servers have forgotten it meanwhile.
+// A turn that stopped another turn, but was not stored when that one loaded, is a failure, unless
+// servers have lost it in between.
 func TestAttribute_forgottenInTheWay(t *testing.T) {
 	for _, test := range []struct {
 		name          string

@@ -31,7 +31,8 @@ type plan struct {
 	hammers                               bool
 	parted                                bool     // the first worker's Lockers have another Namespace
 	server                                []string // arguments of the servers
-	until                                 []string // kinds of findings, which end it when there are some of each; nil: it lasts
+	// The campaign ends after a finding of each of these kinds; nil: it runs on.
+	until []string
 }
 
 // planFor is the ordinary plan of a topology.
@@ -82,9 +83,9 @@ type campaign struct {
 	wrong    []*finding // after attribute
 	stats    map[*fault]*stat
 	log      []string // of strikes
-	unseen   int      // waits for keys that nobody wanted any more
-	starved  int      // who were told late in a process that was not let run; known after attribute
-	failing  bool     // a fail-over is under way
+	unseen   int      // waits for keys without any other waiter
+	starved  int      // late notices in a process that the machine did not run; known after attribute
+	failing  bool     // during a failover
 	looks    int      // of guard
 }
 
@@ -173,7 +174,7 @@ func (c *campaign) end() {
 	c.serving.Wait()
 }
 
-// tend judges what is over, now and then.
+// tend judges finished epochs, at intervals.
 func (c *campaign) tend(done <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -197,8 +198,8 @@ func (c *campaign) tend(done <-chan struct{}) {
 // grace is for how long attempts may go on with a session after its time.
 const grace = 15 * time.Second
 
-// guard notices when servers replace a master that nobody has killed: they do when the machine is
-// too busy for their time-outs. What that master acknowledges from then on is gone.
+// guard notices when servers replace a master that no fault has killed: a busy machine lets their
+// timeouts pass. From then on, the acknowledgements of the old master are void.
 func (c *campaign) guard(done <-chan struct{}) {
 	known, seen := c.service.State(), now()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -278,7 +279,7 @@ func epochOf(key string) int {
 	return n
 }
 
-// deserted reports whether nobody may have wanted a key any more at some time after since.
+// deserted reports whether a key may have had no waiter at some time after since.
 func (c *campaign) deserted(key string, since int64, bar time.Duration) bool {
 	e := epochOf(key)
 	over := c.start + int64(e+1)*int64(c.plan.rotate)

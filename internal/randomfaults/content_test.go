@@ -8,7 +8,7 @@ import (
 	"github.com/belugalock/belugalock/internal/integrity"
 )
 
-// codec writes what is known of a message as a line of JSON, and its body behind that, as it is.
+// codec writes the facts about a message as a line of JSON, and its body behind that, unchanged.
 type codec struct{}
 
 func (codec) Encode(m message) ([]byte, error) {
@@ -48,9 +48,9 @@ var everyByte = func() []byte {
 	return all
 }()
 
-// bodyOf is what a message has besides what the judges need. It depends on its turn alone, so that
-// they know it: nothing, something hostile, or, as an answer and seldom, because each Load reads
-// it, 256 KiB of that.
+// bodyOf returns the part of a message that the judges do not need. It depends on the turn alone,
+// so that they can compute it. It is empty, or hostile, or rarely, and only in an answer because
+// each Load reads it, 256 KiB of hostile bytes.
 func bodyOf(turn int, role integrity.Role) []byte {
 	n := uint64(turn) * 0x9e3779b97f4a7c15 >> 32 // numbers of turns have a pattern
 	switch {

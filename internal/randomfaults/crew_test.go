@@ -22,7 +22,7 @@ type slot struct {
 	hired   int // so many
 
 	mu     sync.Mutex
-	worker *worker // nil: there is none
+	worker *worker // nil: no worker
 }
 
 // now is the worker that runs, or nil.

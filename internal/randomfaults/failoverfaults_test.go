@@ -11,9 +11,9 @@ import (
 var replicatedOn = []string{"sentinel", "cluster"}
 
 var failoverFaults = []*fault{
-	{name: "fail-over that loses the last writes", on: replicatedOn, breaks: true, of: ofServer, short: 100 * ms, long: 600 * ms, heals: 7000 * ms, strike: loseMaster},
+	{name: "failover that loses the last writes", on: replicatedOn, breaks: true, of: ofServer, short: 100 * ms, long: 600 * ms, heals: 7000 * ms, strike: loseMaster},
 	{name: "master killed", on: replicatedOn, breaks: true, of: ofServer, heals: 7000 * ms, strike: loseMaster},
-	{name: "fail-over that loses nothing", on: replicatedOn, of: ofServer, heals: 7000 * ms, strike: replaceMaster},
+	{name: "failover that loses nothing", on: replicatedOn, of: ofServer, heals: 7000 * ms, strike: replaceMaster},
 }
 
 // loseMaster kills a master. A fault that lasts first cuts the master from its replicas.

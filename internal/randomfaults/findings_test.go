@@ -12,15 +12,15 @@ type finding struct {
 	kind  string // S1, S2, fence, N, O, L, lost, stale, foreign, name shown, failure
 	key   string
 	at    int64
-	run   int   // whose windows count, besides those of all
+	run   int   // the run whose windows count, with the windows of all runs
 	until int64 // it was so from at until then; 0: at is all there is
 	fault *fault
 	text  string
 	never bool // no fault may cause it
 	// starved is an N for which the process was not let run for as long as it was late.
 	starved bool
-	// It is none if the servers have forgotten what was asked for and answered at these times; 0:
-	// that does not matter.
+	// The finding is void if the servers have lost the data of these times. With 0, such a loss
+	// does not matter.
 	asked, answered int64
 }
 

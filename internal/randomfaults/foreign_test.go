@@ -2,8 +2,8 @@ package randomfaults
 
 import "testing"
 
-// Data of another program that has changed, and a lock that was granted where it was, are
-// violations; a lock that was granted later is none.
+// A change of another program's data is a violation, and so is a grant of a lock at its key. A
+// later grant is allowed.
 func TestForeign_dataIsLeftAsItIs(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -61,7 +61,7 @@ func TestForeign_entriesAreNamed(t *testing.T) {
 		{"another one is", put, []string{"10-1"}, nil, 500, 1500, "1 (1 foreign), apart 0"},
 		{"an entry of our own", put, []string{"10-1", "15-1", "20-2"}, nil, 0, 0, "1 (1 foreign), apart 0"},
 		{"named twice", put, []string{"10-1", "20-2", "20-2"}, nil, 0, 0, "1 (1 foreign), apart 0"},
-		{"nobody knows", foreign{unsure: true}, []string{"10-1"}, nil, 0, 0, "0, apart 0"},
+		{"not known", foreign{unsure: true}, []string{"10-1"}, nil, 0, 0, "0, apart 0"},
 		{"saved where there is something else", during, nil, []*attempt{turn}, 0, 0, "1 (1 foreign), apart 0"},
 		{"saved after that", foreign{occupied: &span{50, 103}}, nil, []*attempt{turn}, 0, 0, "0, apart 0"},
 	} {

@@ -23,9 +23,9 @@ var foreignFaults = []*fault{
 // sessionKeyOf is where Redis keeps a session.
 func sessionKeyOf(session string) string { return "session:" + redislock.HashTag(session) + "log" }
 
-// occupyLock puts data of another program where a lock is to be that nobody has used before, and
-// has all workers ask for that. None may have it, and the data may not change, until it is taken
-// away; one has it then, within a TTL and a second.
+// occupyLock puts data of another program at the key of a new lock, and has all workers ask for
+// that lock. The lock may not be granted, and the data may not change, until the data is taken
+// away. Then a worker gets the lock within a TTL and a second.
 func occupyLock(c *campaign, h *hit) {
 	key := fmt.Sprintf("foreign/%d%s", h.n, strangeEnd(h.n, 0))
 	c.occupy(h, key, lockKey(key), func(there span) {
@@ -34,8 +34,8 @@ func occupyLock(c *campaign, h *hit) {
 	})
 }
 
-// occupySession does the same to a session that nobody has used before. No turn of it may be stored
-// until the data is taken away. It is judged with the others of its epoch.
+// occupySession does the same to a new session. No turn of it may be stored until the data is taken
+// away. The session is judged with the others of its epoch.
 func occupySession(c *campaign, h *hit) {
 	key := fmt.Sprintf("e%d/talk-foreign-%d%s", epoch(now(), c.start, c.plan.rotate), h.n, strangeEnd(h.n, 0))
 	c.occupy(h, key, sessionKeyOf(key), func(there span) { c.ledger.occupied(key, there) })
@@ -96,8 +96,8 @@ func (c *campaign) occupy(h *hit, key, at string, over func(there span)) {
 	}
 }
 
-// compare judges what has become of another program's data, which was there for some time unless
-// its server has forgotten it.
+// compare judges the data of another program after the fault. The data must be unchanged, unless
+// its server has lost it.
 func (c *campaign) compare(key, before, after string, there span) {
 	if after != before {
 		c.blame(&finding{kind: "foreign", key: key, at: now(), asked: there.From, answered: there.From, text: fmt.Sprintf(
@@ -105,7 +105,7 @@ func (c *campaign) compare(key, before, after string, there span) {
 	}
 }
 
-// untouched checks that nobody was granted a lock while there was data of another program.
+// untouched checks that a lock was not granted while data of another program was at its key.
 func (r *register) untouched(key string, there span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,11 +176,11 @@ func breakEntry(c *campaign, h *hit) {
 	c.ledger.foreign[session] = f
 }
 
-// strangers judges what a session shows of other programs: the places of all their entries that the
-// servers have not forgotten, and no others. While their data was where the session is, nothing was
-// stored.
+// strangers judges the entries of other programs that a session shows: the places of all of them,
+// except those that the servers have lost. While such data was at the key of the session, nothing
+// was stored.
 func (v *verdict) strangers() {
-	blame := func(at int64, format string, args ...any) { // what the servers have forgotten is asked for below
+	blame := func(at int64, format string, args ...any) { // losses of the servers are looked at below
 		text := v.session + ": " + fmt.Sprintf(format, args...)
 		v.c.blame(&finding{kind: "foreign", key: v.session, at: at, never: true, text: text})
 	}

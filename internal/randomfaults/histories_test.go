@@ -28,7 +28,8 @@ const (
 	recordedFor  = 4 * time.Second
 )
 
-// recorders are those of one process, by epoch: so that the history of an epoch can be read when it is over.
+// recorders are those of one process, by epoch: so that the history of an epoch can be read when it
+// is over.
 type recorders struct {
 	dir string
 	mu  sync.Mutex
@@ -188,8 +189,8 @@ func processName(run, room, generation int) string {
 	return fmt.Sprint(run, "/", room, "/", generation)
 }
 
-// struck notes what is about to be done to a worker: it is stopped, or it is killed or shut down,
-// and gives back what it held.
+// struck notes a fault of a worker in advance: a stop, or a kill or a shutdown, which releases its
+// locks.
 func (h *histories) struck(w *worker, stopped bool) {
 	if name := processName(w.run, 0, 0); stopped {
 		h.events.Stop(name)
@@ -207,11 +208,11 @@ func (r *recorders) closed(epoch int, name string) {
 	}
 }
 
-// histories are those of a run, and what was found in them.
+// histories are those of a run, with their findings.
 type histories struct {
 	c      *campaign
 	dir    string
-	events *history.Recorder // what was done to workers and servers
+	events *history.Recorder // the faults of workers and servers
 
 	mu                    sync.Mutex
 	checked, ops, skipped int
@@ -230,11 +231,10 @@ type postponed struct {
 }
 
 // mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case.
-// Faults leave behind operations whose outcome is not known, the checker tries all places for each
-// of them, and some histories are too much for any time. Nobody knows whether these are right. As
-// long as they are few, that takes little from what the others show: what goes wrong in a share p
-// of all histories is missed by n that are decided with (1-p)^n, which a twentieth more of them
-// would hardly change.
+// Faults leave operations with an unknown outcome. The checker tries all places for each of them,
+// and some histories need too much time. They may be right or wrong. A few of them take little from
+// the evidence of the others: a fault in a share p of all histories escapes n decided ones with
+// (1-p)^n, and a twentieth more would hardly change that.
 const mayStayUndecided = 0.05
 
 // firstTry is for how long an epoch's histories are checked while the run goes on; secondTry is for
@@ -318,8 +318,8 @@ func (h *histories) verdict(
 	}
 }
 
-// tryAgain checks what was not decided, one after the other, for so long in all. The run is over,
-// and has left them more of the machine.
+// tryAgain checks the undecided histories, one after the other, within limit. The run is over, so
+// that the checks have more of the machine.
 func (h *histories) tryAgain(limit time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -345,7 +345,7 @@ func (h *histories) doubt() error {
 		h.undecided, h.checked, 100*mayStayUndecided)
 }
 
-// blame says what is wrong with histories.
+// blame reports the faults of a history.
 func (h *histories) blame(epoch int, what string, ops []history.Op, v history.Verdict) {
 	blame := func(text string) {
 		h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
@@ -360,8 +360,8 @@ func (h *histories) blame(epoch int, what string, ops []history.Op, v history.Ve
 	}
 }
 
-// keep writes what is known of a key to a file, for people: an operation on each line, by the
-// process that has made it.
+// keep writes the operations on a key to a file, for people: one on each line, after the process
+// that made it.
 func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	if *keep == "" {
 		return
@@ -379,9 +379,9 @@ func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
 	}
 }
 
-// endedByOthers leaves out what holders say of the end of leases that were given back without them:
-// by Close, as when a process is shut down. Such a process is noted as one that was killed. What it
-// is granted after that note, for it lives on for a moment, has no end then, and is left out too.
+// endedByOthers leaves out what holders say of the end of leases that Close released, as at a
+// shutdown. The history has such a process as killed. A grant in the moment between that note and
+// its end has no end in the history, and is left out too.
 func endedByOthers(ops []history.Op) []history.Op {
 	ended := make(map[string]int64)
 	for _, o := range ops {

@@ -105,10 +105,11 @@ func savedTurn(turn int, fence, at int64, seen int) (a *attempt, pair []message)
 	return a, []message{question, answer}
 }
 
-// A missing acknowledged turn is lost, unless the call was sent before the master died, and its position is
-// behind the last entry of the promoted replica. Where that entry is not known, the answer must have come
-// after the cut. A forgotten message that is handed out again is stored again, once. A worker that loaded
-// from the dead master has seen a forgotten history; a worker that loads later has not.
+// A missing acknowledged turn is lost, unless the call was sent before the master died, and its
+// position is behind the last entry of the promoted replica. If that entry is not known, the answer
+// must have come after the cut. A lost message that is delivered again is stored again, once. A
+// worker that loaded from the dead master has seen a lost history; a worker that loads later has
+// not.
 func TestJudge_tellsForgottenFromLost(t *testing.T) {
 	type turn struct {
 		a    *attempt
@@ -140,7 +141,7 @@ func TestJudge_tellsForgottenFromLost(t *testing.T) {
 		{"forgotten by its time", 1500, 2500, nil, "12", "1", forgotten},
 		{"answered before the cut", 2500, 3500, nil, "12", "1", lost},
 		{"sent after the kill", 500, 1500, nil, "12", "1", lost},
-		{"seen by what was forgotten", 500, 1500, nil, "12", "2", "1 (1 stale), apart 1 (1 lost)"},
+		{"seen by a lost turn", 500, 1500, nil, "12", "2", "1 (1 stale), apart 1 (1 lost)"},
 		{"other content", 0, 0, nil, "1", "x", "1 (1 content), apart 0"},
 		{"a stale write", 0, 0, nil, "12s", "12s", "2 (2 S2), apart 0"},
 		{"behind the replica's end", 2000, 2100, kept(10, 1), "123", "13", forgotten},

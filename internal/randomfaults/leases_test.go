@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// leaseWork acquires a lock in some way, works, and gives it back.
+// leaseWork acquires a lock in some way, works, and releases it.
 func (h *hand) leaseWork() {
 	if h.rng.IntN(500) == 0 || h.config.Broken == anyName && h.rng.IntN(10) == 0 {
 		h.forbiddenWork()
@@ -50,7 +50,7 @@ func (h *hand) leaseWork() {
 	}
 }
 
-// under works under a lease, if there is one, and gives it back, half of the time under a context
+// under works under a lease, if there is one, and releases it, half of the time under a context
 // that may have ended.
 func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64, lone bool) {
 	if err != nil {
@@ -76,8 +76,7 @@ func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, bega
 	h.ended(lease.Release(ctx), true)
 }
 
-// think is what is done under a lease: mostly nothing, or for up to 2 ms; now and then for so long
-// that the lease has to be renewed.
+// think is the work under a lease: mostly nothing, or up to 2 ms; at times long enough for a renewal.
 func (h *hand) think(lease *distlock.Lease) {
 	var d time.Duration
 	switch n := h.rng.IntN(4000); {
@@ -100,7 +99,8 @@ func (h *hand) think(lease *distlock.Lease) {
 	select {
 	case <-time.After(d):
 	case <-done:
-		// Half of the work takes some time to end when it is told, and may meet the next holder, as it may.
+		// Half of the work takes some time to end when it is told, and may meet the next holder, as
+		// it may.
 		time.Sleep(max(0, between(h.rng, -100*time.Millisecond, 100*time.Millisecond)))
 	}
 }
@@ -132,7 +132,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	}
 	inside(lease)
 	if h.stopped(s.Got) {
-		h.tell(&said{What: sayWrite, Key: s.Key, Fence: s.Fence}) // it was stopped, and does what it was about to do
+		h.tell(&said{What: sayWrite, Key: s.Key, Fence: s.Fence}) // it goes on after a stop, without another check
 	}
 	leave := &said{What: sayLeave, Key: s.Key, Lease: s.Lease}
 	if at := now(); h.trusts(lease) {

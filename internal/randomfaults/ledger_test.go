@@ -23,7 +23,7 @@ type ledger struct {
 	tally ledgerTally
 }
 
-// ledgerTally counts what was judged.
+// ledgerTally counts the judged turns.
 type ledgerTally struct {
 	turns, notes, clears, stray, strayRefused int
 	stored, hostile                           int
@@ -76,7 +76,8 @@ func (l *ledger) add(a *attempt) {
 	}
 }
 
-// judgeUntil judges the sessions whose time was over before a moment; all of them, if these are the last.
+// judgeUntil judges the sessions whose time was over before a moment; all of them, if these are the
+// last.
 func (l *ledger) judgeUntil(moment int64, last bool) {
 	l.judging.Lock()
 	defer l.judging.Unlock()
@@ -100,7 +101,8 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 		}
 		l.mu.Lock()
 		attempts, foreign := slices.Clone(l.sessions[session]), l.foreign[session]
-		delete(l.sessions, session) // not what others have done to it: it is judged again if an attempt is told very late
+		// The marks of faults stay: a very late report of an attempt has the session judged again.
+		delete(l.sessions, session)
 		l.tally.sessions++
 		l.mu.Unlock()
 		if r.err != nil {
@@ -118,8 +120,8 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 	}
 }
 
-// judgeSoFar judges the sessions that are in use by what has been told, and leaves them to
-// judgeUntil: a server is about to be emptied, and nothing of them will be there then.
+// judgeSoFar judges the sessions in use by the reports so far, and leaves them to judgeUntil: a
+// server is about to be emptied, and then loses all of them.
 func (l *ledger) judgeSoFar() {
 	l.judging.Lock()
 	defer l.judging.Unlock()
@@ -133,7 +135,7 @@ func (l *ledger) judgeSoFar() {
 		r := read(session)
 		if r.err != nil {
 			l.mu.Lock()
-			l.tally.unread++ // and judged in the end, when all of this is forgotten
+			l.tally.unread++ // and judged in the end, without the data of this time
 			l.mu.Unlock()
 			continue
 		}

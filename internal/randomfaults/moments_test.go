@@ -63,9 +63,9 @@ func (t *task) announce(m moment) bool {
 	return true
 }
 
-// struck waits until the process has been stopped and continued since the announcement, and reports
-// whether the task is to go on past all checks. No code has looked at a lease yet when struck returns. If
-// the process is to be killed, struck does not return.
+// struck waits until the process has been stopped and continued since the announcement. It reports
+// whether the task is to go on past all checks. No code has looked at a lease yet when struck
+// returns. If the process is to be killed, struck does not return.
 func (t *task) struck() (past bool) {
 	for last := t.aimed.since; now()-t.aimed.since < int64(20*time.Second); time.Sleep(time.Millisecond) {
 		at := now()
@@ -130,8 +130,8 @@ func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
 	return nil, nil
 }
 
-// handOut gives the message of a struck worker to another worker, as a load balancer does. The ledger has to
-// know the first attempt, even if its worker does not report it any more.
+// handOut gives the message of a stopped or killed worker to another worker, as a load balancer
+// does. The ledger has to know the first attempt, even if its worker does not report it any more.
 func (c *campaign) handOut(h *hit, struck *worker, a *attempt, do kind) {
 	if do == a.Kind {
 		a.End, a.Ended, a.Write = unknown, now(), a.own()

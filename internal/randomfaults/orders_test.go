@@ -135,7 +135,7 @@ func (p *process) reopen(r *room) {
 	}
 }
 
-// stage stands in line for a key, and holds it for a time.
+// stage waits in the queue of a key, and holds it for a time.
 func (p *process) stage(o *order) {
 	h, err := p.rooms[0].hand(0, o.Key)
 	if err != nil {
@@ -165,7 +165,8 @@ func (p *process) stage(o *order) {
 	}
 }
 
-// answer answers one message, or does something else with its session, for as long as that takes, within 5 s.
+// answer answers one message, or does something else with its session, for as long as that takes,
+// within 5 s.
 func (p *process) answer(o *order) {
 	h, err := p.rooms[0].hand(0, o.Key)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// wait is for the next who works with a key after somebody was struck.
+// wait is for the next worker on a key after a fault.
 type wait struct {
 	h         *hit
 	key       string
 	since     int64
-	not       int           // the run that was struck
+	not       int           // the run with the fault
 	bar       time.Duration // 0: none is promised
-	fromLeave bool          // since the one who is inside now has left
+	fromLeave bool          // counts from the end of the present visit
 	by        int           // the only run that wants the key; 0: many do
 }
 
@@ -25,7 +25,7 @@ func (r *register) await(w *wait) {
 	p.waits = append(p.waits, w)
 }
 
-// arrived ends the waiting for those who were waited for. Who had the lease before the strike does not count.
+// arrived ends the waits for this worker. A lease from before the fault does not count.
 func (r *register) arrived(waits []*wait, s *said, at int64) []*wait {
 	return slices.DeleteFunc(waits, func(w *wait) bool {
 		if w.fromLeave || s.Run == w.not || s.Got < w.since {
@@ -36,7 +36,7 @@ func (r *register) arrived(waits []*wait, s *said, at int64) []*wait {
 	})
 }
 
-// awaited reports whether somebody is waited for after a hit.
+// awaited reports whether a wait after a hit goes on.
 func (r *register) awaited(h *hit) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,8 +48,8 @@ func (r *register) awaited(h *hit) bool {
 	return false
 }
 
-// overdue looks for those who are waited for in vain. A wait for a key that nobody wants any more
-// ends without a result.
+// overdue looks for waits beyond their limit. A wait for a key without any other waiter ends without a
+// result.
 func (r *register) overdue(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *register) overdue(last bool) {
 	}
 }
 
-// recovered notes how long it took until somebody else worked, and blames the library if that was
-// too long and nothing else has happened meanwhile.
+// recovered notes the time until another worker came. It blames the library for a time above the
+// limit, unless something else has happened in between.
 func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,8 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	}
 	stalled := overlap(stalls(c.watch, w.since, at), w.since, at)
 	late := w.bar > 0 && took > w.bar
-	// A machine so busy shows nothing, unless the wait is far longer than promised even without the stalls.
+	// A machine so busy shows nothing, unless the wait is far longer than promised even without the
+	// stalls.
 	if late && stalled > took/10 && took-stalled < 2*w.bar {
 		s.disturbed = append(s.disturbed, took)
 		return
@@ -90,7 +91,7 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	s.recovered = append(s.recovered, took)
 	if late {
 		c.findings = append(c.findings, &finding{kind: "L", key: w.key, at: at, fault: w.h.fault, text: fmt.Sprintf(
-			"%s: after %s (%d) nobody worked for %s; promised are %s; the machine stood for %s",
+			"%s: after %s (%d) no worker came for %s; promised are %s; the machine stood for %s",
 			w.key, w.h.fault.name, w.h.n, took, w.bar, stalled)})
 	}
 }

@@ -56,7 +56,7 @@ type visit struct {
 	clashes []clash
 }
 
-// clash is that somebody has come in while another was inside.
+// clash is a visit that began during another one.
 type clash struct {
 	by visitID
 	at int64
@@ -75,8 +75,8 @@ func (r *register) place(key string) *place {
 	return p
 }
 
-// enter is the access that begins a critical section. A lower token than one that was there is refused. So
-// is a worker without a token, if another one is inside.
+// enter is the access that begins a critical section. A lower token than one that was there is
+// refused. So is a worker without a token, if another one is inside.
 func (r *register) enter(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +119,8 @@ func (r *register) write(s *said) (a answer) {
 	return a
 }
 
-// rising checks that tokens rise in the order of their grants: who began to ask when another had
-// its lease has a higher one.
+// rising checks that tokens rise in the order of their grants: a request that began during another
+// lease gets a higher one.
 func (r *register) rising(p *place, s *said) {
 	for _, g := range p.grants {
 		if g.got < s.Began && g.fence >= s.Fence {
@@ -178,7 +178,8 @@ func (r *register) met(v *visit, c clash, s *said) {
 	switch late := time.Duration(s.Ended - c.at); {
 	case s.Trusted != 0: // its work was over before the other came, and the word of it was under way
 		r.told++
-	case s.Closed && s.Ended != 0 && late <= hiccup: // given back just after it was told, and that word may be slower than the next holder
+	// A release just after the notice may be reported later than the next holder.
+	case s.Closed && s.Ended != 0 && late <= hiccup:
 		r.closed++
 	case s.Ended == 0:
 		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, never: true, text: fmt.Sprintf(
@@ -207,7 +208,7 @@ func (r *register) trusted(s *said) {
 		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
 }
 
-// gone forgets the visits of a run that was killed, and what only it wanted: who is dead does
+// gone removes the visits of a killed run, and the keys that only it wanted: a dead process does
 // nothing any more.
 func (r *register) gone(run int) {
 	r.mu.Lock()
@@ -232,7 +233,7 @@ func (r *register) gone(run int) {
 	}
 }
 
-// used reports whether anybody has worked yet.
+// used reports whether any worker has worked yet.
 func (r *register) used() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +252,7 @@ func (r *register) holds(run int) (keys []string) {
 	return keys
 }
 
-// sweep forgets keys that nobody has used since a time.
+// sweep removes keys that no worker has used since a time.
 func (r *register) sweep(before int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

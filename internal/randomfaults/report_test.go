@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// stat is what is known of one fault on one topology.
+// stat holds the figures of one fault on one topology.
 type stat struct {
-	times     int             // that it has struck
+	times     int             // that it had an effect
 	missed    int             // that it came to nothing
 	apart     map[string]int  // what it may cause, and has, by kind
-	recovered []time.Duration // until somebody else worked
-	disturbed []time.Duration // the same, while something else struck too, or late because the machine stood
+	recovered []time.Duration // until another worker came
+	disturbed []time.Duration // the same, during another fault, or late because the machine stood
 }
 
 // stat needs c.mu.
@@ -43,20 +43,20 @@ func (c *campaign) report() string {
 	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
 		l.tally.stored, l.tally.before, l.tally.unread)
 	line("attempts: %s", list(l.tally.endings))
-	line("stale accesses refused: %d by the register, which took %d that nobody had come before; %d of %d writes past all checks by the store",
+	line("stale accesses refused: %d by the register, which took %d that had no later visit before them; %d of %d writes past all checks by the store",
 		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
 	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
 		r.told, r.closed, c.starved, r.undecided)
-	line("forgotten by the servers: %d turns and notes; %d answers came from what was forgotten", l.tally.forgotten, l.tally.outlived)
+	line("lost by the servers: %d turns and notes; %d answers came from lost turns", l.tally.forgotten, l.tally.outlived)
 	stood := stalls(c.watch, c.start, now())
-	line("the machine let the parent wait %d times, for %s in all; %d waits for keys that nobody wanted any more; %d runs of workers",
+	line("the machine let the parent wait %d times, for %s in all; %d waits for keys without any other waiter; %d runs of workers",
 		len(stood), overlap(stood, c.start, now()).Round(time.Millisecond), c.unseen, c.runs)
-	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: forgotten",
+	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: lost",
 		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
 	return text.String()
 }
 
-// struck is how many faults have struck, and how many came to nothing. It needs c.mu.
+// struck returns the number of faults with an effect, and of those without. It needs c.mu.
 func (c *campaign) struck() (n, missed int) {
 	for _, s := range c.stats {
 		n += s.times

@@ -117,7 +117,7 @@ func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
 	return shares
 }
 
-// tell fails the test with what is wrong, and reports the rest.
+// tell fails the test with its findings, and reports the rest.
 func (c *campaign) tell() {
 	c.t.Log(c.report())
 	if *verbose || len(c.wrong) > 0 {

@@ -35,7 +35,7 @@ var serverFaults = []*fault{
 	{name: "clients disconnected", on: servers, of: ofServer, strike: hangUp("normal")},
 }
 
-// masterFor is the server that is struck.
+// masterFor is the server that the fault hits.
 func (c *campaign) masterFor(h *hit) *testservers.Redis {
 	masters := c.service.Masters()
 	if len(masters) == 0 {
@@ -44,8 +44,8 @@ func (c *campaign) masterFor(h *hit) *testservers.Redis {
 	return masters[h.victim%len(masters)]
 }
 
-// missed is for how long a server may be silent before the others take it for dead. Pauses of servers are
-// shorter.
+// missed is for how long a server may be silent before the others take it for dead. Pauses of
+// servers are shorter.
 const missed = 3 * time.Second
 
 // startServers starts the servers of a topology; mem has none.
@@ -100,8 +100,9 @@ func (c *campaign) store(skipped io.Writer) (store memory, closing func(), err e
 	return store, func() { _ = client.Close() }, err
 }
 
-// client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name one that
-// has come back as a replica, and shows what it had long ago until it has its master's data.
+// client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name
+// one that has come back as a replica, and shows what it had long ago until it has its master's
+// data.
 func (c *campaign) client() redis.UniversalClient {
 	options := &redis.UniversalOptions{Addrs: c.storeAddrs(), MasterName: c.service.MasterName()}
 	if c.service.Sentinel != nil {
@@ -116,7 +117,7 @@ func (c *campaign) client() redis.UniversalClient {
 	return redis.NewUniversalClient(options)
 }
 
-// restartEmpty kills a server and starts it again, before anybody misses it.
+// restartEmpty kills a server and starts it again before its clients notice.
 func restartEmpty(c *campaign, h *hit) {
 	c.failOver(true)
 	defer c.failOver(false)
@@ -130,7 +131,8 @@ func restartEmpty(c *campaign, h *hit) {
 	killed := now()
 	c.windows.forget(h.window, 0, killed)
 	c.await(h, 0, keys, 0)
-	// Tokens run ahead of the clock by so much. A server that is back earlier, and empty, grants lower ones.
+	// Tokens run ahead of the clock by so much. A server that is back earlier, and empty, grants
+	// lower ones.
 	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond)
 	master.Restart()
 	if c.service.Cluster != nil { // it refuses its keys at first
@@ -230,7 +232,7 @@ func reload(c *campaign, h *hit) {
 	must(c, node, "CONFIG", "SET", "key-load-delay", "1000", "loading-process-events-interval-bytes", "1024")
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
-		if _, err := node.Do("DEBUG", "RELOAD"); err != nil && strings.Contains(err.Error(), "ERR") { // it was refused
+		if _, err := node.Do("DEBUG", "RELOAD"); err != nil && strings.Contains(err.Error(), "ERR") {
 			c.t.Errorf("DEBUG RELOAD: %v", err)
 		}
 	})
@@ -246,8 +248,8 @@ func reload(c *campaign, h *hit) {
 	}
 }
 
-// withRights takes rights from the servers' default user, which a restart gives back. Workers and Sentinels
-// are that user, and the parent, which needs these rights only to read sessions.
+// withRights takes rights from the servers' default user, which a restart restores. Workers and
+// Sentinels are that user, and so is the parent, which needs these rights only to read sessions.
 func withRights(taken, given string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		set := func(rules string) {
@@ -284,7 +286,7 @@ func hangUp(kind string) func(*campaign, *hit) {
 	}
 }
 
-// must sends a command until it is answered: what is not healed would be a fault of its own.
+// must sends a command until it is answered: a fault without an end would be a fault of its own.
 func must(c *campaign, node *testservers.Redis, args ...string) {
 	var err error
 	if !testservers.Within(10*time.Second, func() bool { _, err = node.Do(args...); return err == nil }) {

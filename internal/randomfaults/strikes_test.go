@@ -15,7 +15,7 @@ import (
 type fault struct {
 	name   string
 	on     []string // topologies
-	breaks bool     // mutual exclusion is not promised meanwhile
+	breaks bool     // mutual exclusion is not promised during the fault
 	barred bool     // there is a promise of how soon others work, which holds if nothing else strikes
 	of     party
 	// It lasts for some time between these.
@@ -26,7 +26,8 @@ type fault struct {
 
 const ms = time.Millisecond
 
-// party is who is struck. Faults of workers and of servers go on side by side, one of each at a time.
+// party is the target of a fault. Faults of workers and of servers go on side by side, one of each
+// at a time.
 type party string
 
 const (
@@ -58,7 +59,7 @@ var (
 // chaos are the faults of make chaos.
 var chaos = []string{
 	"killed at a moment of a turn", "stopped at a moment of a turn", "clients disconnected",
-	"server restarted empty", "server crashes", "master killed", "fail-over that loses the last writes", nodesKilled,
+	"server restarted empty", "server crashes", "master killed", "failover that loses the last writes", nodesKilled,
 }
 
 var allFaults = slices.Concat(
@@ -77,8 +78,8 @@ func faultsFor(p *plan, of party) (faults []*fault) {
 	return faults
 }
 
-// strikeFor strikes until the time is over, which begins when somebody works: how long processes
-// take to start is the machine's matter.
+// strikeFor causes faults until the time is over, which begins with the first work: processes start
+// as fast as the machine allows.
 func (c *campaign) strikeFor(lasts time.Duration) {
 	testservers.Within(20*time.Second, c.register.used)
 	until := time.Now().Add(lasts)
@@ -142,7 +143,7 @@ func (c *campaign) cause(h *hit) {
 	h.at = now()
 	run := 0
 	if h.of == ofWorker {
-		run = nobody // until it is known who is struck
+		run = noRun // until the target is known
 	}
 	h.window = c.windows.open(h.fault, run, h.at)
 	c.say("%s %d: %s, victim %d, for %s", h.of, h.n, h.name, h.victim, h.lasts.Round(time.Millisecond))
@@ -174,8 +175,8 @@ func (c *campaign) misses(h *hit, format string, args ...any) {
 	c.say("%s %d came to nothing: %s", h.of, h.n, fmt.Sprintf(format, args...))
 }
 
-// forgets begins, in the moment before a master is killed, what its loss may cause. over is called
-// when there is a master that takes writes.
+// forgets begins the window of a master's loss, in the moment before the kill. over is called when
+// there is a master that takes writes.
 func (c *campaign) forgets(h *hit) (over func()) {
 	c.windows.begin(h.window)
 	p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
@@ -206,7 +207,7 @@ func (h *hit) aims(c *campaign, w *worker) {
 	h.window.run = w.run
 }
 
-// someone is the worker that is struck; nil if there is none just now.
+// someone is the worker that the fault hits; nil if no worker runs now.
 func (c *campaign) someone(h *hit) (w *worker) {
 	s := c.slots[h.victim%len(c.slots)]
 	if testservers.Within(time.Second, func() bool { w = s.now(); return w != nil }) {
@@ -217,7 +218,7 @@ func (c *campaign) someone(h *hit) (w *worker) {
 	return w
 }
 
-// proxied is the slot of a worker whose network is struck.
+// proxied is the slot of a worker whose network the fault breaks.
 func (c *campaign) proxied(h *hit) *slot { return c.slots[h.victim%c.plan.proxied] }
 
 // await waits for others to work with what a worker holds now, and with the keys that all want if

@@ -103,7 +103,7 @@ func summary(all []*campaign, lasts time.Duration, seed uint64, command string) 
 func table(all []*campaign) string {
 	var text strings.Builder
 	text.WriteString("| Fault | On | S1 | Times, came to nothing | Violations | In the window of ✗ | Recovery: median, worst (of) |")
-	text.WriteString(" While others struck, or the machine stood |\n")
+	text.WriteString(" During other faults, or while the machine stood |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|\n")
 	row := func(c *campaign, f *fault, times string, wrong int, s *stat) {
 		promised := "yes"

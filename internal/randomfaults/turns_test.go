@@ -63,7 +63,7 @@ func (h *hand) sessionWork() {
 	}
 }
 
-// next is a number for a turn that nobody else has.
+// next is a new number for a turn.
 func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(1<<32-1) }
 
 // read loads a session, outside a turn.
@@ -342,7 +342,7 @@ func (t *task) conclude(a *attempt, err error) {
 		a.End = refused
 	case errors.Is(err, sessionstore.ErrTurnConflict):
 		a.End = wrong
-		// A server may have forgotten the turn after it was in the way of this one.
+		// A server may have lost the turn after it stopped this one.
 		t.tell(&said{
 			What: sayWrong, Key: a.Session, Began: a.Sent, Got: a.Ended, Text: fmt.Sprintf("%s, turn %d: %v", a.Session, a.Turn, err),
 		})

@@ -35,7 +35,7 @@ func leased(fence, from, until int64) []history.Op {
 	}
 }
 
-// What is not decided in time is checked again, and is a violation then, or none.
+// An undecided history is checked again, and then counts as a violation or as right.
 func TestHistories_undecidedAreTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -62,8 +62,8 @@ func TestHistories_undecidedAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A process that is shut down lives on for a moment after that was noted. What it is granted then,
-// and gives back, breaks nothing; what another one does not give back does.
+// A process lives on for a moment after its shutdown was noted. A grant in that moment that is
+// released breaks nothing. A grant to another process without a release does.
 func TestHistories_grantedAfterTheShutDown(t *testing.T) {
 	for process, want := range map[string]string{"1/0/0": "0, apart 0", "2/0/0": "1 (1 history), apart 0"} {
 		c := written(t, slices.Concat(leased(1, 110, 120), leased(2, 130, 200), leased(3, 150, 160))...)

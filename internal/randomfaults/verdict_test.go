@@ -29,7 +29,7 @@ func (v *verdict) blame(kind string, at int64, turn int, format string, args ...
 	v.c.blame(&finding{kind: kind, key: v.session, at: at, text: v.session + ": " + fmt.Sprintf(format, args...) + v.story(turn)})
 }
 
-// forgive counts what the servers have forgotten.
+// forgive counts the losses of the servers.
 func (v *verdict) forgive(kind string, f *fault) {
 	if v.again {
 		return
@@ -73,8 +73,8 @@ func (v *verdict) look() {
 	v.strangers()
 }
 
-// fenced checks that no write was accepted that was sent when somebody with a higher token had
-// loaded. A server that forgot that Load does not know better.
+// fenced checks that the store accepted no write that was sent after a Load with a higher token. A
+// server that lost that Load cannot refuse.
 func (v *verdict) fenced() {
 	for _, a := range v.attempts {
 		if a.Sent == 0 || a.Mine == 0 || a.End == found || a.Kind == aSave || a.Kind == aClear {
@@ -146,7 +146,7 @@ func (v *verdict) talk() {
 	}
 }
 
-// position is that of the entry that was acknowledged; zero for what was done outside turns.
+// position is that of the acknowledged entry; zero for a Save outside turns.
 func (a *attempt) position() position {
 	switch {
 	case a.Kind == aTurnClear:
@@ -160,7 +160,7 @@ func (a *attempt) position() position {
 // own is the name under which an attempt writes.
 func (a *attempt) own() string { return fmt.Sprint(a.Run, "-", a.Begun) }
 
-// hasOutlived returns the fault in which a server has forgotten what an answer comes from.
+// hasOutlived returns the fault in which a server has lost the turns behind an answer.
 func (v *verdict) hasOutlived(m message) *fault {
 	for _, a := range v.attempts {
 		if a.Loaded != 0 && a.own() == m.Write {
@@ -201,7 +201,7 @@ func (v *verdict) story(turn int) string {
 	return text.String()
 }
 
-// notes judges a session with Clears, in which nothing depends on what was seen.
+// notes judges a session with Clears, in which no message depends on earlier ones.
 func (v *verdict) notes() {
 	v.look()
 	for i := 0; i < len(v.stored); i++ {
@@ -223,7 +223,8 @@ func (v *verdict) notes() {
 			continue
 		}
 		stands := v.turns[a.Turn] > 0
-		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done) == nil { // or it may have been repeated since
+		// A note that a server lost may have been repeated since.
+		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done) == nil {
 			stood[a.Turn] = v.survived(a)
 		}
 		if stands || !a.acknowledged() || seen[a.Turn] || v.clearedBy(a) {

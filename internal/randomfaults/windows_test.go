@@ -14,16 +14,16 @@ import (
 type window struct {
 	fault       *fault
 	from, until int64
-	run         int                 // of which worker; 0: of all; or nobody
+	run         int                 // the run of a worker; 0: of all; or noRun
 	spares      func(string) bool   // keys that it does not concern: another master has them; nil: none
 	forgets     bool                // the servers lose what they acknowledged
-	after       int64               // of what was acknowledged, that is lost which was answered after this
+	after       int64               // acknowledgements after this time may be lost
 	killed      int64               // and was asked for before this
 	last        map[string]position // of sessions: the last entry that was kept; see forgot
 }
 
-// nobody is a run that there is not.
-const nobody = -1
+// noRun is the number of no run.
+const noRun = -1
 
 // windows are those of a run.
 type windows struct {
@@ -53,7 +53,7 @@ func (w *windows) begin(v *window) { w.set(func() { v.from = now() }) }
 // close ends a window, a TTL from now, unless it was closed before.
 func (w *windows) close(v *window) { w.set(func() { v.until = min(v.until, now()+int64(w.ttl)) }) }
 
-// end ends a window now: what has struck did not last.
+// end ends a window now: the fault is over.
 func (w *windows) end(v *window) { w.set(func() { v.until = min(v.until, now()) }) }
 
 // spare notes which keys a window does not concern.
@@ -88,9 +88,9 @@ func (w *windows) broken(from, until int64, key string, run int) *fault {
 	})
 }
 
-// forgot returns the fault in which the servers have lost an entry: a call between two times has written
-// it at a position. Where the position and the last kept entry are known, they decide. Elsewhere
-// the times do.
+// forgot returns the fault in which the servers have lost an entry: a call between two times has
+// written it at a position. Where the position and the last kept entry are known, they decide.
+// Elsewhere the times do.
 func (w *windows) forgot(key string, at position, asked, answered int64) *fault {
 	return w.find(func(v *window) bool {
 		if !v.forgets || asked >= v.killed || !v.concerns(key) {

@@ -34,7 +34,7 @@ type config struct {
 // epoch counts the sets of keys and sessions.
 func epoch(at, start int64, rotate time.Duration) int { return int((at - start) / int64(rotate)) }
 
-// The keys of an epoch, besides those that a goroutine has for itself.
+// The keys of an epoch, without those that a goroutine has for itself.
 const (
 	hotKeys = 3
 	talks   = 3 // sessions with turns
@@ -61,10 +61,10 @@ const (
 	doSlow   = "slow"   // holders hold for longer than their lease lasts
 	doClose  = "close"  // close a Locker under load; mem
 	doHold   = "hold"   // hold a key for a time
-	doStand  = "stand"  // stand in line for a key
+	doStand  = "stand"  // wait in the queue of a key
 	doBlock  = "block"  // the application's hooks block
 	doPanic  = "panic"  // the application's hooks panic
-	doRest   = "rest"   // end what is under way, and begin nothing; mem
+	doRest   = "rest"   // end all work, and begin nothing; mem
 	doRead   = "read"   // tell what stands in a session; mem
 	doReach  = "reach"  // tell when a task comes to a moment
 	doMeet   = "meet"   // work with a key or session where data of another program may stand
@@ -82,7 +82,7 @@ const (
 	sayEnter              // a critical section begins; answered
 	sayLeave              // it ends
 	sayWrite              // an access that looks at nothing, by one that was stopped; answered
-	sayTrusted            // it was refused, and the lease is held all the same
+	sayTrusted            // a call was refused although the lease is held
 	sayAttempt            // a turn, Save or Clear has ended
 	sayWrong              // something happened that should not
 	sayShown              // a name was shown
@@ -104,7 +104,7 @@ type said struct {
 	Trusted, Ended int64
 	Naps           []span
 	Closed         bool // its Locker was closed, which gave it back
-	Lone           bool // nobody else wants the key
+	Lone           bool // no other worker wants the key
 	Counts         counts
 	Waited         int64 // by the patient, for a lock
 	Attempt        *attempt
@@ -122,7 +122,7 @@ type counts map[string]int
 type message struct {
 	Turn  int            `json:"t"`
 	Role  integrity.Role `json:"r"`
-	Write string         `json:"w"`           // who wrote it
+	Write string         `json:"w"`           // the writer
 	Seen  int            `json:"n,omitempty"` // of an answer: how many messages stood before its question
 	Fence int64          `json:"f,omitempty"` // the token of the lease it was written under, if it was a turn's
 	Body  []byte         `json:"b,omitempty"` // see bodyOf
@@ -158,7 +158,7 @@ type attempt struct {
 	Session      string
 	Kind         kind
 	Turn         int
-	Write        string // who wrote what is acknowledged
+	Write        string // the writer of the acknowledged turn
 	Fence        int64  // under which this worked; of found: under which the entry was written
 	Mine         int64  // under which this worked
 	Begun, Ended int64

@@ -105,8 +105,8 @@ func (r *room) now() tools {
 	return r.tools
 }
 
-// work is the process: it works until the parent stops it or it is told to shut down. Serve would take an
-// error for none after the parent has stopped it.
+// work is the process: it works until the parent stops it or it is told to shut down. Serve would
+// take an error for none after the parent has stopped it.
 func work(_ context.Context, parent *childproc.Line, c config) error {
 	err := (&process{config: c, parent: parent, bye: make(chan struct{})}).work()
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *config) openRedis(addrs []string) redis.UniversalClient {
 	})
 }
 
-// dialer connects to the proxies in place of the servers; nil: there are none.
+// dialer connects to the proxies instead of the servers; nil: no proxies.
 func (c *config) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if len(c.Via) == 0 {
 		return nil

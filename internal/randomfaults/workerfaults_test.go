@@ -87,8 +87,8 @@ func stop(c *campaign, h *hit) {
 	h.restore = func() { _ = w.Signal(syscall.SIGCONT) }
 }
 
-// killWaiter has one worker hold a key, two others stand in line for it, and kills the first of
-// these. The other has the key within a TTL and a second from when it is given back.
+// killWaiter has one worker hold a key and two others wait in its queue, and kills the first of
+// these. The other has the key within a TTL and a second after the release.
 func killWaiter(c *campaign, h *hit) {
 	victim, n := c.someone(h), len(c.slots)
 	if victim == nil {
@@ -106,7 +106,7 @@ func killWaiter(c *campaign, h *hit) {
 	victim.tell(order{Do: doStand, Key: key})
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
-	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // until the holder leaves, at the latest
+	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // the release comes later
 	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
 	<-victim.Done()
@@ -114,7 +114,7 @@ func killWaiter(c *campaign, h *hit) {
 	p := c.register.place(key)
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar(), by: next.run}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
-	// Whoever has come is the holder, or there was no line yet, or it had moved on.
+	// Otherwise the holder is new, or there was no queue yet, or it had moved on.
 	inLine := len(p.grants) == 1 && p.grants[0].run == holder.run
 	if inLine {
 		p.waits = append(p.waits, w)
