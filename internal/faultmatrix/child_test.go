@@ -54,7 +54,7 @@ func serveLock(ctx context.Context, parent *childproc.Line, o order) error {
 	return err
 }
 
-// child is another process that holds a lock, or waits for it.
+// child is another process, a holder or a waiter.
 type child struct {
 	*childproc.Child
 	tb    testing.TB

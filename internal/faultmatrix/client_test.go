@@ -73,8 +73,8 @@ func (s *service) useUp(t testing.TB, c client, names ...string) (end func()) {
 	}
 }
 
-// A user who lacks a right is told which command it is about, at once. With all that is documented
-// everything works; without those for notifications too, by polling in line.
+// A user without a right gets an error at once that names the command. With all documented rights
+// everything works; without those for notifications too, by polling in the queue.
 func rightsMissing(t *testing.T, s *service) {
 	const key = "rightsMissing"
 	var documented []string
@@ -179,8 +179,8 @@ func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
 	s.awaitAnswer(t, 2*ttl, "0", key, isHeld)
 }
 
-// inOrder has two waiters stand in line, and checks that they have the lock in their order; at once
-// if they are told. If they are not, each Locker says so once.
+// inOrder has two waiters queue, and checks that they have the lock in their order; at once with
+// notifications. Without them, each Locker logs that once.
 func inOrder(t *testing.T, s *service, as setting, key string, notified bool) {
 	t.Helper()
 	var logs [3]strings.Builder

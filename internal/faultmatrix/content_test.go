@@ -107,8 +107,8 @@ func (e foreignEntry) still(t *testing.T, node *testservers.Redis, key string) {
 	}
 }
 
-// Entries that are broken, or another program's, are named by their places; all others are there,
-// and new ones come after. What was found is left as it was.
+// Broken entries, and those of another program, are named by their places. All others are there,
+// and new ones come after them. The found entries stay unchanged.
 func brokenEntries(t *testing.T, s *service) {
 	in, others := s.instance(t, distlock.Options{TTL: time.Minute}), s.instance(t, distlock.Options{TTL: time.Minute})
 	var log bytes.Buffer
@@ -161,7 +161,8 @@ func brokenEntries(t *testing.T, s *service) {
 			{"op", "x", "m", "q", "m", ".a"}, {"role", "user", "content", "hello"}, {"", ""}, {"\x00", "\xff"}, {"op", "x", "m", ".q", "id", "x"},
 			{"mark", "", "more", "x"}, {"clear", "x", "more", "x"}, {"mark", "x"}, {"clear", "x"}, {"op", "x", "m", ".q", "id", "x", "no", "0"},
 		} {
-			// As the last one and in front of others; by the server's choice, and under a token of its own.
+			// As the last one and in front of others; by the server's choice, and under a token of
+			// its own.
 			foreign = append(foreign, put(t, node, key, "*", fields...))
 			check(fmt.Sprintf("%q", fields))
 			save(2*n + 1)
@@ -174,7 +175,8 @@ func brokenEntries(t *testing.T, s *service) {
 			check(fmt.Sprintf("%q before others", fields))
 		}
 
-		// Above all tokens that there can be, nothing can follow; what is there can still be read.
+		// Above the highest possible token, no entry can follow. The entries that are there can
+		// still be read.
 		foreign = append(foreign, put(t, node, key, "9007199254740992-7", "op", "x", "m", ".q", "m", ".a"))
 		err := other.save(t.Context(), "too late")
 		wants(t, "outside a turn", err, distlock.ErrInvalidOption)
@@ -236,8 +238,8 @@ func foreignSessionData(t *testing.T, s *service) {
 			b.mustSave(t, t.Context(), x, "another")
 			b.check(t, x.history(t, t.Context()))
 
-			// Where a mark of the session was, which is to be removed, in a session that somebody
-			// has deleted and begun.
+			// The session was deleted and begun again. Where the mark of the session was is an entry to
+			// remove.
 			x = in.session(s.keyAt(prefix+"-place", prefix), apart)
 			turn = x.begin(t)
 			_ = x.history(t, turn.ctx)

@@ -20,9 +20,9 @@ func (s *service) keyAt(prefix, other string) string {
 	}
 }
 
-// goesOn checks that a session whose lock the service has forgotten goes to the next holder with a
-// higher token, as soon as it asks, and that the old holder, whose turn is under way, cannot write
-// any more and learns of it within a TTL. b has what is in the session.
+// goesOn checks a session whose lock the service has lost. The next holder has it with a higher
+// token, as soon as it asks. The old holder, in its turn, cannot write any more and is told within
+// a TTL. b has the content of the session.
 func goesOn(t *testing.T, old *turn, next *session, ttl time.Duration, b *book) {
 	t.Helper()
 	start := time.Now()
@@ -82,13 +82,12 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 
 	s.master(key).Restart()
 
-	// The server has forgotten the session and the lock: who is not the owner of that may not begin
-	// a session.
+	// The server has lost the session and the lock: only the owner of the lock may begin a session.
 	fence := besides.lease.Fence()
-	stale(t, "while nobody has the lock", answered(func() error { return besides.saveUnchecked("stale") }), fence, 0)
-	stale(t, "Clear while nobody has the lock", besides.store.Clear(besides.unchecked()), fence, 0)
+	stale(t, "while the lock is free", answered(func() error { return besides.saveUnchecked("stale") }), fence, 0)
+	stale(t, "Clear while the lock is free", besides.store.Clear(besides.unchecked()), fence, 0)
 	_, err := besides.store.Load(besides.unchecked(), "")
-	stale(t, "Load while nobody has the lock", err, fence, 0)
+	stale(t, "Load while the lock is free", err, fence, 0)
 	s.absent(t, key)
 	another := mustAcquire(t, others.beside, key)
 	stale(t, "while another has the lock", besides.saveUnchecked("stale"), fence, 0)
@@ -101,7 +100,7 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 	for _, old := range []*turn{besides, careful, apart} {
 		gone += books[old].forget(t, nil, 0)
 	}
-	t.Logf("the server has forgotten %d acknowledged exchanges, all that it had", gone)
+	t.Logf("the server has lost %d acknowledged exchanges, all that it had", gone)
 	goesOn(t, besides, others.session(key, false), ttl, books[besides])
 	goesOn(t, careful, others.session(careful.key, false), ttl, books[careful])
 	goesOn(t, apart, others.session(apart.key, true), ttl, books[apart])
@@ -114,8 +113,8 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 	goesOn(t, ahead, othersElsewhere.session(ahead.key, false), ttl, books[ahead])
 }
 
-// A replica that had not received the lock, nor the last exchanges, becomes the master. What it has
-// is what was first.
+// A replica that had not received the lock, nor the last exchanges, becomes the master. It has the
+// first exchanges.
 func failoverLosesTheLock(t *testing.T, s *service) {
 	const ttl = 3 * time.Second
 	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl})
@@ -151,7 +150,8 @@ func failoverLosesTheLock(t *testing.T, s *service) {
 	failover.kill()
 	failover.awaitMaster()
 
-	// Until another holder comes the old one may go on, also past its checks: behind what is left.
+	// Until another holder comes the old one may go on, also past its checks: behind the remaining
+	// entries.
 	turn := turns[2]
 	retained := others.session(eager.key, false)
 	var history []string

@@ -51,8 +51,8 @@ func holderStoppedCleared(t *testing.T, s *service) {
 	holderStopped(t, s, "holderStoppedCleared", nil, func(next *turn) error { return next.Clear(next.ctx) }, cleared)
 }
 
-// The same when the new holder's turn is over, and nobody has used the session for so long that
-// Redis has forgotten it.
+// The same after the new holder's turn, when the session has been idle for so long that Redis has
+// removed it.
 func holderStoppedExpired(t *testing.T, s *service) {
 	holderStopped(t, s, "holderStoppedExpired", &sessionstore.Retention{IdleTTL: time.Second}, func(next *turn) error {
 		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// check bounds how soon a waiter in line asks by itself if its TTL is long: after 5 s. A TTL below
-// 10 s halves.
+// check bounds the time until a waiter in the queue asks by itself, if its TTL is long: 5 s. A TTL
+// below 10 s halves.
 const check = 5 * time.Second
 
-// waiting is an Acquire that waits in line.
+// waiting is an Acquire in the queue.
 type waiting struct {
 	tb   testing.TB
 	done chan struct{}
@@ -50,7 +50,7 @@ func (w *waiting) lease(limit time.Duration) *distlock.Lease {
 		}
 		return w.got
 	case <-timer.C:
-		w.tb.Fatalf("who stood in line has nothing after %s", limit)
+		w.tb.Fatalf("the waiter has no lock after %s", limit)
 		return nil
 	}
 }
@@ -92,7 +92,7 @@ func waiterDies(which string) func(*testing.T, *service) {
 			mustRelease(t, holder)
 			info, err := l.Inspect(t.Context(), key)
 			if err != nil || info.Fence <= holder.Fence() || info.Waiters != 2 {
-				t.Fatalf("the lock was not handed over: %+v, %v", info, err)
+				t.Fatalf("the lock had no handoff: %+v, %v", info, err)
 			}
 			fence = info.Fence
 			start = time.Now()
@@ -110,9 +110,9 @@ func waiterDies(which string) func(*testing.T, *service) {
 	}
 }
 
-// The connection on which a waiter is told of hand-overs is lost, and a hand-over with it: the
-// waiter asks as soon as it is connected again. The lock goes, and nobody says so: the waiter asks
-// when the holder's TTL has passed, or its own time is up.
+// The connection for notifications is lost, and with it the notice of a handoff: the waiter asks as
+// soon as it is connected again. If the lock expires without a notice, the waiter asks when the
+// holder's TTL has passed, or its own time is up.
 func wakeUpLost(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	holders := locker(t, s.client(t), distlock.Options{})
@@ -135,7 +135,7 @@ func wakeUpLost(t *testing.T, s *service) {
 	network.Refuse()
 	mustRelease(t, holder)
 	if info, err := holders.Inspect(t.Context(), key); err != nil || info.Fence <= holder.Fence() {
-		t.Fatalf("the lock was not handed over: %+v, %v", info, err)
+		t.Fatalf("the lock had no handoff: %+v, %v", info, err)
 	}
 	w.still()
 	network.Heal()
@@ -145,7 +145,7 @@ func wakeUpLost(t *testing.T, s *service) {
 	mustRelease(t, next)
 
 	var judges []func()
-	for name, d := range map[string]struct{ holder, waiter, limit time.Duration }{ // all at once: they have nothing to do with each other
+	for name, d := range map[string]struct{ holder, waiter, limit time.Duration }{ // all at once: they are independent
 		"the holder's TTL passes":  {holder: time.Second, waiter: 30 * time.Second, limit: time.Second},
 		"the waiter's time is up":  {holder: 30 * time.Second, waiter: 2 * time.Second, limit: time.Second},
 		"the waiter's time is cut": {holder: 30 * time.Second, waiter: 30 * time.Second, limit: check},
@@ -169,8 +169,8 @@ func wakeUpLost(t *testing.T, s *service) {
 	}
 }
 
-// Who releases may not publish, so the waiter is not told. It keeps its turn until it asks, and
-// nobody overtakes it.
+// The holder has no right to publish, so the waiter gets no notice of the release. It keeps its
+// place until it asks, and no other waiter overtakes it.
 func notificationMissed(t *testing.T, s *service) {
 	unlessStalled(t, "notificationMissed", func(t testing.TB, key string) {
 		const ttl = 4 * time.Second
@@ -199,9 +199,9 @@ func notificationMissed(t *testing.T, s *service) {
 	})
 }
 
-// The master dies while some stand in line, which its replica knows of. They ask the next one, and
-// have the lock in their order. Who is late with that, because the fail-over takes longer than the
-// second by which it may be, gives way.
+// The master dies with waiters in a queue that its replica has. They ask the new master, and have
+// the lock in their order. A waiter that comes later than its alive-until, after a slow failover,
+// loses its place.
 func failoverKeepsTheQueue(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheQueue", 20 * time.Second
 	opts := distlock.Options{TTL: ttl, Wait: -1, RenewEvery: 500 * time.Millisecond}
@@ -226,7 +226,7 @@ func failoverKeepsTheQueue(t *testing.T, s *service) {
 		}
 		return n == len(queue)
 	}) {
-		t.Fatalf("there stood in line %v, and after the fail-over %v", before, after)
+		t.Fatalf("the queue had %v, and after the failover %v", before, after)
 	}
 	if err := holder.Release(t.Context()); err != nil {
 		wantsWrite(t, "Release", err) // it goes on in the background
@@ -263,8 +263,8 @@ func (s *service) requests(key string) map[string]int {
 	return seqs
 }
 
-// waits is an operation that can be cancelled half-way: to stand in line for a lock that another
-// holds, who gives it back then.
+// waits is an operation that can be cancelled half-way: to queue for a lock that its holder then
+// releases.
 func waits(s *service) operation {
 	return func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error) {
 		waiting, over := context.WithCancel(ctx)

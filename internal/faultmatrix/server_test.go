@@ -38,14 +38,15 @@ func masterReplacedButAlive(t *testing.T, s *service) {
 	}
 	next := mustAcquire(t, locker(t, s.client(t, asApp), distlock.Options{TTL: ttl}), key)
 	rises(t, lease.Fence(), next.Fence())
-	t.Logf("the holder was told %s after the fail-over", time.Since(start).Round(time.Millisecond))
+	t.Logf("the holder was told %s after the failover", time.Since(start).Round(time.Millisecond))
 	mustRelease(t, next)
 }
 
-// Without Sentinels there is no fail-over, but a master that is well, and those who hold locks go on with it.
+// Without Sentinels there is no failover. The master is well, and the holders of locks go on.
 func sentinelsGone(t *testing.T, s *service) {
 	const key, ttl = "sentinelsGone", 2 * time.Second
-	// A call that is not answered within milliseconds gives its connection up, and there will be no other.
+	// A call that is not answered within milliseconds gives its connection up, and there will be no
+	// other.
 	const spare = 4
 	client := s.client(t, ofRedis(func(o *redis.UniversalOptions) { o.MinIdleConns = spare }))
 	l := locker(t, client, distlock.Options{TTL: ttl})
@@ -59,7 +60,7 @@ func sentinelsGone(t *testing.T, s *service) {
 	mustRelease(t, mustAcquire(t, l, key))
 }
 
-// A fail-over that keeps the lock is one that its holder does not notice.
+// The holder notices nothing of a failover that keeps the lock.
 func failoverKeepsTheLock(t *testing.T, s *service) {
 	const key, ttl = "failoverKeepsTheLock", 12 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 500 * time.Millisecond})
@@ -87,7 +88,7 @@ func failoverKeepsTheLock(t *testing.T, s *service) {
 	s.gone(t, key)
 }
 
-// Who asks for a lock while there is no master waits for the next one.
+// A caller that asks for a lock while there is no master waits for the next one.
 func failoverIsWaitedFor(t *testing.T, s *service) {
 	const key, ttl = "failoverIsWaitedFor", 20 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: ttl})
@@ -107,7 +108,7 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 	s.gone(t, key)
 }
 
-// Scripts that the server has forgotten are sent again.
+// A client sends scripts again that the server has lost.
 func scriptsFlushed(t *testing.T, s *service) {
 	unlessStalled(t, "scriptsFlushed", func(t testing.TB, key string) {
 		const ttl = 500 * time.Millisecond
@@ -128,7 +129,7 @@ func scriptsFlushed(t *testing.T, s *service) {
 			mustRelease(t, lease)
 		}
 		if err := kept.Err(); err != nil {
-			t.Errorf("a lease that is renewed meanwhile: %v", err)
+			t.Errorf("a lease that is renewed at the same time: %v", err)
 		}
 		mustRelease(t, kept)
 	})
@@ -225,7 +226,7 @@ func loading(t *testing.T, s *service) {
 	reloading.Wait()
 }
 
-// A script of somebody else does not end.
+// A script of another program does not end.
 func busyScript(t *testing.T, s *service) {
 	const key = "busyScript"
 	node := s.master(key)

@@ -198,12 +198,12 @@ func (b *book) check(tb testing.TB, history []string) {
 		return i >= 0
 	})
 	if !slices.Equal(known, b.saved) {
-		tb.Errorf("the session has %q, beside what nobody knows of %q; acknowledged were %q", known, b.unknown, b.saved)
+		tb.Errorf("the session has %q, without the unknown outcomes %q; acknowledged were %q", known, b.unknown, b.saved)
 	}
 }
 
-// forget allows that the server has forgotten what was acknowledged last, but not any of the first
-// kept: a prefix is left. It returns how many are gone.
+// forget allows that the server has lost the last acknowledged exchanges, but none of the first
+// kept: a prefix is left. It returns the number of lost ones.
 func (b *book) forget(tb testing.TB, history []string, kept int) int {
 	tb.Helper()
 	if n := len(history); n < kept || n > len(b.saved) || !slices.Equal(history, b.saved[:n]) {

@@ -47,9 +47,9 @@ func (c sessionCall) clears() bool { return c.name == "Clear" || c.name == "Clea
 func (c sessionCall) loads() bool  { return c.name == "Load-inTurn-first" }
 func (c sessionCall) saves() bool  { return !c.clears() && !c.loads() }
 
-// The server has done what the store asked, and its answers are lost with the connection: the n-th
-// one, and some after it, for every n. Who was told that an exchange is saved finds it once; who
-// was told nothing, once or not at all; and after another Save under the same turn ID, once.
+// The server has done the work, and its answers are lost with the connection: the n-th one, and
+// some after it, for every n. An acknowledged exchange is there once. One without an answer is
+// there once or not at all, and once after another Save under the same turn ID.
 func sessionRepliesLost(t *testing.T, s *service) {
 	tries, failed := 0, 0
 	for client, with := range map[string]setting{

@@ -82,9 +82,9 @@ func (r *recipe) post(t *testing.T, conversations int) {
 	}
 }
 
-// A service is told to end while it holds locks, and while messages wait for some of them. Those
-// who stand in line have the locks at once, in their order, long before a TTL has passed. The nodes
-// of a quorum keep no order.
+// A service is told to end while it holds locks, and while messages wait for some of them. The
+// waiters have the locks at once, in their order, long before a TTL has passed. The nodes of a
+// quorum keep no order.
 func serviceShutDown(t *testing.T, s *service) {
 	const conversations, grace = 20, 300 * time.Millisecond
 	r := startRecipe(t, s, grace)
@@ -111,7 +111,7 @@ func serviceShutDown(t *testing.T, s *service) {
 		t.Fatalf("the service holds %d of %d locks", held(), conversations)
 	}
 	r.post(t, conversations/2) // each waits for the first of its conversation
-	// Both of the next instances stand in line for each conversation, one behind the other.
+	// Both of the next instances queue for each conversation, one behind the other.
 	var next sync.WaitGroup
 	var fences [len(instances)][conversations]int64
 	waiters := func(i int) int {
@@ -132,7 +132,7 @@ func serviceShutDown(t *testing.T, s *service) {
 				before = 1
 			}
 			if !testservers.Within(10*time.Second, func() bool { return waiters(i) >= before+n }) {
-				t.Fatalf("conversation %d: %d stand in line, want %d", i, waiters(i), before+n)
+				t.Fatalf("conversation %d: %d waiters, want %d", i, waiters(i), before+n)
 			}
 		}
 		for i := range conversations {
@@ -156,7 +156,7 @@ func serviceShutDown(t *testing.T, s *service) {
 	recovered(t, start, grace+time.Second)
 	for i := range conversations {
 		if s.beside == nil && fences[0][i] >= fences[1][i] { // a quorum keeps no order
-			t.Errorf("conversation %d: the first in line had the token %d, the second %d", i, fences[0][i], fences[1][i])
+			t.Errorf("conversation %d: the first waiter had the token %d, the second %d", i, fences[0][i], fences[1][i])
 		}
 	}
 	for range conversations + conversations/2 {

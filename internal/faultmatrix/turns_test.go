@@ -20,7 +20,8 @@ type turnOrder struct {
 	Late  string // what it does when it goes on
 }
 
-// lateWrites are what a holder may be about to do when it is stopped. A Load is that too: it shows the token.
+// lateWrites are what a holder may be about to do when it is stopped. A Load is that too: it shows
+// the token.
 var lateWrites = map[string]func(ctx context.Context, s *session) error{
 	"save": func(ctx context.Context, s *session) error { return s.store.Save(ctx, "stale", reply("stale")) },
 	"named": func(ctx context.Context, s *session) error {
@@ -37,7 +38,7 @@ var lateWrites = map[string]func(ctx context.Context, s *session) error{
 func turnOrders(prefix string) (orders []turnOrder) {
 	for late := range lateWrites {
 		for _, used := range []bool{false, true} {
-			if late == "load" && used { // it has shown its token before, and reads as anybody may
+			if late == "load" && used { // it has shown its token before, and any reader may read
 				continue
 			}
 			for _, apart := range []bool{false, true} {
