@@ -13,10 +13,14 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/election"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	childproc.Serve(map[string]childproc.Work{"instance": childproc.Role(runInstance)})
+	leakcheck.VerifyTestMain(m)
+}
 
 const (
 	name = "scheduler"
