@@ -37,8 +37,13 @@ type instance struct {
 
 func open(t *testing.T, d driver.Driver, holder string) instance {
 	t.Helper()
+	return openLogged(t, d, holder, slog.DiscardHandler)
+}
+
+func openLogged(t *testing.T, d driver.Driver, holder string, log slog.Handler) instance {
+	t.Helper()
 	faults := drivertest.NewFaults(d)
-	l, err := distlock.New(faults, &distlock.Options{TTL: ttl, Holder: holder, Logger: slog.New(slog.DiscardHandler)})
+	l, err := distlock.New(faults, &distlock.Options{TTL: ttl, Holder: holder, Logger: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}

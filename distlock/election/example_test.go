@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/election"
@@ -26,5 +27,36 @@ func ExampleRun() {
 	fmt.Println(err)
 	// Output:
 	// instance-1 leads, with a token: true
+	// <nil>
+}
+
+func ExampleLeader() {
+	ctx := context.Background()
+	locker, err := memlock.New(&distlock.Options{Holder: "instance-1"})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(ctx)
+
+	show := func() {
+		info, err := election.Leader(ctx, locker, "scheduler")
+		if err != nil {
+			panic(err)
+		}
+		if info.Held {
+			fmt.Printf("%s leads since %s\n", info.Holder, info.Age.Round(time.Minute))
+		} else {
+			fmt.Println("no leader")
+		}
+	}
+	show()
+	err = election.Run(ctx, locker, "scheduler", func(context.Context) error {
+		show()
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// no leader
+	// instance-1 leads since 0s
 	// <nil>
 }
