@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// docs/reliability.md lists the faults that are tested, and where, no more and no less.
+// The page lists the faults that are tested, and where, no more and no less.
 func TestReliabilityPage_listsTheFaults(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reliability.md")
+	page, err := os.ReadFile("../../" + docs.Faults.Page)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,8 +53,6 @@ var docsCode = docs.Code{
 	Without: incomplete,
 }
 
-func belugaPage(t *testing.T) docs.Page { return docs.ReadPage(t, "docs/beluga.md") }
-
 func TestDocs_codeCompiles(t *testing.T) {
 	t.Parallel()
 	docsCode.Compiles(t, docs.Pages(t)...)
@@ -64,8 +62,8 @@ func TestDocs_codeCompiles(t *testing.T) {
 // begins with the shorter output.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	program, _ := belugaPage(t).Program(t)
-	binary := docs.Build(t, program, testservers.SharedServer().Addr())
+	program := docs.BelugaProgram.Program(t)
+	binary := docs.Build(t, program.Source, testservers.SharedServer().Addr())
 	var outputs [2]string
 	var both sync.WaitGroup
 	for i := range outputs {
@@ -106,7 +104,7 @@ func take(t *testing.T, cfg config.ProviderConfig) error {
 // The table has exactly the options, and its defaults are allowed.
 func TestDocs_options(t *testing.T) {
 	var documented []string
-	for _, row := range belugaPage(t).Table(t, "### Options") {
+	for _, row := range docs.BelugaOptions.Table(t) {
 		documented = append(documented, row[0])
 		if row[2] == "none" {
 			continue
@@ -150,7 +148,7 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 		{"wait", "or negative", "-1s", "0s"},
 		{"window", "`1` or more", 1.0, -1.0},
 	} {
-		rows := belugaPage(t).Table(t, "### Options")
+		rows := docs.BelugaOptions.Table(t)
 		if !slices.ContainsFunc(rows, func(row []string) bool {
 			return row[0] == c.option && (strings.Contains(row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
 		}) {
@@ -170,7 +168,7 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 
 func TestDocs_optionsInGo(t *testing.T) {
 	var documented []string
-	for _, row := range belugaPage(t).Table(t, "### Options in Go") {
+	for _, row := range docs.BelugaGoOptions.Table(t) {
 		documented = append(documented, row[0])
 	}
 	slices.Sort(documented)
@@ -181,11 +179,7 @@ func TestDocs_optionsInGo(t *testing.T) {
 
 // The configurations on the page are valid JSON and valid options.
 func TestDocs_configurationsAreValid(t *testing.T) {
-	blocks := belugaPage(t).Texts("json")
-	if len(blocks) < 1 {
-		t.Fatalf("there are %d", len(blocks))
-	}
-	for _, text := range blocks {
+	for _, text := range docs.BelugaConfigurations.Blocks(t, "json") {
 		var cfg config.ProviderConfig
 		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 			t.Errorf("%v\n%s", err, text)
@@ -199,7 +193,7 @@ func TestDocs_configurationsAreValid(t *testing.T) {
 
 // The table of errors has every sentinel with its code.
 func TestDocs_errors(t *testing.T) {
-	rows := belugaPage(t).Table(t, "### Errors")
+	rows := docs.BelugaErrors.Table(t)
 	check := func(sentinel string, code core.ErrorCode) {
 		if !slices.ContainsFunc(rows, func(row []string) bool {
 			return row[0] == string(code) && row[1] == sentinel &&

@@ -22,8 +22,6 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
-const page = "docs/observability.md"
-
 // question is one row of the page, asked about one run.
 type question struct {
 	*testing.T
@@ -37,7 +35,7 @@ type question struct {
 func (q *question) name(n string) string {
 	q.Helper()
 	if _, there := q.names[n]; !there {
-		q.Errorf("%s does not name `%s` in the answer", page, n)
+		q.Errorf("%s does not name `%s` in the answer", docs.Questions.Page, n)
 	}
 	q.names[n] = true
 	return n
@@ -48,7 +46,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // The received telemetry of a contended run answers each question of the page, with the names that
 // the page gives.
 func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
-	rows := docs.ReadPage(t, page).Table(t, "## Ten questions")
+	rows := docs.Questions.Table(t)
 	if len(rows) != 10 {
 		t.Errorf("the page has %d questions", len(rows))
 	}
@@ -128,7 +126,7 @@ func metricsOfThePage(t *testing.T, c *collector) {
 		}
 	}
 	want := make(map[string]string)
-	for _, row := range docs.ReadPage(t, page).Table(t, "## Metrics") {
+	for _, row := range docs.Metrics.Table(t) {
 		kind, unit, _ := strings.Cut(row[1], ", ")
 		attributes := strings.Fields(strings.NewReplacer("`", "", ",", "", "distlock.", "").Replace(row[2]))
 		slices.Sort(attributes)
@@ -146,12 +144,12 @@ func linesOfThePage(t *testing.T, x *telemetry) {
 	if len(lines) < 7 {
 		t.Errorf("the log has %d lines", len(lines))
 	}
-	rows := docs.ReadPage(t, page).Table(t, "## Log lines")
+	rows := docs.LogLines.Table(t)
 	for _, line := range lines {
 		message := line["msg"].(string)
 		row := slices.IndexFunc(rows, func(row []string) bool { return strings.HasPrefix(message, row[0]) })
 		if row < 0 {
-			t.Errorf("%s does not list the line %q", page, message)
+			t.Errorf("%s does not list the line %q", docs.LogLines.Page, message)
 			continue
 		}
 		var want []string
@@ -178,8 +176,8 @@ func TestCollector_programOfThePage(t *testing.T) {
 	c := startCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.http)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=one")
-	program, _ := docs.ReadPage(t, page).Program(t)
-	docs.Run(t, docs.Build(t, program, testservers.SharedServer().Addr()))
+	program := docs.TelemetryProgram.Program(t)
+	docs.Run(t, docs.Build(t, program.Source, testservers.SharedServer().Addr()))
 	acquired := c.spans(named("distlock.acquire"), about("conversation-42"))
 	if len(acquired) != 1 || c.sum("one", "distlock.acquire.duration", distlock.OutcomeAcquired) != 1 {
 		t.Errorf("received are %d spans, %v", len(acquired), c.points("one", "distlock.acquire.duration"))

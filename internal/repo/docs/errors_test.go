@@ -24,19 +24,15 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// Every error text below Troubleshooting is one that the library prints when the case it stands for
-// is brought about, and every case here is in the guide.
-func TestGuide_errorTextsAreThoseOfTheLibrary(t *testing.T) {
+// Every error text of a lock on its page is one that the library prints when its case is brought about,
+// and every case here is on that page.
+func TestErrors_textsOfLocks(t *testing.T) {
 	t.Parallel()
-	textsMatch(t, troubles, inGuide(t))
+	textsMatch(t, troubles, LockErrorTexts.blocks(t, "text"))
 }
 
 // elsewhere is in the texts that only Sentinels, whose words are go-redis's own, and Clusters bring about.
 var elsewhere = regexp.MustCompile("all sentinels|MOVED")
-
-func inGuide(t *testing.T) []block {
-	return ReadPage(t, "docs/guide.md").section(t, "## Troubleshooting", "text")
-}
 
 func pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".+") + "$")

@@ -13,7 +13,7 @@ import (
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 func TestDocs_relativeLinksResolve(t *testing.T) {
-	all := Pages(t)
+	all := AllPages(t)
 	anchors := map[string]map[string]bool{} // of the pages that a link with an anchor leads to
 	for _, p := range all {
 		for i, line := range p.lines {
@@ -33,7 +33,7 @@ func TestDocs_relativeLinksResolve(t *testing.T) {
 					t.Errorf("%s:%d: %s: there is no %s", p.name, i+1, found[1], name)
 				}
 				if anchor != "" && anchors[name] == nil {
-					anchors[name] = ReadPage(t, name).anchors()
+					anchors[name] = readPage(t, name).anchors()
 				}
 				if anchor != "" && !anchors[name][anchor] {
 					t.Errorf("%s:%d: %s: %s has no such heading", p.name, i+1, found[1], name)

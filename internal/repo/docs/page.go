@@ -1,15 +1,18 @@
-// Package docs holds the documentation to the code: the examples in README.md and docs compile, the
-// program of the README prints what it says, tables and error texts are those of the library, and
-// links lead somewhere.
+// Package docs holds the documentation to the code: examples compile, programs print their output,
+// tables and error texts are those of the library, and links lead somewhere. places.go names the
+// section that each test reads.
 //
-// Its tests are those of the root module. A module that has a page of its own, because the code
-// there needs what the root does not have, tests that with [ReadPage].
+// The tests are those of the root module. Another module, whose code needs what the root does not have,
+// tests its own [Place].
 package docs
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,37 +47,52 @@ type block struct {
 	text   string
 }
 
-// An HTML comment before a block names what the code expects to exist: <!-- given: ctx, locker -->.
-// Code that imports Beluga has the comment <!-- beluga: ctx, mem -->, but for the page of which all
-// code does.
+// An HTML comment before a block names the variables that the code uses: <!-- given: ctx, locker -->.
+// Before code that imports Beluga, the comment is <!-- beluga: ctx, mem -->. On a page beluga.md, all
+// code imports Beluga.
 var givenComment = regexp.MustCompile(`^<!-- (given|beluga): (.*) -->$`)
 
 // The comment <!-- from: examples/recipes/cron/main.go --> names the program of which a block is a part.
 var fromComment = regexp.MustCompile(`^<!-- from: (.*) -->$`)
 
-const belugaPage = "docs/beluga.md"
-
-// Pages reads README.md, docs/*.md and docs/dashboards/README.md.
+// Pages reads the pages for users: README.md, and docs without docs/design and docs/reports.
 func Pages(t testing.TB) []Page {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	return slices.DeleteFunc(AllPages(t), func(p Page) bool {
+		dir, _, _ := strings.Cut(strings.TrimPrefix(p.name, "docs/"), "/")
+		return p.name != "README.md" && (!strings.HasPrefix(p.name, "docs/") || dir == "design" || dir == "reports")
+	})
+}
+
+// AllPages reads all pages of the root and of docs.
+func AllPages(t testing.TB) []Page {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "*.md"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no docs: %v", err)
+		t.Fatalf("no pages: %v", err)
+	}
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var all []Page
-	others := []string{filepath.Join(root, "README.md"), filepath.Join(root, "docs", "dashboards", "README.md")}
-	for _, file := range append(others, files...) {
+	for _, file := range files {
 		name, err := filepath.Rel(root, file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, ReadPage(t, filepath.ToSlash(name)))
+		all = append(all, readPage(t, filepath.ToSlash(name)))
 	}
 	return all
 }
 
-// ReadPage reads a file that is named relative to the root.
-func ReadPage(t testing.TB, name string) Page {
+// readPage reads a file that is named relative to the root.
+func readPage(t testing.TB, name string) Page {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 	if err != nil {
@@ -84,13 +102,13 @@ func ReadPage(t testing.TB, name string) Page {
 	var given []string
 	from := ""
 	var open *block
-	beluga := name == belugaPage
+	beluga := path.Base(name) == "beluga.md"
 	for i, line := range p.lines {
 		fence := strings.HasPrefix(line, "```")
 		switch {
 		case open != nil && fence:
 			p.blocks = append(p.blocks, *open)
-			open, given, from, beluga = nil, nil, "", name == belugaPage
+			open, given, from, beluga = nil, nil, "", path.Base(name) == "beluga.md"
 		case open != nil:
 			open.text += line + "\n"
 		case fence:
@@ -101,7 +119,7 @@ func ReadPage(t testing.TB, name string) Page {
 		case fromComment.MatchString(line):
 			from = fromComment.FindStringSubmatch(line)[1]
 		default:
-			given, from, beluga = nil, "", name == belugaPage
+			given, from, beluga = nil, "", path.Base(name) == "beluga.md"
 		}
 	}
 	if open != nil {
@@ -110,11 +128,15 @@ func ReadPage(t testing.TB, name string) Page {
 	return p
 }
 
-// section returns the blocks of one language below a heading, down to the next heading of its level or above.
-func (p Page) section(t testing.TB, heading, lang string) []block {
+// section returns the lines of a heading and of the next heading of its level or above. An empty
+// heading is the whole page.
+func (p Page) section(t testing.TB, heading string) (from, to int) {
 	t.Helper()
+	to = len(p.lines) + 1
+	if heading == "" {
+		return 0, to
+	}
 	level := strings.IndexByte(heading, ' ')
-	from, to := 0, len(p.lines)+1
 	for i, line := range p.lines {
 		switch hashes := strings.IndexByte(line, ' '); {
 		case line == heading:
@@ -123,16 +145,10 @@ func (p Page) section(t testing.TB, heading, lang string) []block {
 			to = min(to, i+1)
 		}
 	}
-	var found []block
-	for _, b := range p.blocks {
-		if from > 0 && b.line > from && b.line < to && b.lang == lang {
-			found = append(found, b)
-		}
+	if from == 0 {
+		t.Fatalf("%s has no heading %q", p.name, heading)
 	}
-	if len(found) == 0 {
-		t.Fatalf("%s: no %s block below %q", p.name, lang, heading)
-	}
-	return found
+	return from, to
 }
 
 func (p Page) inBlock(line int) bool {
@@ -144,11 +160,10 @@ func (p Page) inBlock(line int) bool {
 	return false
 }
 
-// Table returns the rows of the first table below a heading, without its head, with the backquotes taken off.
-func (p Page) Table(t testing.TB, heading string) [][]string {
+func (p Page) table(t testing.TB, heading string) [][]string {
 	t.Helper()
 	var rows [][]string
-	below := false
+	below := heading == ""
 	for _, line := range p.lines {
 		switch {
 		case line == heading:
@@ -170,15 +185,4 @@ func (p Page) Table(t testing.TB, heading string) [][]string {
 		t.Fatalf("%s: no table below %q", p.name, heading)
 	}
 	return rows[2:]
-}
-
-// Texts returns the blocks of one language.
-func (p Page) Texts(lang string) []string {
-	var texts []string
-	for _, b := range p.blocks {
-		if b.lang == lang {
-			texts = append(texts, b.text)
-		}
-	}
-	return texts
 }

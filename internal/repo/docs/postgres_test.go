@@ -18,20 +18,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-const postgresPage = "docs/postgres.md"
-
-// It is run twice, as the page says it can be.
-func TestPostgres_programPrintsWhatItSays(t *testing.T) {
-	t.Parallel()
-	program, output := ReadPage(t, postgresPage).Program(t)
-	binary := Build(t, program, testservers.SharedPostgres(t).NewDatabase(t).URL())
-	for range 2 {
-		if got := Run(t, binary); got != output {
-			t.Errorf("it printed %q, the page says %q", got, output)
-		}
-	}
-}
-
 // The role of the page can do everything, and reads no table. So can a role that had its rights before
 // a Migrate.
 func TestPostgres_rightsSuffice(t *testing.T) {
@@ -44,7 +30,7 @@ func TestPostgres_rightsSuffice(t *testing.T) {
 	if err := pglock.Migrate(t.Context(), owner, nil); err != nil {
 		t.Fatal(err)
 	}
-	grants := ReadPage(t, postgresPage).section(t, "### Rights", "sql")[0].text
+	grants := PostgresRights.Blocks(t, "sql")[0]
 	if _, err := owner.Exec(t.Context(), grants, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +99,24 @@ func poolOf(t *testing.T, db *testservers.PostgresDatabase, role string) *pgxpoo
 	return pool
 }
 
-// Every statement for operators is one that the server takes.
-func TestPostgres_sqlRuns(t *testing.T) {
+// Every query for operators is one that the server takes.
+func TestPostgres_queriesRun(t *testing.T) {
 	t.Parallel()
 	db := testservers.SharedPostgres(t).NewDatabase(t)
-	for _, text := range ReadPage(t, postgresPage).Texts("sql") {
-		if !strings.HasPrefix(text, "SELECT") {
-			continue // see TestPostgres_rightsSuffice
+	queries := 0
+	for _, p := range Pages(t) {
+		for _, b := range p.blocks {
+			if b.lang != "sql" || !strings.HasPrefix(b.text, "SELECT") {
+				continue // see TestPostgres_rightsSuffice
+			}
+			queries++
+			if _, err := db.Do(b.text); err != nil {
+				t.Errorf("%s:%d: %v", b.page, b.line, err)
+			}
 		}
-		if _, err := db.Do(text); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
+	}
+	if queries == 0 {
+		t.Error("no page has a query")
 	}
 }
 
@@ -150,7 +143,7 @@ func TestPostgres_errorTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	readOnly := tryAcquireError(t, open(t, db.URL(), nil))
-	rows := ReadPage(t, postgresPage).Table(t, "## Reading the errors")
+	rows := PostgresErrors.Table(t)
 	for text, err := range map[string]error{
 		`the schema "belugalock" is missing in the database, or it is older than this program`: missing,
 		"SQLSTATE 28P01": password, "SQLSTATE 42501": rights, "SQLSTATE 25006": readOnly,

@@ -11,36 +11,43 @@ import (
 	"time"
 )
 
-// Program returns the page's whole program, and what it prints according to the page, if that says so.
-func (p Page) Program(t testing.TB) (program, output string) {
-	t.Helper()
-	for _, b := range p.blocks {
-		switch {
-		case b.lang == "go" && strings.HasPrefix(b.text, "package main\n"):
-			program = b.text
-		case b.lang == "output":
-			output = b.text
-		}
-	}
-	if program == "" {
-		t.Fatalf("%s has no program", p.name)
-	}
-	return program, output
+// Program is a whole program on a page.
+type Program struct {
+	Page   string
+	Line   int
+	Source string
+	Output string // of the block of the language output that follows
 }
 
-// Build builds a program for a server of the test's own, and returns the path of the binary. server is the
-// address of a Redis, or the URL of a database of PostgreSQL.
+// Programs returns the whole programs of the page. Quotes of programs of the repository are not among them.
+func (p Page) Programs() (all []Program) {
+	for _, b := range p.blocks {
+		switch {
+		case b.lang == "go" && b.from == "" && strings.HasPrefix(b.text, "package main\n"):
+			all = append(all, Program{Page: b.page, Line: b.line, Source: b.text})
+		case b.lang == "output" && len(all) > 0:
+			all[len(all)-1].Output += b.text
+		}
+	}
+	return all
+}
+
+// Build builds a program for a server of the test's own, and returns the path of the binary. server is
+// the address of a Redis, or the URL of a database of PostgreSQL.
 func Build(t testing.TB, program, server string) string {
 	t.Helper()
 	address := "localhost:6379"
 	if strings.Contains(server, "://") {
-		address = "postgres://postgres:belugalock@localhost:5432/belugalock"
+		address = databaseURL
 	}
 	if strings.Count(program, address) != 1 {
 		t.Fatalf("the program should contain %s once", address)
 	}
 	return build(t, strings.Replace(program, address, server, 1))
 }
+
+// databaseURL is the address of the database of compose.yaml.
+const databaseURL = "postgres://postgres:belugalock@localhost:5432/belugalock"
 
 func build(t testing.TB, program string) string {
 	t.Helper()

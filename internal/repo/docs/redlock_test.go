@@ -15,29 +15,35 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// It prints the same with three nodes and with two.
-func TestRedlock3_programPrintsWhatItSays(t *testing.T) {
+// Each program for a quorum prints the same with three nodes and with two.
+func TestRedlock3_programPrintsItsOutput(t *testing.T) {
 	t.Parallel()
-	program, output := ReadPage(t, "docs/redlock.md").Program(t)
-	const ttl = "5 * time.Second"
-	if !strings.Contains(program, "TTL: "+ttl) {
-		t.Fatal("the program has another TTL than " + ttl)
-	}
-	q := testservers.StartQuorum(t, 3)
-	nodes := q.Nodes()
-	for i, node := range nodes {
-		program = strings.ReplaceAll(program, "localhost:700"+strconv.Itoa(i+1), node.Addr())
-	}
-	binary := build(t, program)
-	awaitAge(t, q, 7)
-	if got := Run(t, binary); got != output {
-		t.Errorf("it printed %q, the page says %q", got, output)
-	}
-	nodes[0].Kill() // from now on go-redis logs
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if got, err := exec.CommandContext(ctx, binary).Output(); err != nil || string(got) != output {
-		t.Errorf("with a dead node it printed %q, the page says %q; %v", got, output, err)
+	for _, p := range Pages(t) {
+		for _, program := range p.Programs() {
+			if kind, _ := serverOf(program); kind != "quorum" {
+				continue
+			}
+			const ttl = "5 * time.Second"
+			if !strings.Contains(program.Source, "TTL: "+ttl) {
+				t.Fatal("the program has another TTL than " + ttl)
+			}
+			q := testservers.StartQuorum(t, 3)
+			nodes, source := q.Nodes(), program.Source
+			for i, node := range nodes {
+				source = strings.ReplaceAll(source, "localhost:700"+strconv.Itoa(i+1), node.Addr())
+			}
+			binary := build(t, source)
+			awaitAge(t, q, 7)
+			if got := Run(t, binary); got != program.Output {
+				t.Errorf("it printed %q, the page says %q", got, program.Output)
+			}
+			nodes[0].Kill() // from now on go-redis logs
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if got, err := exec.CommandContext(ctx, binary).Output(); err != nil || string(got) != program.Output {
+				t.Errorf("with a dead node it printed %q, the page says %q; %v", got, program.Output, err)
+			}
+		}
 	}
 }
 
@@ -74,7 +80,7 @@ func TestRedlock3_errorTexts(t *testing.T) {
 	_, few := lockurl.Open(t.Context(), "redlock+redis://a,b", nil)
 	_, even := lockurl.Open(t.Context(), "redlock+redis://a,b,c,d", nil)
 	_, long := open(t, q.URL()+"?restart_delay=30s", nil).TryAcquire(t.Context(), "session", distlock.WithTTL(time.Minute))
-	rows := ReadPage(t, "docs/redlock.md").Table(t, "## Reading the errors")
+	rows := QuorumErrors.Table(t)
 	for _, c := range []struct {
 		text string
 		err  error
@@ -102,7 +108,7 @@ func TestRedlock3_errorTexts(t *testing.T) {
 func TestRedlock3_rightsSuffice(t *testing.T) {
 	t.Parallel()
 	q := testservers.StartQuorum(t, 3)
-	acl := strings.Fields(ReadPage(t, "docs/redlock.md").section(t, "## Rights", "redis")[0].text)
+	acl := command(t, QuorumRights)
 	var hosts []string
 	for _, node := range q.Nodes() {
 		if _, err := node.Do(acl...); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-func TestGuide_distlockOptions(t *testing.T) {
+func TestReference_distlockOptions(t *testing.T) {
 	locker, err := memlock.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +50,10 @@ func TestGuide_distlockOptions(t *testing.T) {
 		}
 		want = append(want, []string{field.Name, text})
 	}
-	sameRows(t, "### distlock.Options", want)
+	sameRows(t, LockOptions, want)
 }
 
-func TestGuide_lockedmemoryOptions(t *testing.T) {
+func TestReference_lockedmemoryOptions(t *testing.T) {
 	var want [][]string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockedmemory.Options]()) {
 		text := shown(reflect.Zero(field.Type))
@@ -65,10 +65,10 @@ func TestGuide_lockedmemoryOptions(t *testing.T) {
 		}
 		want = append(want, []string{field.Name, text})
 	}
-	sameRows(t, "### lockedmemory.Options", want)
+	sameRows(t, MemoryOptions, want)
 }
 
-func TestGuide_sessionstoreOptions(t *testing.T) {
+func TestReference_sessionstoreOptions(t *testing.T) {
 	t.Parallel()
 	d, err := memstore.NewDriver(nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 	for _, field := range reflect.VisibleFields(inForce.Type()) {
 		want = append(want, []string{field.Name, strings.TrimSuffix(shown(inForce.FieldByIndex(field.Index)), "0m0s")})
 	}
-	sameRows(t, "### sessionstore.Retention", want)
+	sameRows(t, RetentionOptions, want)
 
 	want = nil
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[sessionstore.Options]()) {
@@ -93,7 +93,7 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 		}
 		want = append(want, []string{field.Name, text})
 	}
-	sameRows(t, "### sessionstore.Options", want)
+	sameRows(t, StoreOptions, want)
 
 	store, err := newStore(nil, nil)
 	if err != nil {
@@ -113,12 +113,11 @@ func TestGuide_sessionstoreOptions(t *testing.T) {
 }
 
 // The row of an option says its limit. There are values on both sides of that.
-func TestGuide_limitsOfSessionstoreOptions(t *testing.T) {
+func TestReference_limitsOfSessionstoreOptions(t *testing.T) {
 	const ms = time.Millisecond
 	type keep = sessionstore.Retention
 	type view = sessionstore.Options
-	rows := slices.Concat(ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Retention"),
-		ReadPage(t, "docs/guide.md").Table(t, "### sessionstore.Options"))
+	rows := slices.Concat(RetentionOptions.Table(t), StoreOptions.Table(t))
 	for _, c := range []struct {
 		says, field     string
 		allowed, beyond any
@@ -152,10 +151,10 @@ func newStore(keep *sessionstore.Retention, view *sessionstore.Options) (*sessio
 	return memstore.New(lockedmemory.FixedKey("session"), sessionstore.JSON[string]{}, keep, view)
 }
 
-func TestGuide_tracingOptions(t *testing.T) {
+func TestReference_tracingOptions(t *testing.T) {
 	t.Parallel()
 	var documented []string
-	for _, row := range ReadPage(t, "docs/guide.md").Table(t, "### Options of tracing.New") {
+	for _, row := range TracingOptions.Table(t) {
 		documented = append(documented, row[0])
 		if row[0] != "WithKeyAttribute" {
 			continue
@@ -175,14 +174,14 @@ func TestGuide_tracingOptions(t *testing.T) {
 	}
 }
 
-func TestGuide_lockURLs(t *testing.T) {
+func TestReference_lockURLs(t *testing.T) {
 	_, err := lockurl.Open(t.Context(), "nowhere://", nil)
 	if err == nil {
 		t.Fatal("an unknown scheme was accepted")
 	}
 	_, known, _ := strings.Cut(err.Error(), "write one of ")
 	var schemes []string
-	for _, row := range ReadPage(t, "docs/guide.md").Table(t, "### URLs of lockurl.Open") {
+	for _, row := range LockURLs.Table(t) {
 		locker, err := lockurl.Open(t.Context(), row[0], nil)
 		if err != nil {
 			t.Errorf("%s: %v", row[0], err)
@@ -200,14 +199,14 @@ func TestGuide_lockURLs(t *testing.T) {
 }
 
 // sameRows compares the first two columns of a table, name and default, with those of the code, in order.
-func sameRows(t *testing.T, heading string, want [][]string) {
+func sameRows(t *testing.T, place Place, want [][]string) {
 	t.Helper()
 	var got [][]string
-	for _, row := range ReadPage(t, "docs/guide.md").Table(t, heading) {
+	for _, row := range place.Table(t) {
 		got = append(got, row[:2])
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: the table has\n%q\nthe code\n%q", heading, got, want)
+		t.Errorf("%s: the table has\n%q\nthe code\n%q", place, got, want)
 	}
 }
 

@@ -12,27 +12,22 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-const (
-	rightsOfLock    = "### The lock service is unavailable"
-	rightsOfStore   = "### Rights for sessions"
-	rightsInCluster = "### Keys, slots and rights"
-)
-
-// The guide lists the rights that the packages document, with which their own tests run.
-func TestGuide_rightsAreThoseOfThePackages(t *testing.T) {
+// The pages list the rights that the packages document, with which their own tests run.
+func TestRights_asInThePackages(t *testing.T) {
 	lock := testservers.DocumentedRights(t, filepath.Join(root, "distlock/redislock/doc.go"))
 	store := testservers.DocumentedRights(t, filepath.Join(root, "lockedmemory/sessionstore/redisstore/doc.go"))
 	for _, c := range []struct {
-		heading, namespace string
-		want               []string
+		place     Place
+		namespace string
+		want      []string
 	}{
-		{rightsOfLock, "distlock", slices.Concat(lock.Needed, lock.Notified)},
-		{rightsOfStore, "session", store.Needed},
-		{rightsInCluster, "", lock.Cluster},
-		{rightsInCluster, "", store.Cluster},
+		{LockRights, "distlock", slices.Concat(lock.Needed, lock.Notified)},
+		{StoreRights, "session", store.Needed},
+		{ClusterRights, "", lock.Cluster},
+		{ClusterRights, "", store.Cluster},
 	} {
 		var got []string
-		for _, word := range command(t, c.heading) {
+		for _, word := range command(t, c.place) {
 			if strings.ContainsAny(word[:1], "+~&") {
 				got = append(got, strings.Replace(word, c.namespace+":", "<namespace>:", 1))
 			}
@@ -40,17 +35,17 @@ func TestGuide_rightsAreThoseOfThePackages(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(c.want)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: the guide has %q, the package %q", c.heading, got, c.want)
+			t.Errorf("%s: the page has %q, the package %q", c.place, got, c.want)
 		}
 	}
 }
 
-func TestGuide_rightsInACluster(t *testing.T) {
+func TestRights_cluster(t *testing.T) {
 	t.Parallel()
 	c := testservers.StartCluster(t)
 	for _, node := range c.Nodes() {
-		for _, heading := range []string{rightsOfLock, rightsInCluster, rightsOfStore} {
-			if _, err := node.Do(command(t, heading)...); err != nil {
+		for _, place := range []Place{LockRights, ClusterRights, StoreRights} {
+			if _, err := node.Do(command(t, place)...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,8 +69,8 @@ func TestGuide_rightsInACluster(t *testing.T) {
 	}
 }
 
-// command returns the words of the command below a heading of the guide.
-func command(t *testing.T, heading string) []string {
+// command returns the words of the command for Redis at a place.
+func command(t *testing.T, place Place) []string {
 	t.Helper()
-	return strings.Fields(ReadPage(t, "docs/guide.md").section(t, heading, "redis")[0].text)
+	return strings.Fields(place.Blocks(t, "redis")[0])
 }

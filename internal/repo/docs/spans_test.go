@@ -22,7 +22,7 @@ import (
 )
 
 // The spans of a turn, and the attributes of all spans, are those that the page shows.
-func TestObservability_spans(t *testing.T) {
+func TestSpans_asOnThePage(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
@@ -39,8 +39,7 @@ func TestObservability_spans(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := exporter.GetSpans()
-	page := ReadPage(t, "docs/observability.md")
-	want := page.section(t, "## Spans", "spans")[0].text
+	want := Spans.Blocks(t, "spans")[0]
 	if got := tree(turn); got != want {
 		t.Errorf("a turn has the spans\n%sthe page shows\n%s", got, want)
 	}
@@ -65,7 +64,7 @@ func TestObservability_spans(t *testing.T) {
 		}
 	}
 	documented := map[string]bool{}
-	for _, row := range page.Table(t, "## Spans") {
+	for _, row := range Spans.Table(t) {
 		documented[row[0]] = true
 	}
 	if !maps.Equal(got, documented) {

@@ -19,11 +19,11 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Every error text of a session store in docs/operations.md is one that the library prints, and
-// every case here is in it.
-func TestOperations_errorTextsAreThoseOfTheLibrary(t *testing.T) {
+// Every error text of a session store on its page is one that the library prints, and every case here
+// is on that page.
+func TestErrors_textsOfStores(t *testing.T) {
 	t.Parallel()
-	textsMatch(t, storeTroubles, ReadPage(t, "docs/operations.md").section(t, "## Reading the errors", "text"))
+	textsMatch(t, storeTroubles, StoreErrorTexts.blocks(t, "text"))
 }
 
 var storeTroubles = map[string]func(t *testing.T) error{

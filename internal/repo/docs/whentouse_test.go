@@ -14,7 +14,7 @@ import (
 
 // The times of the table are those of a Locker with the TTL of the row. The default TTL has a row.
 func TestWhenToUse_timesOfEachTTL(t *testing.T) {
-	rows := ReadPage(t, "docs/when-to-use.md").Table(t, "## Choose a TTL")
+	rows := TTLs.Table(t)
 	withDefault := false
 	for _, row := range rows {
 		ttl, isDefault := strings.CutSuffix(row[0], ", the default")
@@ -53,7 +53,7 @@ func TestWhenToUse_timesOfEachTTL(t *testing.T) {
 }
 
 func TestWhenToUse_defaultWaitOfATurn(t *testing.T) {
-	for _, row := range ReadPage(t, "docs/when-to-use.md").Table(t, "## Choose a wait") {
+	for _, row := range Waits.Table(t) {
 		if row[0] != "a turn of an agent" {
 			continue
 		}

@@ -1,0 +1,95 @@
+package docs
+
+import "testing"
+
+// Place is where a page states what a test checks. A section moves with a change of one line here.
+type Place struct{ Page, Heading string }
+
+// The places of everything that a test compares with the code.
+var (
+	LockOptions      = Place{"docs/guide.md", "### distlock.Options"}
+	MemoryOptions    = Place{"docs/guide.md", "### lockedmemory.Options"}
+	RetentionOptions = Place{"docs/guide.md", "### sessionstore.Retention"}
+	StoreOptions     = Place{"docs/guide.md", "### sessionstore.Options"}
+	TracingOptions   = Place{"docs/guide.md", "### Options of tracing.New"}
+	LockURLs         = Place{"docs/guide.md", "### URLs of lockurl.Open"}
+	TTLs             = Place{"docs/when-to-use.md", "## Choose a TTL"}
+	Waits            = Place{"docs/when-to-use.md", "## Choose a wait"}
+
+	// Tables of errors, and blocks of error texts.
+	LockErrors      = Place{"docs/semantics.md", "## What an error means"}
+	StoreErrors     = Place{"docs/turns.md", "## What an error means"}
+	BelugaErrors    = Place{"docs/beluga.md", "### Errors"}
+	PostgresErrors  = Place{"docs/postgres.md", "## Reading the errors"}
+	QuorumErrors    = Place{"docs/redlock.md", "## Reading the errors"}
+	LockErrorTexts  = Place{"docs/guide.md", "## Troubleshooting"}
+	StoreErrorTexts = Place{"docs/operations.md", "## Reading the errors"}
+
+	// Rights: the first block of Redis commands, or of SQL.
+	LockRights     = Place{"docs/guide.md", "### The lock service is unavailable"}
+	StoreRights    = Place{"docs/guide.md", "### Rights for sessions"}
+	ClusterRights  = Place{"docs/guide.md", "### Keys, slots and rights"}
+	PostgresRights = Place{"docs/postgres.md", "### Rights"}
+	QuorumRights   = Place{"docs/redlock.md", "## Rights"}
+
+	// Telemetry. The program sends its spans to a collector.
+	Questions        = Place{"docs/observability.md", "## Ten questions"}
+	TelemetryProgram = Place{"docs/observability.md", "## Switch it on"}
+	Spans            = Place{"docs/observability.md", "## Spans"}
+	Metrics          = Place{"docs/observability.md", "## Metrics"}
+	LogLines         = Place{"docs/observability.md", "## Log lines"}
+
+	// Programs that a test treats in a special way. A test finds and runs the other programs by itself.
+	UnlockedProgram = Place{"README.md", "## Use it"} // loses turns without its call of Do
+	BelugaProgram   = Place{"docs/beluga.md", "## A locked memory in five minutes"}
+
+	BelugaConfigurations = Place{"docs/beluga.md", "## Configuration reference"}
+	BelugaOptions        = Place{"docs/beluga.md", "### Options"}
+	BelugaGoOptions      = Place{"docs/beluga.md", "### Options in Go"}
+
+	Faults = Place{"docs/reliability.md", "## Faults"} // all tables below
+)
+
+// Table returns the rows of the first table of the place, without its head, with the backquotes taken off.
+func (p Place) Table(t testing.TB) [][]string {
+	t.Helper()
+	return readPage(t, p.Page).table(t, p.Heading)
+}
+
+// Blocks returns the texts of the blocks of one language in the place. There is at least one.
+func (p Place) Blocks(t testing.TB, lang string) (texts []string) {
+	t.Helper()
+	for _, b := range p.blocks(t, lang) {
+		texts = append(texts, b.text)
+	}
+	return texts
+}
+
+func (p Place) blocks(t testing.TB, lang string) (found []block) {
+	t.Helper()
+	page := readPage(t, p.Page)
+	from, to := page.section(t, p.Heading)
+	for _, b := range page.blocks {
+		if b.line > from && b.line < to && b.lang == lang {
+			found = append(found, b)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s: no %s block below %q", p.Page, lang, p.Heading)
+	}
+	return found
+}
+
+// Program returns the first whole program in the place.
+func (p Place) Program(t testing.TB) Program {
+	t.Helper()
+	page := readPage(t, p.Page)
+	from, to := page.section(t, p.Heading)
+	for _, program := range page.Programs() {
+		if program.Line > from && program.Line < to {
+			return program
+		}
+	}
+	t.Fatalf("%s: no program below %q", p.Page, p.Heading)
+	return Program{}
+}
