@@ -2,8 +2,9 @@
 //
 // A backend implements [Driver], and those of the optional interfaces that it can: [Listener],
 // [LossNotifier], [Lister], [Breaker], [Interrupter]. It runs drivertest.Run against a real server.
-// Package memlock is the template, and docs/design/driver.md states the protocol: what each call
-// decides, the states of an owner, tombstones, the queue, and the backend's clock.
+// docs/howto/new-backend.md shows how to write one, and package memlock is the template.
+// docs/design/driver.md states the protocol: what each call decides, the states of an owner,
+// tombstones, the queue, and the backend's clock.
 //
 // A driver never waits for another try. It returns the errors of its client, wrapped with %w, with
 // the kind that is certain, see [ErrTemporary]. Clients replay requests by themselves, so every
