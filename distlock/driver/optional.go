@@ -61,6 +61,8 @@ type ListRequest struct {
 	After string
 	// Limit is the most names on the page, at least 1.
 	Limit int
+	// Key, if not empty, asks for this one name, on one page. After is then empty.
+	Key string
 	// Waiters is the most waiters shown of each name, in the order of the queue; 0 shows none.
 	Waiters int
 }
@@ -81,9 +83,10 @@ type Listed struct {
 
 // Waiter is an owner in the queue.
 type Waiter struct {
-	Holder string        // of its AcquireRequest
-	Ticket int64         // the place in the queue
-	Alive  time.Duration // the rest of its promise, by the backend's clock
+	Holder   string            // of its AcquireRequest
+	Metadata map[string]string // of its AcquireRequest
+	Ticket   int64             // the place in the queue
+	Alive    time.Duration     // the rest of its promise, by the backend's clock
 }
 
 // Breaker is implemented by a Driver that ends grants for an operator.

@@ -15,6 +15,7 @@ import (
 var listTests = map[string]func(*testing.T, New){
 	"listShowsTheHeldNames":  testListHeld,
 	"listShowsQueuesInOrder": testListQueues,
+	"listShowsOneName":       testListOne,
 	"listOfACancelledCall":   testListCancelled,
 }
 
@@ -133,6 +134,35 @@ func testListQueues(t *testing.T, newDriver New) {
 	if listed.State.Held || len(listed.Queue) != 2 ||
 		listed.Queue[0].Ticket != first.req.Ticket || listed.Queue[1].Ticket != third.req.Ticket {
 		t.Errorf("a free name with two waiters is shown as %+v", listed)
+	}
+}
+
+func testListOne(t *testing.T, newDriver New) {
+	s := newSubject(t, newDriver(t))
+	s.name.Namespace = randomHex()
+	for _, key := range []string{"a", "ab", "b"} {
+		s.name.Key = key
+		s.granted(s.request())
+	}
+	s.name.Key = "ab"
+	if s.Capabilities().Queues {
+		w := s.waiter()
+		w.req.Holder, w.req.Metadata = "a waiter", map[string]string{"traceparent": "x"}
+		w.enter()
+	}
+	lister, _ := driver.As[driver.Lister](s.Driver)
+	req := driver.ListRequest{Namespace: s.name.Namespace, Key: "ab", Limit: 1, Waiters: 10}
+	page, err := lister.List(context.Background(), req)
+	if err != nil || len(page.Names) != 1 || page.Names[0].Name.Key != "ab" || !page.Names[0].State.Held || page.Next != "" {
+		t.Fatalf("the page of one name is %+v, %v", page, err)
+	}
+	if queue := page.Names[0].Queue; s.Capabilities().Queues &&
+		(len(queue) != 1 || queue[0].Holder != "a waiter" || queue[0].Metadata["traceparent"] != "x") {
+		t.Errorf("its queue is %+v", queue)
+	}
+	req.Key = "aa"
+	if page, err := lister.List(context.Background(), req); err != nil || len(page.Names) != 0 || page.Next != "" {
+		t.Errorf("the page of a free name is %+v, %v", page, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package memlock
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListRe
 			if r.expire(now); !r.held && len(r.queue) == 0 {
 				continue
 			}
-			if name.Namespace == req.Namespace && name.Key > req.After {
+			if name.Namespace == req.Namespace && name.Key > req.After && (req.Key == "" || name.Key == req.Key) {
 				reply.Names = append(reply.Names, r.listed(name, req.Waiters, now))
 			}
 		}
@@ -33,8 +34,9 @@ func (r *record) listed(name driver.Name, waiters int, now time.Duration) driver
 	listed := driver.Listed{Name: name, State: r.state(now)}
 	listed.State.Waiters = len(r.queue)
 	for _, w := range r.queue[:min(waiters, len(r.queue))] {
-		waiter := driver.Waiter{Holder: w.req.Holder, Ticket: w.ticket, Alive: w.alive - now}
-		listed.Queue = append(listed.Queue, waiter)
+		listed.Queue = append(listed.Queue, driver.Waiter{
+			Holder: w.req.Holder, Metadata: maps.Clone(w.req.Metadata), Ticket: w.ticket, Alive: w.alive - now,
+		})
 	}
 	return listed
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -214,8 +215,18 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 	}, "inspect_v1", name.Namespace, name.Key)
 }
 
+// lastKey is above all keys, which have at most 1,024 bytes.
+var lastKey = strings.Repeat("\U0010FFFF", 257)
+
 // List implements driver.Lister. Pages are in the order of the keys.
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
+	from, to := req.Key, req.Key
+	if req.Key == "" {
+		from, to = req.After, lastKey
+	}
+	if req.After != "" {
+		from += "\x01" // keys have no control characters, so this is above After and below the next key
+	}
 	page.Names, err = postgres.Call(ctx, s.calls, func(row pgx.CollectableRow) (l driver.Listed, err error) {
 		var held bool
 		var g shown
@@ -235,11 +246,11 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 			if json.Unmarshal(holders[i], &p) != nil {
 				err = errReply
 			}
-			l.Queue = append(l.Queue, driver.Waiter{Holder: p.Holder, Ticket: ticket, Alive: micros(alive[i])})
+			l.Queue = append(l.Queue, driver.Waiter{Holder: p.Holder, Metadata: p.Metadata, Ticket: ticket, Alive: micros(alive[i])})
 		}
 		return l, err
-	}, "list_v1", req.Namespace, req.After, req.Limit, req.Waiters)
-	if err == nil && len(page.Names) == req.Limit {
+	}, "list_v1", req.Namespace, from, to, req.Limit, req.Waiters)
+	if err == nil && req.Key == "" && len(page.Names) == req.Limit {
 		page.Next = page.Names[req.Limit-1].Name.Key
 	}
 	return page, err

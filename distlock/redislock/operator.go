@@ -29,6 +29,13 @@ func (p place) String() string {
 // List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about
 // 1,000 keys of one node. It leaves out free locks and data of other programs.
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
+	if req.Key != "" {
+		listed, err := s.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: req.Key}, req.Waiters)
+		if err == nil && (listed.State.Held || listed.State.Waiters > 0) {
+			page.Names = []driver.Listed{listed}
+		}
+		return page, err
+	}
 	var at place
 	if req.After != "" && json.Unmarshal([]byte(req.After), &at) != nil {
 		return page, fmt.Errorf("redislock: %w: no page of a list has returned this place: use ListReply.Next",
@@ -109,7 +116,9 @@ func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
 		}
 		var shown payload
 		_ = json.Unmarshal([]byte(words[3]), &shown) // a damaged payload has no holder
-		l.Queue = append(l.Queue, driver.Waiter{Holder: shown.Holder, Ticket: ticket, Alive: left})
+		l.Queue = append(l.Queue, driver.Waiter{
+			Holder: shown.Holder, Metadata: shown.Metadata, Ticket: ticket, Alive: left,
+		})
 	}
 	return l, r.err
 }

@@ -15,9 +15,9 @@ BEGIN
   held := FOUND;
 END $$;
 
--- Shows the names of a namespace after p_after that are held or have waiters, in the order of their
+-- Shows the names of a namespace from p_from to p_to that are held or have waiters, in the order of their
 -- keys, and of each the first p_waiters live waiters.
-CREATE FUNCTION {schema}.list_v1(p_namespace text, p_after text, p_limit integer, p_waiters integer)
+CREATE FUNCTION {schema}.list_v1(p_namespace text, p_from text, p_to text, p_limit integer, p_waiters integer)
 RETURNS TABLE (
   key text, held boolean, fence bigint, waiters integer, age bigint, remaining bigint, holder bytea,
   tickets bigint[], alive bigint[], holders bytea[]
@@ -39,7 +39,7 @@ BEGIN
         ORDER BY ticket LIMIT p_waiters
       ) w
     ) q
-    WHERE l.namespace = p_namespace AND l.key > p_after AND (NOT l.released AND l.expires_at > now OR l.waiting > 0)
+    WHERE l.namespace = p_namespace AND l.key BETWEEN p_from AND p_to AND (NOT l.released AND l.expires_at > now OR l.waiting > 0)
     ORDER BY l.namespace, l.key LIMIT p_limit;
 END $$;
 
