@@ -40,7 +40,7 @@ var (
 	LogLines         = Place{"docs/observability.md", "## Log lines"}
 
 	// Programs that a test treats in a special way. A test finds and runs the other programs by itself.
-	UnlockedProgram = Place{"README.md", "## Use it"} // loses turns without its call of Do
+	UnlockedProgram = Place{"README.md", "## Example"} // loses turns without its call of Do
 	BelugaProgram   = Place{"docs/beluga.md", "## A locked memory in five minutes"}
 
 	BelugaConfigurations = Place{"docs/beluga.md", "## Configuration reference"}

@@ -13,6 +13,7 @@ import (
 // serverOf returns the kind of server that a program uses, by the address in it, and that address.
 func serverOf(p Program) (kind, address string) {
 	for _, c := range []struct{ kind, mark string }{
+		{"arguments", "os.Args"},
 		{"another module", "github.com/lookatitude/beluga-ai"},
 		{"another module", code.Without[0]},
 		{"quorum", "localhost:7001"},
@@ -40,8 +41,10 @@ func TestPrograms_printTheirOutput(t *testing.T) {
 				server = testservers.StartRedis(t).Addr()
 			case "postgres":
 				server = testservers.SharedPostgres(t).NewDatabase(t).URL()
-			case "quorum", "another module":
-				continue // see TestRedlock3_programPrintsItsOutput, and the tests of belugamemory and collectortest
+			case "arguments", "quorum", "another module":
+				// See TestQuickstart_commandsPrintTheirOutput, TestRedlock3_programPrintsItsOutput, and
+				// the tests of belugamemory and collectortest.
+				continue
 			}
 			t.Run(fmt.Sprintf("%s:%d", program.Page, program.Line), func(t *testing.T) {
 				t.Parallel()
