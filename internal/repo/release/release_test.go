@@ -1,0 +1,185 @@
+// Package release rehearses a release: it tags a scratch clone, and lets modules outside of the
+// repository build with the tags.
+package release
+
+import (
+	"archive/zip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/belugalock/belugalock"
+	nested = module + "/lockedmemory/belugamemory"
+)
+
+// The rehearsal takes the last commit: git has no tag of a changed work tree.
+func TestRelease_consumersBuildFromTheTags(t *testing.T) {
+	dir := t.TempDir()
+	clone := filepath.Join(dir, "clone")
+	run(t, dir, "git", "clone", "-q", "--no-tags", root(t), clone)
+	version := newest(t, clone)
+	t.Setenv("GIT_AUTHOR_NAME", "rehearsal")
+	t.Setenv("GIT_AUTHOR_EMAIL", "rehearsal@localhost")
+	t.Setenv("GIT_COMMITTER_NAME", "rehearsal")
+	t.Setenv("GIT_COMMITTER_EMAIL", "rehearsal@localhost")
+	run(t, clone, "scripts/release.sh", version)
+
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "-modcacherw -trimpath -mod=mod")
+	proxies := "file://" + filepath.Join(run(t, dir, "go", "env", "GOMODCACHE"), "cache/download") + "," + run(t, dir, "go", "env", "GOPROXY")
+	released := download(t, dir, clone, version)
+	// The caches of this machine do not see the rehearsed version.
+	t.Setenv("GOMODCACHE", filepath.Join(dir, "modcache"))
+	t.Setenv("GOPROXY", "file://"+released+","+proxies)
+	t.Setenv("GONOSUMDB", module+","+module+"/*")
+
+	for _, path := range []string{module, nested} {
+		checkFiles(t, filepath.Join(released, path, "@v", version+".zip"), path+"@"+version+"/")
+	}
+	// Inside the repository the nested modules take the root beside them, as before the release.
+	t.Run("contract", func(t *testing.T) {
+		t.Setenv("GOWORK", filepath.Join(clone, "contract.work"))
+		t.Setenv("GOFLAGS", "")
+		run(t, clone, "go", "list", "-deps", "./lockedmemory/belugamemory", "./examples/beluga")
+	})
+
+	t.Run("redislock", func(t *testing.T) {
+		consumer := consume(t, dir, "redislock", module+"@"+version)
+		compiled := strings.Fields(run(t, consumer, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "./..."))
+		slices.Sort(compiled)
+		compiled = slices.Compact(compiled)
+		want := []string{module, "github.com/cespare/xxhash/v2", "github.com/redis/go-redis/v9", "go.uber.org/atomic", "golang.org/x/sys"}
+		if !slices.Equal(compiled, want) {
+			t.Errorf("a program with redislock compiles the modules %q, want %q", compiled, want)
+		}
+		sums := strings.Split(run(t, consumer, "cat", "go.sum"), "\n")
+		t.Logf("go.mod:\n%s\ngo.sum has %d lines", run(t, consumer, "cat", "go.mod"), len(sums))
+	})
+	t.Run("all", func(t *testing.T) {
+		consumer := consume(t, dir, "all", module+"@"+version)
+		if got, want := run(t, consumer, "go", "run", "./run"), "held: true fenced: true"; got != want {
+			t.Errorf("the program printed %q, want %q", got, want)
+		}
+	})
+	t.Run("lockctl", func(t *testing.T) {
+		bin := t.TempDir()
+		t.Setenv("GOBIN", bin)
+		t.Setenv("GOFLAGS", "-modcacherw -trimpath")
+		run(t, dir, "go", "install", module+"/cmd/lockctl@"+version)
+		if got := run(t, dir, filepath.Join(bin, "lockctl"), "--version"); !strings.Contains(got, version) {
+			t.Errorf("lockctl --version printed %q, want %s", got, version)
+		}
+	})
+	t.Run("beluga", func(t *testing.T) {
+		contract := filepath.Join(clone, "lockedmemory/belugamemory/testdata/contract")
+		consumer := consume(t, dir, "beluga", nested+"@"+version, "-replace=github.com/lookatitude/beluga-ai/v2="+contract)
+		if got, want := run(t, consumer, "go", "run", "."), "error: <nil>"; got != want {
+			t.Errorf("the program printed %q, want %q", got, want)
+		}
+	})
+}
+
+// download makes a proxy of the tags of the clone, as the go command reads them from a server.
+func download(t *testing.T, dir, clone, version string) string {
+	t.Helper()
+	cache := filepath.Join(dir, "released")
+	for _, path := range []string{module, nested} {
+		cmd := exec.Command("go", "mod", "download", path+"@"+version)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOPRIVATE="+module, "GOPROXY=off", "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=url.file://"+clone+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+module)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go mod download %s@%s: %v\n%s", path, version, err, out)
+		}
+	}
+	return filepath.Join(cache, "cache/download")
+}
+
+// consume makes a module of the programs in testdata, adds the release to it, and builds it.
+func consume(t *testing.T, dir, name, release string, edits ...string) string {
+	t.Helper()
+	consumer := filepath.Join(dir, name)
+	if err := os.CopyFS(consumer, os.DirFS(filepath.Join("testdata", "consumer", name))); err != nil {
+		t.Fatal(err)
+	}
+	run(t, consumer, "go", "mod", "init", "example.com/consumer")
+	if len(edits) > 0 {
+		run(t, consumer, "go", append([]string{"mod", "edit"}, edits...)...)
+	}
+	run(t, consumer, "go", "get", release)
+	run(t, consumer, "go", "mod", "tidy")
+	run(t, consumer, "go", "build", "-mod=readonly", "-o", t.TempDir()+"/", "./...")
+	return consumer
+}
+
+// checkFiles checks that a module ships only files that its users may need.
+func checkFiles(t *testing.T, path, prefix string) {
+	t.Helper()
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	names, bytes := map[string]bool{}, uint64(0)
+	for _, file := range archive.File {
+		name := strings.TrimPrefix(file.Name, prefix)
+		names[name] = true
+		bytes += file.UncompressedSize64
+		if file.UncompressedSize64 > 256<<10 {
+			t.Errorf("%s has %d bytes", name, file.UncompressedSize64)
+		}
+		if slices.Contains(waste, filepath.Ext(name)) {
+			t.Errorf("%s is no file for users", name)
+		}
+	}
+	if !names["go.mod"] || !names["LICENSE"] {
+		t.Errorf("%s has no go.mod or no LICENSE", prefix)
+	}
+	t.Logf("%s %d files, %d KiB", prefix, len(names), bytes>>10)
+}
+
+// waste are the endings of what programs, servers and editors leave behind.
+var waste = []string{".test", ".prof", ".out", ".rdb", ".aof", ".pem", ".key", ".crt", ".log", ".env", ".orig", ".rej", ".exe", ".so"}
+
+// newest returns the version of the first heading of a version in CHANGELOG.md.
+func newest(t *testing.T, clone string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(clone, "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("CHANGELOG.md has no heading of a version")
+	}
+	return "v" + string(found[1])
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// run returns what a program prints, without space around it.
+func run(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out, problems.String())
+	}
+	return strings.TrimSpace(string(out))
+}
