@@ -85,8 +85,9 @@ func exitCode(err error) int {
 
 func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "lockctl",
-		Short: "Show locks and sessions, and end a lock by its token",
+		Use:     "lockctl",
+		Version: version(),
+		Short:   "Show locks and sessions, and end a lock by its token",
 		Long: "lockctl shows the locks and the sessions of a service.\n" +
 			"Give the service with --url or LOCKCTL_URL. Its parameter namespace chooses the locks.\n\n" +
 			"Exit codes: 0 done; 1 no, not held, or a finding; 2 wrong use; 3 no answer;\n" +
