@@ -121,3 +121,28 @@ func TestBill_customerHeldElsewhere_isSkipped(t *testing.T) {
 		t.Errorf("then %d billed, %d skipped, customer 7 charged %d times, %v", billed, skipped, p.charged[7], err)
 	}
 }
+
+// The provider has charged, and the instance dies before the invoice is stored. The next run charges
+// under the same key, so a provider that looks at the key takes the money once.
+func TestBill_crashAfterCharge_sameKeyAgain(t *testing.T) {
+	lock, db := setUp(t, "redis")
+	locker := open(t, lock)
+	ctx, die := context.WithCancel(t.Context())
+	keys := map[int64][]string{}
+	charge := func(_ context.Context, customer int64, key string) error {
+		keys[customer] = append(keys[customer], key)
+		if customer == 7 {
+			die()
+		}
+		return nil
+	}
+	if billed, _, err := bill(ctx, locker, db, "2026-11", charge); err == nil || billed != 6 {
+		t.Fatalf("%d billed, %v", billed, err)
+	}
+	if billed, _, err := bill(t.Context(), locker, db, "2026-11", charge); err != nil || billed != customers-6 {
+		t.Fatalf("then %d billed, %v", billed, err)
+	}
+	if got := keys[7]; len(got) != 2 || got[0] != got[1] || got[0] == keys[8][0] {
+		t.Errorf("customer 7 was charged under the keys %q, customer 8 under %q", got, keys[8])
+	}
+}

@@ -78,6 +78,7 @@ func TestChat_killedInstance_repeatedMessage(t *testing.T) {
 		held, err := db.Do("GETRANGE", "chat:{42}:lock", "0", "-1")
 		return err == nil && strings.Contains(held, fmt.Sprint(":", slow.Pid))
 	})
+	killed := time.Now()
 	if err := slow.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,48 @@ func TestChat_killedInstance_repeatedMessage(t *testing.T) {
 			t.Errorf("%v, %v", answer, err)
 		}
 	}
+	if took := time.Since(killed); took > 20*time.Second { // of a machine that is busy; the default TTL is 30 s
+		t.Errorf("the answer took %s, with a TTL of 1 s", took)
+	}
 	judge(t, second, 2)
+}
+
+// The lock is lost while the model works. The model's work ends, and the client repeats the message.
+func TestChat_lostLock_modelAborted(t *testing.T) {
+	db := testservers.SharedRedis(t)
+	p, first := start(t, db.URL(), "10m")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := post(first, "a", "Hello")
+		failed <- err
+	}()
+	testservers.Await(t, 30*time.Second, "the instance has the lock", func() bool {
+		held, err := db.Do("GETRANGE", "chat:{42}:lock", "0", "-1")
+		return err == nil && strings.Contains(held, fmt.Sprint(":", p.Pid))
+	})
+	if _, err := db.Do("FLUSHDB"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "503") {
+			t.Errorf("%v, want the status 503", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the model works on without the lock")
+	}
+}
+
+func TestChat_badRequest_status400(t *testing.T) {
+	_, conversation := start(t, testservers.SharedRedis(t).URL(), "1ms")
+	for what, at := range map[string][2]string{
+		"no key": {conversation, ""}, "a key that is too long": {conversation, strings.Repeat("k", 10_000)},
+		"a conversation that is too long": {conversation + strings.Repeat("2", 100_000), "a"},
+	} {
+		if _, err := post(at[0], at[1], "Hello"); err == nil || !strings.Contains(err.Error(), "400") {
+			t.Errorf("%s: %v, want the status 400", what, err)
+		}
+	}
 }
 
 // judge wants each message once, with its answer after it, and answer n at place n.

@@ -135,3 +135,62 @@ func TestOnce_killedInstance_anotherRunsTheJob(t *testing.T) {
 		t.Errorf("the other instance ran the job %d times, %v", runs, err)
 	}
 }
+
+// An instance whose clock is late comes to a slot after a later one has run.
+func TestOnce_lateClock_doesNotRun(t *testing.T) {
+	c := setUp(t, "redis")
+	late := c
+	c.Slot = c.Slot.Add(time.Minute)
+	runs := 0
+	for _, at := range []config{c, late} {
+		err := instance(t.Context(), at, func(context.Context, time.Time) error {
+			runs++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
+// The lock is lost in a long job, and other instances run the next slot. The late note of the first
+// job does not hide theirs.
+func TestOnce_lostLock_laterNoteStays(t *testing.T) {
+	c := setUp(t, "redis")
+	next, runs := c, 0
+	next.Slot = c.Slot.Add(time.Minute)
+	runNext := func() {
+		err := instance(t.Context(), next, func(context.Context, time.Time) error {
+			runs++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = instance(t.Context(), c, func(context.Context, time.Time) error {
+		if _, err := testservers.SharedServer().Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		runNext()
+		return nil
+	})
+	if runNext(); runs != 1 {
+		t.Errorf("the slot ran %d times", runs)
+	}
+}
+
+func TestOnce_jobLongerThanWait_noFailure(t *testing.T) {
+	c := setUp(t, "redis")
+	c.Lock += "?wait=50ms"
+	unexpected := func(context.Context, time.Time) error { return errors.New("the job runs twice") }
+	err := instance(t.Context(), c, func(context.Context, time.Time) error {
+		return instance(t.Context(), c, unexpected)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

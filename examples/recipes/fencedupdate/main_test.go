@@ -29,6 +29,42 @@ func acquire(t *testing.T, lock string) *distlock.Lease {
 	return lease
 }
 
+// acquireAfter lets the lock service lose the lock and acquires it for a second instance.
+func acquireAfter(t *testing.T, redis *testservers.Database, older *distlock.Lease) (newer *distlock.Lease) {
+	t.Helper()
+	// Without its tokens, the lock service may begin a few milliseconds too low.
+	for newer == nil || newer.Fence() <= older.Fence() {
+		if _, err := redis.Do("FLUSHDB"); err != nil {
+			t.Fatal(err)
+		}
+		newer = acquire(t, redis.URL())
+	}
+	return newer
+}
+
+// setUp returns a lock service and a database with a product whose price is 110.
+func setUp(t *testing.T, change update) (*testservers.Database, *pgxpool.Pool) {
+	t.Helper()
+	redis, database := testservers.SharedRedis(t), testservers.SharedPostgres(t).NewDatabase(t)
+	if err := run(t.Context(), redis.URL(), database.URL(), change); err != nil {
+		t.Fatal(err)
+	}
+	db, err := pgxpool.New(t.Context(), database.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return redis, db
+}
+
+func wantPrice(t *testing.T, db *pgxpool.Pool, want int64) {
+	t.Helper()
+	var price int64
+	if err := db.QueryRow(t.Context(), `SELECT price FROM product`).Scan(&price); err != nil || price != want {
+		t.Errorf("the price is %d instead of %d, %v", price, want, err)
+	}
+}
+
 // While the first holder decides, the lock service loses the lock, and a second instance gets it.
 // The second one does the whole change, or has only read the price. The context of the first one
 // has not ended, and its write is the last to reach the database, which refuses it.
@@ -40,31 +76,11 @@ func TestUpdate_S2_staleWriterIsRefused(t *testing.T) {
 				name = way + "/afterTheNextHasRead"
 			}
 			t.Run(name, func(t *testing.T) {
-				redis := testservers.SharedRedis(t)
-				database := testservers.SharedPostgres(t).NewDatabase(t)
-				if err := run(t.Context(), redis.URL(), database.URL(), change); err != nil { // the price is 110
-					t.Fatal(err)
-				}
-				db, err := pgxpool.New(t.Context(), database.URL())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-
+				redis, db := setUp(t, change)
 				var first, second error
 				older := acquire(t, redis.URL())
 				first = change(t.Context(), db, older, 1, func(context.Context, int64) (int64, error) {
-					if _, err := redis.Do("FLUSHDB"); err != nil {
-						t.Fatal(err)
-					}
-					newer := acquire(t, redis.URL())
-					// Without its tokens, the lock service may begin a few milliseconds too low.
-					for newer.Fence() <= older.Fence() {
-						if _, err := redis.Do("FLUSHDB"); err != nil {
-							t.Fatal(err)
-						}
-						newer = acquire(t, redis.URL())
-					}
+					newer := acquireAfter(t, redis, older)
 					if reads {
 						second = change(t.Context(), db, newer, 1, func(ctx context.Context, price int64) (int64, error) {
 							return 0, errors.New("it only reads")
@@ -81,11 +97,31 @@ func TestUpdate_S2_staleWriterIsRefused(t *testing.T) {
 				if reads {
 					want = 110
 				}
-				var price int64
-				if err := db.QueryRow(t.Context(), `SELECT price FROM product`).Scan(&price); err != nil || price != want {
-					t.Errorf("the price is %d instead of %d, %v", price, want, err)
-				}
+				wantPrice(t, db, want)
 			})
 		}
+	}
+}
+
+// The older holder comes to the database after the newer one, and may not even read.
+func TestUpdate_S2_staleReaderIsRefused(t *testing.T) {
+	for way, change := range map[string]update{"column": byColumn, "pglock": byPglock} {
+		t.Run(way, func(t *testing.T) {
+			redis, db := setUp(t, change)
+			older := acquire(t, redis.URL())
+			newer := acquireAfter(t, redis, older)
+			err := change(t.Context(), db, newer, 1, func(context.Context, int64) (int64, error) { return 500, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = change(t.Context(), db, older, 1, func(context.Context, int64) (int64, error) {
+				t.Error("the older holder has read the price")
+				return 7, nil
+			})
+			if !errors.Is(err, distlock.ErrLost) {
+				t.Errorf("the older holder: %v", err)
+			}
+			wantPrice(t, db, 500)
+		})
 	}
 }
