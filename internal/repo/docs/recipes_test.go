@@ -30,6 +30,33 @@ func TestDocs_quotesStandInTheirPrograms(t *testing.T) {
 	t.Logf("%d quotes", quotes)
 }
 
+// Each recipe is short, and stands on the page with a link and a quote.
+func TestRecipes_shortAndOnThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "recipes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := filepath.Glob(filepath.Join(root, "examples", "recipes", "*", "main.go"))
+	if err != nil || len(programs) == 0 {
+		t.Fatalf("%d recipes, %v", len(programs), err)
+	}
+	for _, program := range programs {
+		text, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "examples/recipes/" + filepath.Base(filepath.Dir(program)) + "/main.go"
+		if lines := strings.Count(string(text), "\n"); lines > 120 {
+			t.Errorf("%s has %d lines, more than 120", name, lines)
+		}
+		for _, want := range []string{"](../" + name + ")", "<!-- from: " + name + " -->"} {
+			if !strings.Contains(string(page), want) {
+				t.Errorf("docs/recipes.md lacks %s", want)
+			}
+		}
+	}
+}
+
 // quoted reports whether whole lines of a program are those of a block, which may be indented less.
 func quoted(program, block string) bool {
 	for range 4 {
