@@ -2,6 +2,7 @@ package belugamemory
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -56,9 +57,8 @@ func pack(v any) (any, error) {
 	case []byte:
 		return tag(v, v), nil
 	case time.Time:
-		if 0 <= v.Year() && v.Year() <= 9999 {
-			_, offset := v.Zone() // in seconds, which RFC 3339 lacks
-			return tag(v, fmt.Sprint(v.Format(localTime), " ", offset)), nil
+		if text, err := packTime(v); err == nil {
+			return tag(v, text), nil
 		}
 	case []string:
 		list, err := convert(v, func(s string) (any, error) { return pack(s) })
@@ -187,14 +187,33 @@ func untag(t reflect.Type, stored any) any {
 	case *time.Duration:
 		*to, _ = time.ParseDuration(text)
 	case *time.Time:
-		var local string
-		var offset int
-		_, _ = fmt.Sscan(text, &local, &offset)
-		*to, _ = time.ParseInLocation(localTime, local, time.FixedZone("", offset))
+		*to, _ = unpackTime(text)
 	default: // a number, or a nil []any or map[string]any
 		_, _ = fmt.Sscan(text, to)
 	}
 	return value.Elem().Interface()
+}
+
+// packTime returns a time as text, with its offset in seconds, which RFC 3339 lacks.
+func packTime(t time.Time) (string, error) {
+	if t.Year() < 0 || t.Year() > 9999 {
+		return "", fmt.Errorf("its time has the year %d, but must be from 0 to 9999", t.Year())
+	}
+	_, offset := t.Zone()
+	return fmt.Sprint(t.Format(localTime), " ", offset), nil
+}
+
+// unpackTime is the inverse of packTime. Without an offset, the time is in UTC.
+func unpackTime(text string) (time.Time, error) {
+	var local string
+	var offset int
+	_, err := fmt.Sscan(text, &local, &offset)
+	zone := time.UTC
+	if offset != 0 {
+		zone = time.FixedZone("", offset)
+	}
+	t, failed := time.ParseInLocation(localTime, local, zone)
+	return t, cmp.Or(err, failed)
 }
 
 // deep reports whether the lists and maps in v nest deeper than depth.

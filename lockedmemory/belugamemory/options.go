@@ -32,6 +32,7 @@ const (
 	forMemories use = 1 << iota
 	forRuns
 	forSessions
+	forServices
 )
 
 // newOption makes an option. If it is not valid, its function refuses it with the text of wrong.
@@ -109,7 +110,7 @@ func WithInnerSeparatesSessions() Option {
 // WithWait bounds the wait of a turn, of a run, and of a Save or Clear outside a turn for its
 // session. Default: lockedmemory.DefaultWait, which is 5 minutes. Negative: without a bound.
 func WithWait(wait time.Duration) Option {
-	return newOption("WithWait", forMemories|forRuns, wait != 0,
+	return newOption("WithWait", forMemories|forRuns|forServices, wait != 0,
 		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse)", lockedmemory.DefaultWait),
 		func(s *settings) { s.Wait = wait })
 }

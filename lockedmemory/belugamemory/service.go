@@ -1,0 +1,296 @@
+package belugamemory
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	goruntime "runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// SessionService is a runtime.SessionService over the backend of a session store: sessions outlive the
+// process, and all instances share them. A session belongs to the tenant of the context, see
+// [SessionKey]. Values of State and metadata keep their types as in [Codec]. It is safe for concurrent use.
+//
+// Update needs the lease of the session: call it in a run of [LockRun], or under Locker.Do with the
+// [SessionKey]. It takes the session that Get or Create has returned under this lease, and refuses all
+// others: another instance may have stored turns since. Nothing is merged.
+//
+// A session whose ExpiresAt is past is not found. The service keeps its text until Delete, until
+// Create under the same ID, or until the IdleTTL of the driver's Retention.
+//
+// docs/design/beluga-sessions.md has the format and all states.
+type SessionService struct {
+	settings
+	locked *lockedmemory.LockedMemory[[]byte, struct{}]
+	known  sync.Map // of weak.Pointer[runtime.Session] to version
+}
+
+var _ runtime.SessionService = (*SessionService)(nil)
+
+// NewSessionService makes a service. Give the Runner's locker, and a driver with a Namespace that no
+// other store of the sessions has. The only option is [WithWait]. It fails with
+// distlock.ErrInvalidOption for a nil locker or driver, and if other processes see the sessions, but
+// not the locks.
+func NewSessionService(d driver.Driver, locker *distlock.Locker, opts ...Option) (*SessionService, error) {
+	s, err := settingsOf(locker, opts, forServices)
+	if err != nil {
+		return nil, coded("belugamemory.newsessionservice", err)
+	}
+	store, err := sessionstore.New[[]byte, struct{}](d, s.key, lines{}, &sessionstore.Options{MaxMessage: maxSession})
+	if err != nil {
+		return nil, coded("belugamemory.newsessionservice", err)
+	}
+	locked, err := lockedmemory.New(store, locker, s.key, &s.Options)
+	if err != nil {
+		return nil, coded("belugamemory.newsessionservice", err)
+	}
+	return &SessionService{settings: s, locked: locked}, nil
+}
+
+const (
+	maxSession = 64 << 20 // of the turns that one Update stores
+	maxPiece   = 1 << 20  // of the turns in one exchange of a changed history
+)
+
+// version is the state of a stored session, as the holder of a *Session knows it.
+type version struct {
+	id     string
+	lease  *distlock.Lease // nil: read without a lease, or under one that has ended
+	writes int64           // of the session under the lease
+	turns  []uint64        // the digests of the stored turns
+}
+
+// Create stores a new session with the ID of core.GetSessionID, or a random ID without one. So a Runner
+// keeps the ID that its caller has chosen. It fails with core.ErrInvalidInput if the session exists, and
+// replaces an expired one. Outside of a run it takes the session's lock.
+func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
+	const op = "belugamemory.create"
+	id := core.GetSessionID(ctx)
+	if id == "" {
+		id = rand.Text()
+	}
+	ctx = core.WithSessionID(ctx, id)
+	now := time.Now().UTC()
+	session := &runtime.Session{ID: id, AgentID: agentID, TenantID: string(core.GetTenant(ctx)),
+		State: map[string]any{}, CreatedAt: now, UpdatedAt: now}
+	err := s.locked.Turn(ctx, func(ctx context.Context) error {
+		newest, err := s.locked.Last(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if len(newest) > 0 {
+			stored, _, err := decodeSession(id, newest)
+			if err != nil {
+				return err
+			}
+			if !expired(stored) {
+				return invalid("the session exists; nothing was written: read it with Get, or choose another ID")
+			}
+			if err := s.locked.Clear(ctx); err != nil {
+				return err
+			}
+		}
+		lease := s.leaseIn(ctx)
+		v := version{id: id, lease: lease, writes: writes(lease).Load()}
+		if v, err = s.write(ctx, session, v); err == nil {
+			s.keep(session, v)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, coded(op, err)
+	}
+	return session, nil
+}
+
+// Get returns the session, or core.ErrNotFound. It takes no lock. An Update needs a Get under the same
+// lease.
+func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
+	const op = "belugamemory.get"
+	ctx = core.WithSessionID(ctx, sessionID)
+	v := version{id: sessionID, lease: s.leaseIn(ctx)}
+	if v.lease != nil {
+		v.writes = writes(v.lease).Load() // ⚑ before the read: a later Update makes the version outdated
+	}
+	stored, err := s.locked.Last(ctx, math.MaxInt)
+	if err != nil {
+		return nil, coded(op, err)
+	}
+	if len(stored) == 0 {
+		return nil, notFound(op)
+	}
+	session, digests, err := decodeSession(sessionID, stored)
+	if err != nil {
+		return nil, coded(op, err)
+	}
+	v.turns = digests
+	if expired(session) {
+		return nil, notFound(op)
+	}
+	s.keep(session, v)
+	return session, nil
+}
+
+// Update stores the session: its new turns, and the other fields. Turns that were changed or removed are
+// replaced in one step. It sets UpdatedAt of the stored session. It fails with core.ErrInvalidInput, and
+// has written nothing, without the session's lease, for a session that Get or Create has not returned
+// under this lease, after another Update since, and for a TenantID or ID that was changed. If the session
+// was deleted, it fails with core.ErrNotFound. After [ErrOutcomeUnknown], call Get again.
+func (s *SessionService) Update(ctx context.Context, session *runtime.Session) error {
+	const op = "belugamemory.update"
+	if session == nil {
+		return coded(op, invalid("the session is nil: give the one that Get has returned"))
+	}
+	ctx = core.WithSessionID(ctx, session.ID)
+	lease := s.leaseIn(ctx)
+	found, ok := s.known.Load(weak.Make(session))
+	v, _ := found.(version)
+	var why error
+	switch {
+	case lease == nil:
+		why = errNoLease
+	case !ok:
+		why = invalid("the session was not returned by Get or Create of this service: change that one, not a copy")
+	case v.id != session.ID || session.TenantID != string(core.GetTenant(ctx)):
+		why = invalid("the session has another ID or TenantID than the context of the run: leave both unchanged")
+	case v.lease != lease:
+		why = fmt.Errorf("%w: the session was read under another lease, so turns may be missing: call Get again", distlock.ErrLost)
+	}
+	if why != nil {
+		return coded(op, fmt.Errorf("nothing was written: %w", why))
+	}
+	updated := *session
+	updated.UpdatedAt = time.Now().UTC()
+	v, err := s.write(ctx, &updated, v)
+	if err == nil {
+		s.keep(session, v)
+		return nil
+	}
+	if errors.Is(err, sessionstore.ErrGone) || errors.Is(err, sessionstore.ErrDeleted) {
+		return core.NewError(op, core.ErrNotFound, "the session was deleted or has expired", err)
+	}
+	return coded(op, err)
+}
+
+// Delete removes the session for good, and returns core.ErrNotFound without one. Outside of a run it takes
+// the session's lock.
+func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
+	const op = "belugamemory.delete"
+	ctx = core.WithSessionID(ctx, sessionID)
+	found := false
+	err := s.locked.Turn(ctx, func(ctx context.Context) error {
+		newest, err := s.locked.Last(ctx, 1)
+		if found = len(newest) > 0; err != nil || !found {
+			return err
+		}
+		return s.locked.Delete(ctx)
+	})
+	if err == nil && !found {
+		return notFound(op)
+	}
+	return coded(op, err)
+}
+
+// write stores a session whose stored state is v, and returns its new state.
+func (s *SessionService) write(ctx context.Context, session *runtime.Session, v version) (version, error) {
+	head, turns, digests, err := encodeSession(session)
+	if err != nil {
+		return v, err
+	}
+	same := 0 // turns at the beginning that are stored
+	for same < min(len(digests), len(v.turns)) && digests[same] == v.turns[same] {
+		same++
+	}
+	count := writes(v.lease)
+	if !count.CompareAndSwap(v.writes, v.writes+1) {
+		return v, fmt.Errorf("%w: the session was updated since it was read; nothing was written: call Get again",
+			distlock.ErrLost)
+	}
+	if same == len(v.turns) {
+		err = s.locked.Append(ctx, joined(head, turns[same:]))
+	} else {
+		err = s.replace(ctx, head, turns)
+	}
+	if err != nil {
+		if !errors.Is(err, distlock.ErrOutcomeUnknown) { // nothing was written
+			count.CompareAndSwap(v.writes+1, v.writes)
+		}
+		return v, err
+	}
+	v.writes, v.turns = v.writes+1, digests
+	return v, nil
+}
+
+// replace stores a changed history in one step, in pieces, each of which has the head.
+func (s *SessionService) replace(ctx context.Context, head []byte, turns [][]byte) error {
+	var first, last lockedmemory.Place
+	for exchange, err := range s.locked.Forward(ctx, lockedmemory.Place{}) {
+		if err != nil {
+			return err
+		}
+		if last = exchange.Place; first == (lockedmemory.Place{}) {
+			first = exchange.Place
+		}
+	}
+	var pieces []lockedmemory.Exchange[[]byte]
+	for len(turns) > 0 || pieces == nil {
+		n, size := 0, 0
+		for n < len(turns) && (n == 0 || size+len(turns[n]) <= maxPiece) {
+			size += len(turns[n])
+			n++
+		}
+		pieces = append(pieces, lockedmemory.Exchange[[]byte]{Messages: [][]byte{joined(head, turns[:n])}})
+		turns = turns[n:]
+	}
+	return s.locked.Replace(ctx, first, last, pieces...)
+}
+
+// leaseIn returns the lease of the context's session, or nil.
+func (s *SessionService) leaseIn(ctx context.Context) *distlock.Lease {
+	key, err := s.key(ctx)
+	if err != nil {
+		return nil // the call of the memory reports it
+	}
+	lease, _ := s.locker.FromContext(ctx, key)
+	return lease
+}
+
+// writesKey is that of the count of Updates among the attachments of a lease.
+type writesKey struct{}
+
+// writes counts the Updates under a lease. ⚑ The services of a process share the count: with a count
+// each, the Update of one would not see that of another.
+func writes(lease *distlock.Lease) *atomic.Int64 {
+	return fencing.Attach(lease, writesKey{}, func() any { return new(atomic.Int64) }).(*atomic.Int64)
+}
+
+// keep notes the state of a session as long as the caller has the session.
+func (s *SessionService) keep(session *runtime.Session, v version) {
+	handle := weak.Make(session)
+	if _, known := s.known.Swap(handle, v); !known {
+		goruntime.AddCleanup(session, func(handle weak.Pointer[runtime.Session]) { s.known.Delete(handle) }, handle)
+	}
+}
+
+func expired(session *runtime.Session) bool {
+	return !session.ExpiresAt.IsZero() && time.Now().After(session.ExpiresAt)
+}
+
+func notFound(op string) error {
+	return core.NewError(op, core.ErrNotFound, "there is no such session", nil)
+}

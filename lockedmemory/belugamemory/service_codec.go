@@ -1,0 +1,189 @@
+package belugamemory
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// An Update is stored as one message of JSON lines: a head, and three lines for each new turn, its facts,
+// input and output. A missing input or output is an empty line. The newest head counts.
+
+// lines stores the texts of Updates.
+type lines struct{}
+
+func (lines) Encode(text []byte) ([]byte, error) { return text, nil }
+func (lines) Decode(text []byte) ([]byte, error) { return bytes.Clone(text), nil }
+func (lines) Text([]byte) string                 { return "" }
+func (lines) Document([]byte) struct{}           { return struct{}{} }
+
+// headMirror has the fields of a session without its turns. Session is packed, see pack.
+type headMirror struct {
+	Version int            `json:"v"`
+	Session map[string]any `json:"session"`
+}
+
+type turnMirror struct {
+	At       string `json:"at"`
+	Metadata any    `json:"metadata,omitempty"` // as pack returns it
+}
+
+// encodeSession returns the head, and the text and the digest of each turn.
+func encodeSession(session *runtime.Session) (head []byte, turns [][]byte, digests []uint64, err error) {
+	for i, turn := range session.Turns {
+		text, err := encodeTurn(turn)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("%w: nothing was written: turn %d: %w", sessionstore.ErrCodec, i, err)
+		}
+		turns, digests = append(turns, text), append(digests, maphash.Bytes(seed, text))
+	}
+	fields := map[string]any{
+		"agent_id": session.AgentID, "tenant_id": session.TenantID, "state": session.State,
+		"created_at": session.CreatedAt, "updated_at": session.UpdatedAt, "expires_at": session.ExpiresAt,
+	}
+	if deep(session.State, maxDepth) {
+		err = fmt.Errorf("nests more than %d levels deep, or contains itself", maxDepth)
+	}
+	var packed map[string]any
+	if err == nil {
+		packed, err = packMap(fields)
+	}
+	if err == nil {
+		head, err = json.Marshal(headMirror{formatVersion, packed})
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: nothing was written: the session's %w", sessionstore.ErrCodec, err)
+	}
+	return head, turns, digests, nil
+}
+
+var seed = maphash.MakeSeed()
+
+// encodeTurn returns the three lines of a turn.
+func encodeTurn(turn schema.Turn) ([]byte, error) {
+	at, err := packTime(turn.Timestamp)
+	facts := turnMirror{At: at}
+	if err == nil && turn.Metadata != nil {
+		if deep(turn.Metadata, maxDepth) {
+			return nil, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", maxDepth)
+		}
+		if facts.Metadata, err = pack(turn.Metadata); err != nil {
+			return nil, fmt.Errorf("metadata %w", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(facts)
+	for _, message := range []schema.Message{turn.Input, turn.Output} {
+		var line []byte
+		if err == nil && message != nil {
+			line, err = Codec{}.Encode(message)
+		}
+		text = append(append(text, '\n'), line...)
+	}
+	return text, err
+}
+
+// joined returns the text of an Update.
+func joined(head []byte, turns [][]byte) []byte {
+	return bytes.Join(append([][]byte{head}, turns...), []byte("\n"))
+}
+
+// decodeSession returns the session of all stored Updates, and the digests of its turns.
+func decodeSession(id string, stored []lockedmemory.Exchange[[]byte]) (*runtime.Session, []uint64, error) {
+	session := &runtime.Session{ID: id}
+	var digests []uint64
+	for i, exchange := range stored {
+		if err := func() error {
+			head, rest, more := bytes.Cut(exchange.Input(), []byte("\n"))
+			if i == len(stored)-1 {
+				if err := decodeHead(session, head); err != nil {
+					return err
+				}
+			}
+			for more {
+				var text, facts, input, output []byte
+				text, rest, more = cutTurn(rest)
+				facts, input, _ = bytes.Cut(text, []byte("\n"))
+				input, output, _ = bytes.Cut(input, []byte("\n"))
+				turn, err := decodeTurn(facts, input, output)
+				if err != nil {
+					return err
+				}
+				session.Turns, digests = append(session.Turns, turn), append(digests, maphash.Bytes(seed, text))
+			}
+			return nil
+		}(); err != nil {
+			return nil, nil, fmt.Errorf("%w: the update at %s: %w", sessionstore.ErrCodec, exchange.Place, err)
+		}
+	}
+	return session, digests, nil
+}
+
+// cutTurn returns the first three lines.
+func cutTurn(text []byte) (turn, rest []byte, more bool) {
+	end := 0
+	for range 3 {
+		line := bytes.IndexByte(text[end:], '\n')
+		if line < 0 {
+			return text, nil, false
+		}
+		end += line + 1
+	}
+	return text[:end-1], text[end:], true
+}
+
+func decodeHead(session *runtime.Session, text []byte) error {
+	var head headMirror
+	if err := json.Unmarshal(text, &head); err != nil {
+		return fmt.Errorf("its head is no JSON (%T)", err)
+	}
+	if head.Version < 1 || head.Version > formatVersion+1 {
+		return fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance",
+			head.Version, formatVersion+1)
+	}
+	fields, _ := unpack(head.Session).(map[string]any)
+	if !packsAs(head.Session, fields) {
+		return errors.New("its head has a tag that Update does not write")
+	}
+	ok := as(&session.AgentID)(fields["agent_id"]) && as(&session.TenantID)(fields["tenant_id"]) &&
+		as(&session.State)(fields["state"]) && as(&session.CreatedAt)(fields["created_at"]) &&
+		as(&session.UpdatedAt)(fields["updated_at"]) && as(&session.ExpiresAt)(fields["expires_at"])
+	if !ok {
+		return errors.New("its head lacks a field")
+	}
+	return nil
+}
+
+func decodeTurn(facts, input, output []byte) (turn schema.Turn, err error) {
+	var stored turnMirror
+	if err := json.Unmarshal(facts, &stored); err != nil {
+		return turn, fmt.Errorf("a turn is no JSON (%T)", err)
+	}
+	if turn.Timestamp, err = unpackTime(stored.At); err != nil {
+		return turn, errors.New("the time of a turn cannot be read")
+	}
+	if stored.Metadata != nil {
+		metadata, isMap := unpack(stored.Metadata).(map[string]any)
+		if !isMap || !packsAs(stored.Metadata, metadata) {
+			return turn, errors.New("the metadata of a turn is no map, or has a tag that Update does not write")
+		}
+		turn.Metadata = metadata
+	}
+	if len(input) > 0 {
+		turn.Input, err = Codec{}.Decode(input)
+	}
+	if len(output) > 0 && err == nil {
+		turn.Output, err = Codec{}.Decode(output)
+	}
+	return turn, err
+}

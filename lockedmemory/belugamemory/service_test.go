@@ -1,0 +1,370 @@
+package belugamemory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// newService makes a service as another instance does: two on one URL share the sessions.
+func newService(t testing.TB, url string) testService {
+	t.Helper()
+	s, err := enter(url)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := <-s.leave(); err != nil {
+			t.Error(err)
+		}
+	})
+	locker, err := distlock.New(s.locks, &distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second})
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	d, err := s.sessionsOf(driver.Retention{Namespace: "run"})
+	must(t, err)
+	service, err := NewSessionService(d, locker)
+	must(t, err)
+	return testService{service, d}
+}
+
+type testService struct {
+	*SessionService
+	driver driver.Driver
+}
+
+// under runs fn with the lease of a session, as a run does.
+func (s testService) under(t testing.TB, ctx context.Context, id string, fn func(ctx context.Context)) {
+	t.Helper()
+	key, err := SessionKey(core.WithSessionID(ctx, id))
+	must(t, err)
+	must(t, s.locker.Do(ctx, key, func(ctx context.Context) error { fn(ctx); return nil }))
+}
+
+// onServices runs a test on Beluga's service and on this one, over each backend.
+func onServices(t *testing.T, test func(t *testing.T, s runtime.SessionService, in func(context.Context, string, func(context.Context)))) {
+	t.Run("Beluga's", func(t *testing.T) {
+		test(t, runtime.NewInMemorySessionService(), func(ctx context.Context, _ string, fn func(context.Context)) { fn(ctx) })
+	})
+	for name, url := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, url)
+			test(t, s, func(ctx context.Context, id string, fn func(context.Context)) { s.under(t, ctx, id, fn) })
+		})
+	}
+}
+
+func turn(n int) schema.Turn {
+	return schema.Turn{Input: schema.NewHumanMessage(fmt.Sprint("q ", n)), Output: schema.NewAIMessage(fmt.Sprint("a ", n)),
+		Timestamp: time.Date(2026, 11, 1, 0, 0, n, 7, time.UTC)}
+}
+
+func same(t testing.TB, got, want *runtime.Session) {
+	t.Helper()
+	g, w := *got, *want
+	g.UpdatedAt, w.UpdatedAt = time.Time{}, time.Time{}
+	if len(g.Turns)+len(w.Turns) == 0 {
+		g.Turns, w.Turns = nil, nil
+	}
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("the session is\n%+v\nwant\n%+v", g, w)
+	}
+	if got.UpdatedAt.Before(want.CreatedAt) {
+		t.Errorf("UpdatedAt is %s", got.UpdatedAt)
+	}
+}
+
+// The contract that both services keep.
+func TestSessionService_O_keepsWhatUpdateGave(t *testing.T) {
+	onServices(t, func(t *testing.T, s runtime.SessionService, in func(context.Context, string, func(context.Context))) {
+		ctx := t.Context()
+		created, err := s.Create(ctx, "agent")
+		must(t, err)
+		if created.ID == "" || created.AgentID != "agent" || created.State == nil || created.CreatedAt.IsZero() {
+			t.Errorf("created %+v", created)
+		}
+		id := created.ID
+		update := func(change func(session *runtime.Session)) {
+			t.Helper()
+			in(ctx, id, func(ctx context.Context) {
+				session, err := s.Get(ctx, id)
+				must(t, err)
+				change(session)
+				want := *session
+				must(t, s.Update(ctx, session))
+				got, err := s.Get(ctx, id)
+				must(t, err)
+				same(t, got, &want)
+				if got == session {
+					t.Error("Get returned the caller's session")
+				}
+			})
+		}
+		update(func(*runtime.Session) {})
+		update(func(s *runtime.Session) { s.Turns = append(s.Turns, turn(1), turn(2)) })
+		update(func(s *runtime.Session) { s.Turns = append(s.Turns, turn(3)) })
+		update(func(s *runtime.Session) {
+			s.State = map[string]any{"n": int64(1) << 60, "list": []any{1.5, "x", nil}, "at": time.Unix(7, 0).UTC()}
+			s.AgentID = "other"
+			s.ExpiresAt = time.Now().Add(time.Hour).UTC()
+		})
+		update(func(s *runtime.Session) { s.Turns[1].Metadata = map[string]any{"liked": true} })
+		update(func(s *runtime.Session) { s.Turns[0].Output = nil; s.Turns[2].Input = nil })
+		update(func(s *runtime.Session) { s.Turns = append(s.Turns[:1], s.Turns[2:]...) })
+		update(func(s *runtime.Session) { s.Turns, s.State = nil, nil })
+		update(func(s *runtime.Session) {
+			for n := range 300 {
+				s.Turns = append(s.Turns, turn(n))
+			}
+		})
+		update(func(s *runtime.Session) { s.ExpiresAt = time.Time{} })
+		must(t, s.Delete(ctx, id))
+		_, err = s.Get(ctx, id)
+		isNotFound(t, err)
+		isNotFound(t, s.Delete(ctx, id))
+	})
+}
+
+func isNotFound(t testing.TB, err error) {
+	t.Helper()
+	if coded := (*core.Error)(nil); !errors.As(err, &coded) || coded.Code != core.ErrNotFound {
+		t.Errorf("error %v, want the code %s", err, core.ErrNotFound)
+	}
+}
+
+func TestSessionService_expired_notFound(t *testing.T) {
+	for name, url := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, url)
+			ctx := inSession(t, "a:b")
+			session, err := s.Create(ctx, "agent")
+			must(t, err)
+			if session.ID != "a:b" {
+				t.Errorf("the ID is %q", session.ID)
+			}
+			_, err = s.Create(ctx, "agent")
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			s.under(t, ctx, "a:b", func(ctx context.Context) {
+				session, err := s.Get(ctx, "a:b")
+				must(t, err)
+				session.Turns, session.ExpiresAt = append(session.Turns, turn(1)), time.Now().Add(-time.Millisecond)
+				must(t, s.Update(ctx, session))
+			})
+			_, err = s.Get(ctx, "a:b")
+			isNotFound(t, err)
+			session, err = s.Create(ctx, "next")
+			must(t, err)
+			got, err := s.Get(ctx, "a:b")
+			must(t, err)
+			same(t, got, session)
+		})
+	}
+}
+
+// An Update is refused, and writes nothing, unless its session was read last under the same lease.
+func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
+	for name, url := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			s, other := newService(t, url), newService(t, url)
+			ctx, id := inSession(t, "id"), "id"
+			created, err := s.Create(ctx, "agent")
+			must(t, err)
+			refused := func(ctx context.Context, session *runtime.Session, sentinel error) {
+				t.Helper()
+				before, err := other.Get(ctx, id)
+				must(t, err)
+				session.Turns = append(session.Turns, turn(99))
+				mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, sentinel)
+				after, err := other.Get(ctx, id)
+				must(t, err)
+				same(t, after, before)
+			}
+			refused(ctx, created, distlock.ErrNotHeld)
+			read, err := s.Get(ctx, id)
+			must(t, err)
+			refused(ctx, read, distlock.ErrNotHeld)
+			s.under(t, ctx, id, func(ctx context.Context) {
+				refused(ctx, created, distlock.ErrLost)
+				refused(ctx, read, distlock.ErrLost)
+				first, err := s.Get(ctx, id)
+				must(t, err)
+				second, err := s.Get(ctx, id)
+				must(t, err)
+				clone := *second
+				refused(ctx, &clone, distlock.ErrInvalidOption)
+				first.Turns = append(first.Turns, turn(1))
+				must(t, s.Update(ctx, first))
+				refused(ctx, second, distlock.ErrLost)
+				twin, err := NewSessionService(s.driver, s.locker)
+				must(t, err)
+				first.Turns = append(first.Turns, turn(2))
+				must(t, s.Update(ctx, first))
+				session, err := twin.Get(ctx, id)
+				must(t, err)
+				must(t, twin.Update(ctx, session))
+				refused(ctx, first, distlock.ErrLost)
+				first, err = s.Get(ctx, id)
+				must(t, err)
+				first.TenantID = "another"
+				refused(ctx, first, distlock.ErrInvalidOption)
+				first.TenantID, first.ID = "", "another"
+				mustHaveCode(t, s.Update(ctx, first), core.ErrInvalidInput, distlock.ErrNotHeld)
+				read = second
+			})
+			other.under(t, ctx, id, func(ctx context.Context) {
+				session, err := other.Get(ctx, id)
+				must(t, err)
+				session.Turns = append(session.Turns, turn(3))
+				must(t, other.Update(ctx, session))
+			})
+			s.under(t, ctx, id, func(ctx context.Context) { refused(ctx, read, distlock.ErrLost) })
+			got, err := s.Get(ctx, id)
+			must(t, err)
+			if want := []schema.Turn{turn(1), turn(2), turn(3)}; !reflect.DeepEqual(got.Turns, want) {
+				t.Errorf("the turns are %v", got.Turns)
+			}
+			mustHaveCode(t, s.Update(ctx, nil), core.ErrInvalidInput, distlock.ErrInvalidOption)
+			_, err = s.Get(ctx, "")
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+		})
+	}
+}
+
+func TestSessionService_tenants_seeTheirOwn(t *testing.T) {
+	for name, url := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, url)
+			ctx := core.WithTenant(inSession(t, "id"), "one")
+			session, err := s.Create(ctx, "agent")
+			must(t, err)
+			if session.TenantID != "one" {
+				t.Errorf("the tenant is %q", session.TenantID)
+			}
+			another := core.WithTenant(t.Context(), "two")
+			_, err = s.Get(another, "id")
+			isNotFound(t, err)
+			isNotFound(t, s.Delete(another, "id"))
+			s.under(t, another, "id", func(ctx context.Context) {
+				mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, distlock.ErrInvalidOption)
+			})
+			if _, err = s.Get(ctx, "id"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A value that the codec cannot store leaves the session as it was.
+func TestSessionService_codec_refused(t *testing.T) {
+	s := newService(t, "mem://")
+	ctx := inSession(t, "id")
+	_, err := s.Create(ctx, "agent")
+	must(t, err)
+	circle := map[string]any{}
+	circle["self"] = circle
+	for name, change := range map[string]func(session *runtime.Session){
+		"state":  func(s *runtime.Session) { s.State["f"] = func() {} },
+		"circle": func(s *runtime.Session) { s.State = circle },
+		"turn":   func(s *runtime.Session) { s.Turns = append(s.Turns, schema.Turn{Metadata: circle}) },
+		"turn metadata": func(s *runtime.Session) {
+			s.Turns = append(s.Turns, schema.Turn{Metadata: map[string]any{"c": make(chan int)}})
+		},
+		"year": func(s *runtime.Session) {
+			s.Turns = append(s.Turns, schema.Turn{Timestamp: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+		},
+	} {
+		s.under(t, ctx, "id", func(ctx context.Context) {
+			session, err := s.Get(ctx, "id")
+			must(t, err)
+			change(session)
+			err = s.Update(ctx, session)
+			mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
+			if !strings.Contains(err.Error(), "nothing was written") {
+				t.Errorf("%s: %v", name, err)
+			}
+			session, err = s.Get(ctx, "id")
+			must(t, err)
+			session.Turns = append(session.Turns, turn(1))
+			must(t, s.Update(ctx, session))
+		})
+	}
+	got, err := s.Get(ctx, "id")
+	must(t, err)
+	if len(got.Turns) != 5 || len(got.State) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A newer version of this package has stored the session.
+func TestSessionService_futureVersion_refused(t *testing.T) {
+	s := newService(t, "mem://")
+	ctx := inSession(t, "id")
+	head, _, _, err := encodeSession(&runtime.Session{})
+	must(t, err)
+	must(t, s.locked.Append(ctx, bytes.Replace(head, []byte(`"v":1`), []byte(`"v":3`), 1)))
+	_, err = s.Get(ctx, "id")
+	mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
+	_, err = s.Create(ctx, "agent")
+	mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
+	if stored, err := s.locked.Last(ctx, 9); err != nil || len(stored) != 1 {
+		t.Errorf("%d updates are stored: %v", len(stored), err)
+	}
+}
+
+// A history of several pieces that was changed at its beginning.
+func TestSessionService_O_manyTurns_replaced(t *testing.T) {
+	s := newService(t, sharedURL(t))
+	ctx := inSession(t, "id")
+	_, err := s.Create(ctx, "agent")
+	must(t, err)
+	s.under(t, ctx, "id", func(ctx context.Context) {
+		session, err := s.Get(ctx, "id")
+		must(t, err)
+		for n := range 5 {
+			long := turn(n)
+			long.Input = schema.NewHumanMessage(strings.Repeat("x", maxPiece/2))
+			session.Turns = append(session.Turns, long)
+			must(t, s.Update(ctx, session))
+		}
+		session.Turns[0] = turn(0)
+		must(t, s.Update(ctx, session))
+		got, err := s.Get(ctx, "id")
+		must(t, err)
+		session.UpdatedAt = got.UpdatedAt
+		same(t, got, session)
+	})
+}
+
+// After a definite failure the same Update can be repeated.
+func TestSessionService_notWritten_repeatable(t *testing.T) {
+	s := newService(t, "mem://")
+	ctx := inSession(t, "id")
+	_, err := s.Create(ctx, "agent")
+	must(t, err)
+	s.under(t, ctx, "id", func(ctx context.Context) {
+		session, err := s.Get(ctx, "id")
+		must(t, err)
+		large := turn(1)
+		large.Input = schema.NewHumanMessage(strings.Repeat("x", maxSession))
+		session.Turns = []schema.Turn{large}
+		mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, sessionstore.ErrTooLarge)
+		session.Turns[0] = turn(1)
+		must(t, s.Update(ctx, session))
+	})
+	got, err := s.Get(ctx, "id")
+	must(t, err)
+	if !reflect.DeepEqual(got.Turns, []schema.Turn{turn(1)}) {
+		t.Errorf("the turns are %v", got.Turns)
+	}
+}
