@@ -3,14 +3,38 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+// asProgram makes the test binary lockctl.
+const asProgram = "LOCKCTL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	redis.SetLogger(silent{})
+	os.Unsetenv("LOCKCTL_URL")
+	os.Unsetenv("LOCKCTL_STORE")
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
 
 // result is what a command line has printed, and its exit code.
 type result struct {
@@ -19,18 +43,20 @@ type result struct {
 }
 
 // lockctl runs a command line as the program does, outside a terminal.
-func lockctl(t *testing.T, args ...string) result { return lockctlWith(t, 0, "", args...) }
+func lockctl(t *testing.T, args ...string) result {
+	t.Helper()
+	return lockctlWith(t.Context(), 0, strings.NewReader(""), args...)
+}
 
 // lockctlWith runs a command line in a terminal of that width, with an input.
-func lockctlWith(t *testing.T, width int, input string, args ...string) result {
-	t.Helper()
+func lockctlWith(ctx context.Context, width int, in io.Reader, args ...string) result {
 	var out, errs bytes.Buffer
-	run := &tool{in: strings.NewReader(input), out: &out, errs: &errs, width: width}
-	code := run.run(context.WithoutCancel(t.Context()), args)
+	run := &tool{in: in, out: &out, errs: &errs, size: func() (int, int) { return width, 24 }}
+	code := run.run(ctx, args)
 	return result{out.String(), errs.String(), code}
 }
 
-func (r result) is(t *testing.T, code int, texts ...string) {
+func (r result) is(t *testing.T, code int, texts ...string) result {
 	t.Helper()
 	if r.code != code {
 		t.Errorf("the exit code is %d, want %d; it printed %q and %q", r.code, code, r.out, r.errs)
@@ -40,21 +66,149 @@ func (r result) is(t *testing.T, code int, texts ...string) {
 			t.Errorf("it printed %q and %q, want %q", r.out, r.errs, text)
 		}
 	}
+	return r
+}
+
+var (
+	blanks    = regexp.MustCompile(` {2,}`)
+	durations = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?m?s\b`)
+	tokens    = regexp.MustCompile(`\b17\d{14}\b|\b1[89]\d{14}\b`)
+	moments   = regexp.MustCompile(`(_ms": )\d+`)
+)
+
+// stable hides what differs between runs: durations, tokens, and the widths of columns.
+func stable(text string) string {
+	text = tokens.ReplaceAllString(moments.ReplaceAllString(durations.ReplaceAllString(text, "9s"), "${1}9"), "TOKEN")
+	return strings.TrimSpace(blanks.ReplaceAllString(text, "  "))
+}
+
+func (r result) prints(t *testing.T, code int, want string) {
+	t.Helper()
+	if got := stable(r.out); r.code != code || got != stable(want) {
+		t.Errorf("it printed, with the exit code %d:\n%s\nwant %d:\n%s\nErrors: %s", r.code, got, code, stable(want), r.errs)
+	}
+}
+
+// onBackends runs a test on a Redis and on a PostgreSQL of its own namespaces.
+func onBackends(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("redis", func(t *testing.T) { test(t, testservers.SharedRedis(t).URL()) })
+	t.Run("postgres", func(t *testing.T) { test(t, migrated(t)) })
+}
+
+// migrated returns the URL of a database with the schemas of locks and sessions.
+func migrated(t *testing.T) string {
+	url := testservers.SharedPostgres(t).NewDatabase(t).URL()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pglock.Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+var owners atomic.Int64
+
+// owner is one that a test has put into a backend.
+type owner struct {
+	driver driver.Driver
+	req    driver.AcquireRequest
+	reply  driver.AcquireReply
+}
+
+// acquire makes an owner hold or await a lock for a minute.
+func acquire(t *testing.T, d driver.Driver, key, holder string) owner {
+	t.Helper()
+	n := owners.Add(1)
+	req := driver.AcquireRequest{
+		Name: driver.Name{Namespace: "distlock", Key: key}, Owner: fmt.Sprintf("%032x", n), Holder: holder, TTL: time.Minute,
+		Metadata: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		Alive:    time.Minute, Seq: 1,
+	}
+	reply, err := d.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner{d, req, reply}
+}
+
+func open(t *testing.T, url string) driver.Driver {
+	t.Helper()
+	d, err := lockurl.OpenDriver(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 func TestUsage_badInputSaysWhatToDo(t *testing.T) {
-	t.Setenv("LOCKCTL_URL", "")
 	for line, want := range map[string]string{
-		"list":                           "use --url or LOCKCTL_URL",
-		"list --url mem://":              "lockctl cannot reach",
-		"list --url nonsense":            "it has no scheme",
-		"list --url redis://h/0?ttl=x":   "ttl is not a duration",
-		"list --url redis://h --limit 0": "must be at least 1",
-		"list -o yaml":                   `use table or json`,
-		"list extra":                     `unknown command "extra"`,
-		"list --long":                    "unknown flag: --long",
-		"lisst":                          `unknown command "lisst"`,
+		"list":                                     "use --url or LOCKCTL_URL",
+		"session list":                             "use --store, LOCKCTL_STORE, --url or LOCKCTL_URL",
+		"list --url mem://":                        "lockctl cannot reach",
+		"list --url nonsense":                      "it has no scheme",
+		"list --url redis://h/0?ttl=x":             "ttl is not a duration",
+		"list --url redis://h --limit 0":           "must be at least 1",
+		"queue k --url redis://h --limit 1001":     "must be from 1 to 1000",
+		"watch --url redis://h --every 1ms":        "must be at least 200ms",
+		"list -o yaml":                             "use table or json",
+		"list extra":                               `unknown command "extra"`,
+		"list --long":                              "unknown flag: --long",
+		"lisst":                                    `unknown command "lisst"`,
+		"session lisst":                            `unknown command "lisst"`,
+		"show":                                     "accepts 1 arg(s), received 0",
+		"release k --url redis://h":                "--token is missing",
+		"release k --url redis://h --token x":      "invalid syntax",
+		"session show s --url redis://h --limit 0": "must be at least 1",
+		"session list --store redlock+redis://a,b,c/0?restart_delay=1m": "keeps no sessions",
+		"session list --store redis://h/0?namespace={":                  "braces",
 	} {
 		t.Run(line, func(t *testing.T) { lockctl(t, strings.Fields(line)...).is(t, exitUsage, want) })
 	}
+}
+
+func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
+	server, bare := testservers.SharedRedis(t), testservers.SharedPostgres(t).NewDatabase(t).URL()
+	if _, err := server.Do("SET", "distlock:{odd}:lock", "a value of another program"); err != nil {
+		t.Fatal(err)
+	}
+	const down, quorum = "redis://127.0.0.1:1/0?max_retries=-1", "redlock+redis://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/0?restart_delay=1m"
+	for _, c := range []struct {
+		line, url string
+		code      int
+		want      string
+	}{
+		{"list", down, exitUnavailable, "does not answer"},
+		{"watch", down, exitUnavailable, "does not answer"},
+		{"show k", down, exitUnavailable, "unavailable"},
+		{"queue k", down, exitUnavailable, "unavailable"},
+		{"release k --token 1 --yes", down, exitUnavailable, "unavailable"},
+		{"session list", down, exitUnavailable, "does not answer"},
+		{"session verify s", down, exitUnavailable, "does not answer"},
+		{"session delete s --yes", down, exitUnavailable, "unavailable"},
+		{"show odd", server.URL(), exitRefused, "another program"},
+		{"list", bare, exitRefused, "Migrate"},
+		{"session list", bare, exitRefused, "Migrate"},
+		{"list", quorum, exitUnsupported, "cannot list its locks"},
+		{"queue k", quorum, exitUnsupported, "cannot show a queue"},
+		{"release k --token 1", quorum, exitUnsupported, "cannot end a lock"},
+		{"show k", quorum, exitUnavailable, "unavailable"},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			lockctl(t, append(strings.Fields(c.line), "--url", c.url)...).is(t, c.code, c.want)
+		})
+	}
+}
+
+func TestCompletion_isForShells(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		lockctl(t, "completion", shell).is(t, 0, "lockctl")
+	}
+	lockctl(t, "__complete", "session", "v").is(t, 0, "verify\tCheck")
 }

@@ -66,7 +66,7 @@ func failed(err error) error {
 	case errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
 		return fmt.Errorf("the service refuses: %w", err)
 	}
-	return fmt.Errorf("the service does not answer: %w: check the URL, the network and the server", err)
+	return fmt.Errorf("the service does not answer: %w", err)
 }
 
 // ask makes one request within answerLimit.
@@ -175,9 +175,9 @@ func (t *tool) lockTable(locks []lock) string {
 		}
 		rows = append(rows, row)
 	}
-	return t.tabulate([]column{{name: "KEY", shrinks: true}, {name: "HOLDER", shrinks: true}, {name: "AGE", right: true},
-		{name: "TTL LEFT", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
-		{name: "TRACE ID", shrinks: true}}, rows)
+	return t.tabulate([]column{{name: "KEY", enough: 24, some: 8}, {name: "HOLDER", enough: 19, some: 8}, {name: "AGE", right: true},
+		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
+		{name: "TRACE ID", enough: 32, some: 9, cut: end}}, rows)
 }
 
 func millis(ms int64) string { return span(time.Duration(ms) * time.Millisecond) }

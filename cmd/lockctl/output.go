@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -11,18 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"golang.org/x/term"
 )
-
-func terminalWidth() int {
-	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
-	return width
-}
-
-func terminalHeight() int {
-	_, height, _ := term.GetSize(int(os.Stdout.Fd()))
-	return height
-}
 
 // print writes a value as one JSON document, or what lines returns.
 func (t *tool) print(value any, lines func() string) error {
@@ -38,44 +26,55 @@ func (t *tool) print(value any, lines func() string) error {
 
 // column is one of a table.
 type column struct {
-	name    string
-	right   bool
-	shrinks bool // it is cut in the middle if the terminal is narrow
+	name         string
+	right        bool
+	enough, some int                      // the widths to which it shrinks in a narrow terminal; 0: it does not
+	cut          func(string, int) string // shortens a cell; nil: middle
 }
 
-// tabulate draws rows. In a terminal, columns that shrink share what the others leave.
+// tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to enough
+// width first, then to some.
 func (t *tool) tabulate(columns []column, rows [][]string) string {
 	w := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	w.SetStyle(style)
-	header, widths, fixed, shrinking := table.Row{}, make([]int, len(columns)), 0, 0
+	header, widths, all := table.Row{}, make([]int, len(columns)), -2
 	for i, c := range columns {
 		header = append(header, c.name)
 		widths[i] = text.StringWidth(c.name)
 		for _, row := range rows {
-			widths[i] = max(widths[i], text.StringWidth(clean(row[i])))
+			row[i] = clean(row[i])
+			widths[i] = max(widths[i], text.StringWidth(row[i]))
 		}
-		fixed += 2
-		if c.shrinks {
-			shrinking++
-		} else {
-			fixed += widths[i]
+		all += widths[i] + 2
+	}
+	width, _ := t.size()
+	for _, least := range []func(column) int{func(c column) int { return c.enough }, func(c column) int { return c.some }} {
+		for width > 0 && all > width {
+			widest := -1
+			for i, c := range columns {
+				if least(c) > 0 && widths[i] > least(c) && (widest < 0 || widths[i] > widths[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			widths[widest]--
+			all--
 		}
 	}
 	w.AppendHeader(header)
 	var configs []table.ColumnConfig
-	room := t.width - fixed + 2
 	for i, c := range columns {
-		config := table.ColumnConfig{Number: i + 1, WidthMax: widths[i], WidthMaxEnforcer: cut}
+		config := table.ColumnConfig{Number: i + 1, WidthMax: widths[i], WidthMaxEnforcer: c.cut}
+		if c.cut == nil {
+			config.WidthMaxEnforcer = middle
+		}
 		if c.right {
 			config.Align, config.AlignHeader = text.AlignRight, text.AlignRight
-		}
-		if c.shrinks && t.width > 0 {
-			config.WidthMax = min(widths[i], max(room/shrinking, 8))
-			room -= config.WidthMax
-			shrinking--
 		}
 		configs = append(configs, config)
 	}
@@ -83,7 +82,7 @@ func (t *tool) tabulate(columns []column, rows [][]string) string {
 	for _, row := range rows {
 		cells := table.Row{}
 		for _, cell := range row {
-			cells = append(cells, clean(cell))
+			cells = append(cells, cell)
 		}
 		w.AppendRow(cells)
 	}
@@ -94,8 +93,11 @@ func (t *tool) tabulate(columns []column, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// cut shortens a text in its middle: both ends of a key tell keys apart.
-func cut(s string, width int) string {
+// end shortens a text at its end.
+func end(s string, width int) string { return text.Snip(s, width, "…") }
+
+// middle shortens a text in its middle: both ends of a key tell keys apart.
+func middle(s string, width int) string {
 	if text.StringWidth(s) <= width {
 		return s
 	}
@@ -105,17 +107,14 @@ func cut(s string, width int) string {
 	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
 }
 
-// clean shows control characters, which a terminal would obey.
+// clean escapes the characters that a terminal would obey, or that have no width.
 func clean(s string) string {
-	if !strings.ContainsFunc(s, unicode.IsControl) {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
-		if unicode.IsControl(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
+		if unicode.IsPrint(r) {
 			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
 	}
 	return b.String()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,11 @@ const answerLimit = 5 * time.Second
 
 // tool is one run of lockctl: its flags, and where it reads and writes.
 type tool struct {
-	url, output   string
-	in            io.Reader
-	out, errs     io.Writer
-	width, height int // of the terminal; 0: no terminal
-	started       bool
+	url, store, output string
+	in                 io.Reader
+	out, errs          io.Writer
+	size               func() (width, height int) // of the terminal; 0: no terminal
+	started            bool
 }
 
 // run executes a command line and returns the exit code.
@@ -71,7 +72,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is(errFinding, distlock.ErrNotAcquired):
+	case is(errFinding, errChanged, distlock.ErrNotAcquired):
 		return exitFinding
 	case is(distlock.ErrInvalidOption, distlock.ErrInvalidKey):
 		return exitUsage
@@ -104,8 +105,9 @@ func (t *tool) root() *cobra.Command {
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
+	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then the server of --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
-	root.AddCommand(t.listCommand())
+	root.AddCommand(t.listCommand(), t.showCommand(), t.queueCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand())
 	return root
 }
 
@@ -118,10 +120,7 @@ type service struct {
 
 // open makes a service. It sends nothing.
 func (t *tool) open(ctx context.Context) (*service, error) {
-	rawURL := t.url
-	if rawURL == "" {
-		rawURL = os.Getenv("LOCKCTL_URL")
-	}
+	rawURL := cmp.Or(t.url, os.Getenv("LOCKCTL_URL"))
 	switch {
 	case rawURL == "":
 		return nil, invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")

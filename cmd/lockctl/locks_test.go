@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestList_showsHeldAndAwaitedLocks(t *testing.T) {
+	onBackends(t, func(t *testing.T, url string) {
+		lockctl(t, "list", "--url", url).prints(t, 0, `No lock is held in the namespace "distlock".`)
+		lockctl(t, "list", "--url", url, "-o", "json").prints(t, 0, "{\n  \"locks\": [],\n  \"more\": false\n}")
+		d := open(t, url)
+		acquire(t, d, "zebra", "host-1:10")
+		acquire(t, d, "apple", "host-2:20")
+		acquire(t, d, "apple", "host-3:30")
+		lockctl(t, "list", "--url", url).prints(t, 0, `
+KEY    HOLDER     AGE  TTL  WAITERS  TOKEN  TRACE ID
+apple  host-2:20  9s  9s  1  TOKEN  0af7651916cd43dd8448eb211c80319c
+zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
+		longest := lockctl(t, "list", "--longest", "-o", "json", "--url", url).is(t, 0)
+		var document struct {
+			Locks []lock
+			More  bool
+		}
+		if err := json.Unmarshal([]byte(longest.out), &document); err != nil {
+			t.Fatal(err)
+		}
+		if l := document.Locks; len(l) != 2 || l[0].Age < l[1].Age || l[0].TTL < 1 || l[0].Token < 1 || document.More {
+			t.Errorf("--longest prints %s", longest.out)
+		}
+		lockctl(t, "list", "--limit", "1", "--url", url).is(t, 0, "these are the first 1 locks")
+		other := url + "?namespace=other"
+		if strings.Contains(url, "?") {
+			other = url + "&namespace=other"
+		}
+		lockctl(t, "list", "--url", other).prints(t, 0, `No lock is held in the namespace "other".`)
+	})
+}
+
+func TestList_fitsTheTerminal(t *testing.T) {
+	url := migrated(t)
+	d := open(t, url)
+	acquire(t, d, strings.Repeat("tenant-", 10)+"4711", strings.Repeat("host-", 10)+":1")
+	acquire(t, d, "esc\u2028", "a \x1b[31mred\x1b[0m holder")
+	for _, width := range []int{80, 120} {
+		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, "4711", ":1", `\x1b`)
+		for line := range strings.Lines(r.out) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("a line has %d columns of %d: %s", n, width, line)
+			}
+		}
+		if full := strings.Contains(r.out, "0af7651916cd43dd8448eb211c80319c"); full != (width == 120) {
+			t.Errorf("with %d columns it printed %s", width, r.out)
+		}
+	}
+}
+
+func TestShow_holderOrFree(t *testing.T) {
+	onBackends(t, func(t *testing.T, url string) {
+		lockctl(t, "show", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
+		acquire(t, open(t, url), "apple", "host-2:20")
+		lockctl(t, "show", "apple", "--url", url).prints(t, 0, `
+key  apple
+holder  host-2:20
+held for  9s
+TTL left  9s
+token  TOKEN
+trace ID  0af7651916cd43dd8448eb211c80319c
+waiters  0`)
+		lockctl(t, "show", "apple", "-o", "json", "--url", url).prints(t, 0, `{
+  "key": "apple",
+  "held": true,
+  "holder": "host-2:20",
+  "age_ms": 9,
+  "ttl_ms": 9,
+  "waiters": 0,
+  "token": TOKEN,
+  "trace_id": "0af7651916cd43dd8448eb211c80319c"
+}`)
+		lockctl(t, "show", "", "--url", url).is(t, exitUsage, "a lock needs a name")
+	})
+}
+
+func TestQueue_waitersInOrder(t *testing.T) {
+	onBackends(t, func(t *testing.T, url string) {
+		d := open(t, url)
+		lockctl(t, "queue", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
+		acquire(t, d, "apple", "host-1:10")
+		first, second := acquire(t, d, "apple", "host-3:30"), acquire(t, d, "apple", "host-2:20")
+		table := lockctl(t, "queue", "apple", "--url", url).is(t, 0, "waiters   2", "TICKET  WAITER     ALIVE  TRACE ID")
+		if strings.Index(table.out, "host-3:30") > strings.Index(table.out, "host-2:20") {
+			t.Errorf("it printed\n%s", table.out)
+		}
+		var l lock
+		r := lockctl(t, "queue", "apple", "-o", "json", "--url", url).is(t, 0)
+		if err := json.Unmarshal([]byte(r.out), &l); err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range []owner{first, second} {
+			if w := l.Queue[i]; w.Ticket != o.reply.Ticket || w.Holder != o.req.Holder || w.Alive < 1 ||
+				w.Trace != "0af7651916cd43dd8448eb211c80319c" {
+				t.Errorf("waiter %d is %+v", i, w)
+			}
+		}
+		r = lockctl(t, "queue", "apple", "--limit", "1", "--url", url).is(t, 0, "waiters   2", "host-3:30")
+		if strings.Contains(r.out, "host-2:20") {
+			t.Errorf("--limit 1 printed\n%s", r.out)
+		}
+	})
+}
+
+func token(o owner) string { return strconv.FormatInt(o.reply.Fence, 10) }

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// deleteWait is how long session delete waits for the lock of the session.
+const deleteWait = 30 * time.Second
+
+// exchange is one as JSON shows it.
+type exchange struct {
+	Place    string   `json:"place"`
+	Token    int64    `json:"token"`
+	ID       string   `json:"id"`
+	Number   int      `json:"number"`
+	Messages int      `json:"messages"`
+	Bytes    int      `json:"bytes"`
+	Broken   string   `json:"broken,omitempty"`
+	Texts    []string `json:"texts,omitempty"` // with --text alone: they are personal data
+}
+
+func exchangeOf(e driver.Entry, withText bool) exchange {
+	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID, Number: e.Number,
+		Messages: len(e.Messages), Bytes: size(e)}
+	if e.Err != nil {
+		x.Broken = e.Err.Error()
+	}
+	if withText {
+		for _, message := range e.Messages {
+			x.Texts = append(x.Texts, string(message))
+		}
+	}
+	return x
+}
+
+func (t *tool) sessionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "session",
+		Short: "Show, check and delete the sessions of a store",
+		Long: "Show, check and delete the sessions of a session store in Redis or PostgreSQL.\n" +
+			"The parameter namespace of --store is that of the sessions. Without --store, the sessions are on\n" +
+			"the server of --url, in the namespace \"session\".\n" +
+			"Texts of messages are personal data: only --text shows them.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(t.sessionListCommand(), t.sessionShowCommand(), t.sessionTailCommand(), t.verifyCommand(),
+		t.sessionDeleteCommand())
+	return cmd
+}
+
+// withStore opens the sessions for a command.
+func (t *tool) withStore(run func(ctx context.Context, s *sessions, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := t.openStore()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return run(cmd.Context(), s, args)
+	}
+}
+
+func (t *tool) sessionListCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions that have an exchange",
+		Args:  cobra.NoArgs,
+		RunE: t.withStore(func(ctx context.Context, s *sessions, _ []string) error {
+			if limit < 1 {
+				return invalid("--limit is %d, but must be at least 1", limit)
+			}
+			names, more, err := s.names(ctx, limit)
+			if err != nil {
+				return err
+			}
+			if more {
+				fmt.Fprintf(t.errs, "lockctl: these are the first %d sessions: raise --limit to read more\n", len(names))
+			}
+			return t.print(map[string]any{"sessions": orEmpty(names), "more": more}, func() string {
+				if len(names) == 0 {
+					return fmt.Sprintf("No session in the namespace %q has an exchange.", s.Retention().Namespace)
+				}
+				lines := []string{"SESSION"}
+				for _, name := range names {
+					lines = append(lines, clean(name))
+				}
+				return strings.Join(lines, "\n")
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 10_000, "the most sessions to read")
+	return cmd
+}
+
+// last reads the last exchanges of a session, in order.
+func (s *sessions) last(ctx context.Context, name string, n int) (entries []driver.Entry, err error) {
+	for e, err := range s.exchanges(ctx, name, lockedmemory.Place{}, true, n) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	slices.Reverse(entries)
+	return entries, nil
+}
+
+func (t *tool) sessionShowCommand() *cobra.Command {
+	var limit int
+	var text bool
+	cmd := &cobra.Command{
+		Use:   "show SESSION",
+		Short: "Show the last exchanges of a session",
+		Long: "Show the last exchanges of a session, in order: the place with the token, and the turn ID.\n" +
+			"The exit code is 1 if the session has no exchange.",
+		Args: cobra.ExactArgs(1),
+		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
+			if limit < 1 {
+				return invalid("--limit is %d, but must be at least 1", limit)
+			}
+			entries, err := s.last(ctx, args[0], limit)
+			if err != nil {
+				return err
+			}
+			if len(entries) == 0 {
+				return t.not("the session has no exchange")
+			}
+			exchanges := []exchange{}
+			for _, e := range entries {
+				exchanges = append(exchanges, exchangeOf(e, text))
+			}
+			return t.print(map[string]any{"session": args[0], "exchanges": exchanges}, func() string {
+				return t.exchangeTable(exchanges)
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 20, "the most exchanges to read")
+	cmd.Flags().BoolVar(&text, "text", false, "show the messages, too")
+	return cmd
+}
+
+func (t *tool) exchangeTable(exchanges []exchange) string {
+	var rows [][]string
+	for _, x := range exchanges {
+		rows = append(rows, x.row())
+	}
+	lines := strings.Split(t.tabulate(exchangeColumns, rows), "\n")
+	text := lines[0]
+	for i, x := range exchanges {
+		text += "\n" + lines[i+1] + x.texts()
+	}
+	return text
+}
+
+var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "TURN ID", enough: 32, some: 8},
+	{name: "NUMBER", right: true}, {name: "MESSAGES", right: true}, {name: "BYTES", right: true}, {name: "BROKEN", enough: 24, some: 8}}
+
+func (x exchange) row() []string {
+	number := ""
+	if x.ID != "" {
+		number = strconv.Itoa(x.Number)
+	}
+	return []string{x.Place, x.ID, number, strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes), x.Broken}
+}
+
+func (x exchange) texts() (lines string) {
+	for _, text := range x.Texts {
+		lines += "\n  " + clean(text)
+	}
+	return lines
+}
+
+func (t *tool) sessionTailCommand() *cobra.Command {
+	var limit int
+	var text bool
+	cmd := &cobra.Command{
+		Use:   "tail SESSION",
+		Short: "Show new exchanges of a session until ctrl-C",
+		Long: "Show the last exchanges of a session, and new ones as they are stored, until ctrl-C.\n" +
+			"A line has the place, the turn ID with its number, and the messages with their bytes.\n" +
+			"With -o json, each exchange is one line. Replaced content does not appear again.",
+		Args: cobra.ExactArgs(1),
+		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
+			if limit < 0 {
+				return invalid("--limit is %d, but must not be negative", limit)
+			}
+			entries, err := s.last(ctx, args[0], max(limit, 1))
+			if err != nil {
+				return err
+			}
+			var from lockedmemory.Place
+			if len(entries) > 0 {
+				from = entries[len(entries)-1].Place
+			}
+			for _, e := range entries[:min(limit, len(entries))] {
+				if err := t.line(exchangeOf(e, text)); err != nil {
+					return err
+				}
+			}
+			return follow(ctx, time.Second, func() error {
+				for e, err := range s.exchanges(ctx, args[0], from, false, maxEntries) {
+					if err == nil {
+						from, err = e.Place, t.line(exchangeOf(e, text))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 10, "how many stored exchanges to begin with")
+	cmd.Flags().BoolVar(&text, "text", false, "show the messages, too")
+	return cmd
+}
+
+// line writes an exchange of tail.
+func (t *tool) line(x exchange) error {
+	if t.output == "json" {
+		return json.NewEncoder(t.out).Encode(x)
+	}
+	turn := "-"
+	if x.ID != "" {
+		turn = fmt.Sprintf("%s #%d", x.ID, x.Number)
+	}
+	line := fmt.Sprintf("%s  %s  messages: %d, bytes: %d", x.Place, turn, x.Messages, x.Bytes)
+	if x.Broken != "" {
+		line += "  broken: " + x.Broken
+	}
+	_, err := fmt.Fprintln(t.out, clean(line)+x.texts())
+	return err
+}
+
+func (t *tool) sessionDeleteCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete SESSION",
+		Short: "Delete a session for good: history and turn IDs",
+		Long: "Delete a session for good: its history and its turn IDs. The command takes the lock of the session,\n" +
+			fmt.Sprintf("which has the same name, and waits for it up to %s. Turns that wait meanwhile fail.\n", deleteWait) +
+			"Append-only files and backups of the server are out of reach.",
+		Args: cobra.ExactArgs(1),
+		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
+			locks, err := t.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer locks.close()
+			key := lockedmemory.FixedKey(args[0])
+			store, err := sessionstore.New(s.Driver, key, raw{}, nil)
+			if err != nil {
+				return err
+			}
+			memory, err := lockedmemory.New(store, locks.locker, key, &lockedmemory.Options{Wait: deleteWait})
+			if err != nil {
+				return err
+			}
+			if !yes && !t.confirm(ctx, fmt.Sprintf("Delete the session %s for good, under its lock in the namespace %q?",
+				clean(args[0]), locks.namespace)) {
+				return t.not("not confirmed; nothing was changed: answer yes, or use --yes")
+			}
+			if err := memory.Delete(ctx); err != nil {
+				return err
+			}
+			return t.print(map[string]any{"session": args[0], "deleted": true}, func() string {
+				return "Deleted. The store keeps the place of the Delete for 24 h, to reject late writes."
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// maxProblems is how many findings verify reports.
+const maxProblems = 100
+
+// ahead is how far a token may be ahead of this machine's clock.
+const ahead = 24 * time.Hour
+
+// verdict is what verify found in a session.
+type verdict struct {
+	Session   string    `json:"session"`
+	Exchanges int       `json:"exchanges"`
+	Tokens    int       `json:"tokens"` // leases that have stored something
+	IDs       int       `json:"ids"`
+	Bytes     int       `json:"bytes"`
+	More      bool      `json:"more"`
+	Problems  []problem `json:"problems"`
+
+	last    lockedmemory.Place
+	numbers map[string]int // the highest of each turn ID
+}
+
+type problem struct {
+	Place string `json:"place"`
+	Text  string `json:"problem"`
+}
+
+func (t *tool) verifyCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "verify SESSION",
+		Short: "Check the exchanges of a session",
+		Long: "Check a session from its beginning: entries that cannot be read, places out of order, exchanges\n" +
+			"stored twice under one turn ID, and tokens ahead of the clock. If a lock of the same name is held,\n" +
+			"verify compares its token with the newest one of the session. The exit code is 1 with a finding.",
+		Args: cobra.ExactArgs(1),
+		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
+			if limit < 1 {
+				return invalid("--limit is %d, but must be at least 1", limit)
+			}
+			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
+			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, limit+1) {
+				if err != nil {
+					return err
+				}
+				if v.More = v.Exchanges == limit; v.More {
+					break
+				}
+				v.check(e, time.Now())
+			}
+			if t.url != "" || os.Getenv("LOCKCTL_URL") != "" {
+				if err := t.compare(ctx, v); err != nil {
+					return err
+				}
+			}
+			if err := t.print(v, v.lines); err != nil {
+				return err
+			}
+			if len(v.Problems) > 0 {
+				return errFinding
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100_000, "the most exchanges to read")
+	return cmd
+}
+
+// check looks at the next entry.
+func (v *verdict) check(e driver.Entry, now time.Time) {
+	found := func(format string, args ...any) {
+		if len(v.Problems) < maxProblems {
+			v.Problems = append(v.Problems, problem{e.Place.String(), fmt.Sprintf(format, args...)})
+		}
+	}
+	v.Exchanges++
+	v.Bytes += size(e)
+	if e.Place.Fence != v.last.Fence {
+		v.Tokens++
+	}
+	if e.Place.Compare(v.last) <= 0 {
+		found("the place is not above the one before, %s", v.last)
+	}
+	if at := time.UnixMicro(e.Place.Fence); at.After(now.Add(ahead)) {
+		found("the token is ahead of this machine's clock: it stands for %s", at.UTC().Format(time.RFC3339))
+	}
+	if v.last = e.Place; e.Err != nil {
+		found("the entry cannot be read: %v", e.Err)
+		return
+	}
+	if len(e.Messages) == 0 {
+		found("the exchange has no message")
+	}
+	if e.ID != "" {
+		if before, known := v.numbers[e.ID]; known && e.Number <= before {
+			found("its turn ID has the number %d, after %d: the exchange is stored twice or out of order", e.Number, before)
+		}
+		v.numbers[e.ID] = max(v.numbers[e.ID], e.Number)
+		v.IDs = len(v.numbers)
+	}
+}
+
+// compare looks at the lock after the session was read, so that a later holder has a higher token.
+func (t *tool) compare(ctx context.Context, v *verdict) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	l, err := s.lock(ctx, v.Session)
+	if err != nil {
+		return err
+	}
+	if l.Held && v.last.Fence > l.Token+lockdriver.FenceBlock {
+		v.Problems = append(v.Problems, problem{v.last.String(), fmt.Sprintf(
+			"the lock is held under the lower token %d: the store rejects this holder's writes until its token is raised", l.Token)})
+	}
+	return nil
+}
+
+func (v *verdict) lines() string {
+	text := fmt.Sprintf("exchanges %d\ntokens    %d\nturn IDs  %d\nbytes     %d", v.Exchanges, v.Tokens, v.IDs, v.Bytes)
+	if v.More {
+		text += "\nThe session has more exchanges: raise --limit to check them."
+	}
+	for _, p := range v.Problems {
+		text += fmt.Sprintf("\n%s  %s", p.Place, clean(p.Text))
+	}
+	if len(v.Problems) == 0 {
+		return text + "\nNo problem was found."
+	}
+	return text + fmt.Sprintf("\nProblems: %d", len(v.Problems))
+}
