@@ -107,7 +107,8 @@ func (t *tool) root() *cobra.Command {
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
 	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then the server of --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
-	root.AddCommand(t.listCommand(), t.showCommand(), t.queueCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand())
+	root.AddCommand(t.listCommand(), t.showCommand(), t.queueCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand(),
+		t.doctorCommand())
 	return root
 }
 
@@ -118,14 +119,23 @@ type service struct {
 	namespace string
 }
 
-// open makes a service. It sends nothing.
-func (t *tool) open(ctx context.Context) (*service, error) {
-	rawURL := cmp.Or(t.url, os.Getenv("LOCKCTL_URL"))
+// lockURL returns --url, or the default.
+func (t *tool) lockURL() (rawURL string, err error) {
+	rawURL = cmp.Or(t.url, os.Getenv("LOCKCTL_URL"))
 	switch {
 	case rawURL == "":
-		return nil, invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")
+		return "", invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")
 	case strings.HasPrefix(rawURL, "mem:"):
-		return nil, invalid("mem:// keeps its locks in one process, which lockctl cannot reach")
+		return "", invalid("mem:// keeps its locks in one process, which lockctl cannot reach")
+	}
+	return rawURL, nil
+}
+
+// open makes a service. It sends nothing.
+func (t *tool) open(ctx context.Context) (*service, error) {
+	rawURL, err := t.lockURL()
+	if err != nil {
+		return nil, err
 	}
 	locker, err := lockurl.Open(ctx, rawURL, nil)
 	if err != nil {

@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/pgstore":    {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
-	"cmd/lockctl/...":                      {"cmd/lockctl/internal/...", "distlock/...", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
+	"cmd/lockctl/...":                      {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
 	"examples/...":                         {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                   {},
 	"internal/faultnet":                    {"internal/testservers"},

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
+)
+
+func (t *tool) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the servers, and say what endangers the locks",
+		Long: "Examine the servers of --url, and those of --store if it is given.\n" +
+			"doctor reads settings and state. It changes nothing, and writes no key and no row.\n" +
+			"The exit code is 1 if there is a problem. A warning is no problem.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lockURL, err := t.lockURL()
+			if err != nil {
+				return err
+			}
+			findings, err := doctor.Examine(cmd.Context(), lockURL, cmp.Or(t.store, os.Getenv("LOCKCTL_STORE")))
+			if err != nil {
+				return err
+			}
+			if err := t.print(map[string]any{"findings": findings}, func() string { return diagnosis(findings) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == doctor.Problem }) {
+				return errFinding
+			}
+			return nil
+		},
+	}
+}
+
+// diagnosis writes findings below the server that each is about.
+func diagnosis(findings []doctor.Finding) string {
+	var b strings.Builder
+	count, server := map[doctor.Level]int{}, "-"
+	for _, f := range findings {
+		count[f.Level]++
+		if f.Server != server {
+			server = f.Server
+			title := server
+			if server == "" {
+				title = "in all"
+			}
+			fmt.Fprintf(&b, "%s\n", title)
+		}
+		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, clean(f.Found))
+		if f.Level != doctor.OK {
+			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", clean(f.Means), "", clean(f.Do))
+		}
+	}
+	fmt.Fprintf(&b, "%d problems, %d warnings, %d notes, %d ok", count[doctor.Problem], count[doctor.Warning],
+		count[doctor.Note], count[doctor.OK])
+	return b.String()
+}

@@ -1,0 +1,188 @@
+// Package doctor examines the servers of locks and of sessions, and says what endangers them.
+//
+//	findings, err := doctor.Examine(ctx, "redis://localhost:6379/0", "")
+//
+// A check is one function in a table: redisChecks for each Redis, postgresChecks for each PostgreSQL.
+// Further checks compare servers: the Sentinels, the nodes of a Cluster or a quorum, the store and its
+// locks. All of them only read. The rights of a Redis user are tried by commands without an effect, see
+// rights.go.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redlock"
+)
+
+// answerLimit bounds the questions to one server.
+const answerLimit = 5 * time.Second
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels, from the best to the worst.
+const (
+	OK      Level = "ok"
+	Note    Level = "note"    // worth knowing, or a setting that the user may not read
+	Warning Level = "warning" // harms the locks under a fault, or makes them slow
+	Problem Level = "problem" // locks fail, or may have two holders
+)
+
+// Finding is the result of one check. Means and Do are empty if the level is OK.
+type Finding struct {
+	Level  Level  `json:"level"`
+	Check  string `json:"check"`
+	Server string `json:"server,omitempty"` // host:port; empty: the check compares servers
+	Found  string `json:"found"`
+	Means  string `json:"means,omitempty"`
+	Do     string `json:"do,omitempty"`
+}
+
+func ok(format string, args ...any) Finding {
+	return Finding{Level: OK, Found: fmt.Sprintf(format, args...)}
+}
+
+// result is a finding that is not OK.
+func result(level Level, found, means, do string) Finding {
+	return Finding{Level: level, Found: found, Means: means, Do: do}
+}
+
+// at completes a finding.
+func (f Finding) at(check, server string) Finding {
+	f.Check, f.Server = check, server
+	return f
+}
+
+// report collects findings. A check that has nothing to say returns an empty one.
+type report struct{ findings []Finding }
+
+func (r *report) add(check, server string, f Finding) {
+	if f.Level != "" {
+		r.findings = append(r.findings, f.at(check, server))
+	}
+}
+
+// target is a service to examine.
+type target struct {
+	url       string // without the parameters of the Locker
+	namespace string
+	ttl       time.Duration
+	store     bool            // it keeps sessions, and not locks
+	examined  map[string]bool // servers that have answered, by host:port
+}
+
+// Examine examines the service of lockURL, and that of storeURL unless this is empty. An invalid URL is
+// refused with distlock.ErrInvalidOption. Every other failure is a finding.
+func Examine(ctx context.Context, lockURL, storeURL string) ([]Finding, error) {
+	r := &report{}
+	lock := split(lockURL, "distlock")
+	locker, refused := lockurl.Open(ctx, lockURL, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
+	if refused == nil {
+		defer closeLocker(locker)
+		lock.ttl = fencing.Options(locker).TTL
+	}
+	if err := r.servers(ctx, lock); err != nil {
+		return nil, errors.Join(err, refused)
+	}
+	if refused != nil {
+		r.add("url", "", result(Problem, refused.Error(), "No program can use this URL.", "Correct the URL."))
+	} else if len(lock.examined) > 0 {
+		r.add("locks", "", locks(ctx, locker))
+	}
+	if storeURL == "" {
+		return r.findings, nil
+	}
+	store := split(storeURL, "session")
+	store.store, store.ttl, store.examined = true, lock.ttl, lock.examined
+	if err := r.servers(ctx, store); err != nil {
+		return nil, err
+	}
+	r.add("namespace", "", namespaces(ctx, lock, store))
+	return r.findings, nil
+}
+
+func closeLocker(locker *distlock.Locker) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+	defer cancel()
+	_ = locker.Close(ctx)
+}
+
+// split takes the parameters of the Locker out of a URL.
+func split(rawURL, namespace string) target {
+	t := target{namespace: namespace, ttl: 30 * time.Second, examined: map[string]bool{}}
+	rest, query, _ := strings.Cut(rawURL, "?")
+	others := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		name, value, _ := strings.Cut(pair, "=")
+		value, _ = url.QueryUnescape(value)
+		ttl, err := time.ParseDuration(value)
+		switch {
+		case name == "namespace" && value != "":
+			t.namespace = value
+		case name == "ttl" && err == nil:
+			t.ttl = ttl
+		}
+		return name == "" || name == "namespace" || name == "ttl" || name == "wait"
+	})
+	if t.url = rest; len(others) > 0 {
+		t.url += "?" + strings.Join(others, "&")
+	}
+	return t
+}
+
+// servers examines each server of a URL.
+func (r *report) servers(ctx context.Context, t target) error {
+	scheme, _, _ := strings.Cut(t.url, "://")
+	switch {
+	case scheme == "mem":
+		return fmt.Errorf("%w: mem:// keeps its locks in one process, which has no server to examine", distlock.ErrInvalidOption)
+	case isPostgres(t.url):
+		return r.postgres(ctx, t)
+	case slices.Contains(strings.Fields(redlock.Schemes), scheme+"://") && !t.store:
+		return r.quorum(ctx, t)
+	}
+	return r.redis(ctx, t)
+}
+
+// far is how far a token may be ahead of the clock without a reason to worry: a store raises tokens
+// above its mark.
+const far = time.Hour
+
+// locks asks as every program does, and looks at the tokens of a page of locks.
+func locks(ctx context.Context, locker *distlock.Locker) Finding {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	if err := locker.Ping(ctx); err != nil {
+		return result(Problem, err.Error(), "Every lock operation fails.", "Do what the text says.")
+	}
+	page, next, err := locker.List(ctx, "", 100)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, distlock.ErrRefused) {
+		return ok("the lock service answers")
+	} else if err != nil {
+		return result(Warning, err.Error(), "A list of locks fails.", "Do what the text says.")
+	}
+	var ahead time.Duration
+	for _, lock := range page {
+		ahead = max(ahead, time.Until(time.UnixMicro(lock.Fence)))
+	}
+	if ahead > far {
+		return result(Warning, fmt.Sprintf("the token of a lock is %v ahead of the clock", ahead.Round(time.Hour)),
+			"A clock was ahead, or a store has a damaged mark. Tokens rise from there. 365 days ahead, they are refused.",
+			"Compare the clocks of all servers, and let NTP keep them. Do not delete locks.")
+	}
+	more := ""
+	if next != "" {
+		more = " or more"
+	}
+	return ok("the lock service answers, and shows %d%s locks in the namespace %q", len(page), more,
+		fencing.Options(locker).Namespace)
+}

@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock"
+	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+const (
+	sample = 20             // sessions to compare
+	pages  = 20             // of their names to read: each node of a Cluster has its own
+	kept   = 23 * time.Hour // a lock service keeps the last token of a lock for 24 hours
+)
+
+// namespaces compares sessions with their locks. The token of the last exchange was granted by the lock of
+// the session's name, so the lock service knows it, or a higher one.
+func namespaces(ctx context.Context, lock, store target) Finding {
+	ctx, cancel := context.WithTimeout(ctx, 2*answerLimit)
+	defer cancel()
+	unknown := func(err error) Finding {
+		return result(Note, err.Error(), "Sessions and locks are not compared.", "Run lockctl doctor as a user who may read both.")
+	}
+	written, err := lastWrites(ctx, store)
+	if err != nil {
+		return unknown(err)
+	}
+	ask, done, err := tokensOf(ctx, lock)
+	if err != nil {
+		return unknown(err)
+	}
+	defer done()
+	wrong := 0
+	for session, token := range written {
+		granted, err := ask(session)
+		if err != nil {
+			return unknown(err)
+		}
+		if granted < token {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		return result(Problem, fmt.Sprintf("%d of %d sessions have an exchange with a token that no lock in the namespace %q has granted",
+			wrong, len(written), lock.namespace),
+			"Programs write these sessions under locks of another namespace or server, so two of them may write at once. "+
+				"Or the lock service has lost its data.",
+			"Compare the lock URLs of all programs, and their namespace, with --url.")
+	}
+	return ok("the locks of %d sessions are in the namespace %q", len(written), lock.namespace)
+}
+
+// lastWrites returns the tokens of the last exchanges of some sessions.
+func lastWrites(ctx context.Context, store target) (map[string]int64, error) {
+	locks, err := lockurl.OpenDriver(store.url)
+	if err != nil {
+		return nil, err
+	}
+	defer locks.Close()
+	sessions, err := sessionsBeside(locks, store)
+	if err != nil {
+		return nil, err
+	}
+	written, after := map[string]int64{}, ""
+	for range pages {
+		names, next, err := sessions.Sessions(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names[:min(len(names), sample-len(written))] {
+			page, err := sessions.Read(ctx, driver.Read{Session: name, Backward: true, Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Entries) > 0 && time.Since(time.UnixMicro(page.Entries[0].Place.Fence)) < kept {
+				written[name] = page.Entries[0].Place.Fence
+			}
+		}
+		if after = next; next == "" || len(written) == sample {
+			break
+		}
+	}
+	return written, nil
+}
+
+func sessionsBeside(locks lockdriver.Driver, store target) (driver.Driver, error) {
+	keep := &driver.Retention{Namespace: store.namespace}
+	if isPostgres(store.url) {
+		return pgstore.NewColocatedDriver(locks, keep)
+	}
+	return redisstore.NewColocatedDriver(locks, keep)
+}
+
+func isPostgres(url string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return slices.Contains(strings.Fields(postgres.Schemes), scheme+"://")
+}
+
+// tokensOf returns a function that asks for the highest token that a lock has granted, 0 if none.
+func tokensOf(ctx context.Context, lock target) (ask func(key string) (int64, error), done func(), err error) {
+	if isPostgres(lock.url) {
+		config, schema, err := postgres.ParseURL(lock.url)
+		if err != nil {
+			return nil, nil, err
+		}
+		if schema == "" {
+			schema = postgres.DefaultSchema
+		}
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+		conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(key string) (token int64, err error) {
+			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+pgx.Identifier{schema, "lease"}.Sanitize()+
+				" WHERE namespace = $1 AND key = $2", lock.namespace, key).Scan(&token)
+			return token, err
+		}, func() { _ = conn.Close(context.WithoutCancel(ctx)) }, nil
+	}
+	clients, _, err := redlock.ParseURL(lock.url)
+	if err != nil {
+		var client redis.UniversalClient
+		if client, err = redislock.ParseURL(lock.url); err != nil {
+			return nil, nil, err
+		}
+		clients = []redis.UniversalClient{client}
+	}
+	ask = func(key string) (token int64, err error) {
+		name := lock.namespace + ":{" + strings.NewReplacer("%", "%25", "}", "%7D").Replace(key) + "}:lock"
+		for _, client := range clients {
+			record, failed := client.Get(ctx, name).Result()
+			if failed != nil && !errors.Is(failed, redis.Nil) {
+				err = failed // a node of a quorum may be down
+			} else if len(record) >= 100 { // both formats of a record have the last token here
+				last, _ := strconv.ParseInt(record[84:100], 10, 64)
+				token = max(token, last)
+			}
+		}
+		if token > 0 || len(clients) > 1 {
+			err = nil
+		}
+		return token, err
+	}
+	return ask, func() {
+		for _, client := range clients {
+			_ = client.Close()
+		}
+	}, nil
+}

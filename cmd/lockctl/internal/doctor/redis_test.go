@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+)
+
+// durable are the settings of a healthy node.
+var durable = []string{"--appendonly", "yes", "--lazyfree-lazy-expire", "yes"}
+
+func startRedis(t *testing.T) *testservers.Redis {
+	return testservers.StartRedis(t, durable...)
+}
+
+func TestExamine_healthyRedis(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	converse(t, r.URL(), "distlock")
+	before, err := r.Do("KEYS", "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings := finds(t, r.URL(), r.URL())
+	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Level != OK }); i >= 0 {
+		t.Errorf("%+v", findings[i])
+	}
+	shows(t, findings, OK, "namespace", "the locks of 1 sessions")
+	if after, err := r.Do("KEYS", "*"); err != nil || after != before {
+		t.Errorf("the keys were %q and are %q, %v", before, after, err)
+	}
+}
+
+func TestExamine_plantedInRedis(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	for _, c := range []struct {
+		name       string
+		plant, end []string
+		user, tail string
+		want, text string
+	}{
+		{"eviction of all keys", []string{"maxmemory-policy", "allkeys-lru", "maxmemory", "100mb"},
+			[]string{"maxmemory-policy", "noeviction", "maxmemory", "0"}, "", "", "problem eviction", "allkeys-lru, with maxmemory 100.0 MB"},
+		{"eviction of keys that expire", []string{"maxmemory-policy", "volatile-ttl", "maxmemory", "100mb"},
+			[]string{"maxmemory-policy", "noeviction", "maxmemory", "0"}, "", "", "problem eviction", "CONFIG SET maxmemory-policy noeviction"},
+		{"eviction without a limit", []string{"maxmemory-policy", "allkeys-lru"}, []string{"maxmemory-policy", "noeviction"},
+			"", "", "warning eviction", "without maxmemory"},
+		{"memory", []string{"maxmemory", "1"}, []string{"maxmemory", "0"}, "", "", "problem memory", "IdleTTL"},
+		{"no file", []string{"appendonly", "no"}, []string{"appendonly", "yes"}, "", "", "warning persistence", "appendonly yes"},
+		{"no fsync", []string{"appendfsync", "no"}, []string{"appendfsync", "everysec"}, "", "", "warning persistence", "everysec"},
+		{"too few replicas", []string{"min-replicas-to-write", "1"}, []string{"min-replicas-to-write", "0"}, "", "",
+			"problem replicas", "0 replicas, min-replicas-to-write 1"},
+		{"idle timeout", []string{"timeout", "5"}, []string{"timeout", "0"}, "", "", "warning idle timeout", "timeout 5"},
+		{"keepalive", []string{"tcp-keepalive", "0"}, []string{"tcp-keepalive", "300"}, "", "", "warning idle timeout", "tcp-keepalive 300"},
+		{"read timeout", nil, nil, "", "?read_timeout=40s", "warning read timeout", "read_timeout 40s, TTL 30s"},
+		{"TLS", nil, nil, "", "", "problem connection", "Use redis:// if the server has no TLS"},
+		{"password", nil, nil, "agent:wrong@", "", "problem connection", "Correct the user and the password"},
+		{"password, not given", []string{"requirepass", "p"}, nil, "", "", "problem connection", "Add user:password@"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i := 0; i < len(c.plant); i += 2 {
+				do(t, r, "CONFIG", "SET", c.plant[i], c.plant[i+1])
+			}
+			ctx, address := t.Context(), "redis://"+c.user+r.Addr()+c.tail
+			if c.name == "TLS" { // Redis waits for the rest of a command
+				limited, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+				defer cancel()
+				ctx, address = limited, "rediss://"+r.Addr()
+			}
+			findings, err := Examine(ctx, address, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			level, check, _ := strings.Cut(c.want, " ")
+			shows(t, findings, Level(level), check, c.text)
+			for _, f := range findings {
+				if rank[f.Level] > rank[Note] && f.Check != check {
+					t.Errorf("a finding beside it: %+v", f)
+				}
+			}
+			if c.name == "password, not given" {
+				return // the last one: the server demands a password from now on
+			}
+			for i := 0; i < len(c.end); i += 2 {
+				do(t, r, "CONFIG", "SET", c.end[i], c.end[i+1])
+			}
+		})
+	}
+}
+
+// Each documented right is found if it is missing, and a user with all of them lacks none.
+func TestExamine_missingRight(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	address := "redis://agent:" + testservers.UserPassword + "@" + r.Addr()
+	lock := testservers.DocumentedRights(t, "../../../../distlock/redislock/doc.go")
+	store := testservers.DocumentedRights(t, "../../../../lockedmemory/sessionstore/redisstore/doc.go")
+	all := slices.Concat(lock.Needed, lock.Notified, lock.Lists, store.Needed, []string{"+info", "+config|get", "+memory|usage", "&distlock:*"})
+	namespaces := []string{"distlock", "session"}
+	testservers.SetUser(t, r, "agent", namespaces, all...)
+	finds(t, address, address)
+	for right, want := range map[string]string{
+		"+getex": "problem", "+zadd": "problem", "+hset": "problem", "+setrange": "problem", "+evalsha": "problem",
+		"+publish": "warning", "+subscribe": "warning", "&<namespace>:*": "warning", "~<namespace>:*": "problem",
+		"+xadd": "problem", "+hrandfield": "problem", "+xinfo|stream": "problem",
+	} {
+		testservers.SetUser(t, r, "agent", namespaces,
+			slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right || right[0] == '&' && each[0] == '&' })...)
+		findings, err := Examine(t.Context(), address, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows(t, findings, Level(want), "rights", strings.ReplaceAll(right, "<namespace>", "distlock"))
+	}
+	// Managed Redis refuses CONFIG GET: that is a note, and the rest goes on.
+	testservers.SetUser(t, r, "agent", namespaces, slices.DeleteFunc(slices.Clone(all), func(each string) bool {
+		return each == "+config|get" || each == "+info"
+	})...)
+	shows(t, finds(t, address, ""), Note, "settings", "INFO, CONFIG GET")
+}
+
+func TestExamine_replicaAsNode(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	do(t, r, "REPLICAOF", "127.0.0.1", "1")
+	shows(t, examine(t, r.URL()), Problem, "role", "a replica of 127.0.0.1:1")
+}
+
+func TestExamine_noServer(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	for _, address := range []string{"redis://" + addr, "redis+sentinel://" + addr + "?master_name=m",
+		"postgres://" + addr + "/db?sslmode=disable"} {
+		findings := examine(t, address)
+		if len(findings) != 1 || findings[0].Level != Problem || findings[0].Server != addr {
+			t.Errorf("%s: %+v", address, findings)
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	l, err := testservers.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func examine(t *testing.T, address string) []Finding {
+	t.Helper()
+	findings, err := Examine(t.Context(), address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
+}
+
+func TestExamine_tokenAhead(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	lease, err := open(t, r.URL()).Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fencing.RaiseToken(t.Context(), lease, time.Now().Add(48*time.Hour).UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, finds(t, r.URL(), "", "warning locks"), Warning, "locks", "ahead of the clock")
+}
+
+// Two programs write one session, under locks of two namespaces.
+func TestExamine_namespaceMismatch(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	converse(t, r.URL(), "mine")
+	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond) // later than the reserved tokens
+	converse(t, r.URL(), "theirs")
+	for namespace, want := range map[string][]string{"theirs": nil, "mine": {"problem namespace"}, "third": {"problem namespace"}} {
+		finds(t, r.URL()+"?namespace="+url.QueryEscape(namespace), r.URL(), want...)
+	}
+}
+
+// converse saves an exchange under a lock of a namespace.
+func converse(t *testing.T, rawURL, namespace string) {
+	t.Helper()
+	key := lockedmemory.FixedKey("a } session")
+	locker, store, err := redisstore.Open(t.Context(), rawURL, key, sessionstore.JSON[string]{},
+		&redisstore.Options{Lock: distlock.Options{Namespace: namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := lockedmemory.New(store, locker, key, nil)
+	if err == nil {
+		err = memory.Save(t.Context(), "q", "a")
+	}
+	if err = errors.Join(err, locker.Close(context.WithoutCancel(t.Context()))); err != nil {
+		t.Fatal(fmt.Errorf("converse: %w", err))
+	}
+}

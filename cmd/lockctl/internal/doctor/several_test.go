@@ -1,0 +1,72 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+func TestExamine_Cluster(t *testing.T) {
+	t.Parallel()
+	c := testservers.StartCluster(t, durable...)
+	converse(t, c.URL(), "distlock")
+	shows(t, finds(t, c.URL(), c.URL()), OK, "namespace", "the locks of 1 sessions")
+	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", "warning failover time") // cluster-node-timeout is 1 s
+	node := c.Nodes()[0]
+	do(t, node, "CLUSTER", "DELSLOTS", "7")
+	ready(t, func() bool {
+		state, _ := node.Do("CLUSTER", "INFO")
+		return strings.Contains(state, "cluster_state:fail")
+	})
+	shows(t, examine(t, c.URL()), Problem, "slots", "16383 of 16384 slots")
+	nothing := examine(t, "redis+cluster://"+freeAddr(t))
+	shows(t, nothing, Problem, "connection", "connection refused")
+	alone := testservers.StartRedis(t, durable...)
+	shows(t, examine(t, "redis+cluster://"+alone.Addr()), Problem, "slots", "Use redis://")
+}
+
+func ready(t *testing.T, is func() bool) {
+	t.Helper()
+	if !testservers.Within(10*time.Second, is) {
+		t.Fatal("not ready within 10 s")
+	}
+}
+
+func TestExamine_Sentinel(t *testing.T) {
+	t.Parallel()
+	s := testservers.StartSentinel(t, slices.Concat(durable, []string{"--min-replicas-to-write", "1"})...)
+	finds(t, s.URL(), "")
+	shows(t, examine(t, strings.Replace(s.URL(), "master_name=", "master_name=x", 1)), Problem, "sentinel", "SENTINEL MASTERS")
+	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", "warning failover time") // down-after-milliseconds is 1 s
+	do(t, s.Master(), "CONFIG", "SET", "min-replicas-to-write", "0")
+	shows(t, finds(t, s.URL(), "", "warning replicas"), Warning, "replicas", "CONFIG SET min-replicas-to-write 1")
+}
+
+func TestExamine_Redlock3(t *testing.T) {
+	t.Parallel()
+	q := testservers.StartQuorum(t, 3)
+	a := q.Addrs()
+	const delay = "?restart_delay=1s&ttl=1s&read_timeout=300ms"
+	url := "redlock+redis://" + strings.Join(a, ",")
+	shows(t, examine(t, url), Warning, "restart delay", "0 of 3 nodes are up for 30s")
+	ready(t, func() bool { return len(examineAbove(t, url+delay, Note)) == 0 })
+	finds(t, url+delay, "")
+
+	_, port, _ := strings.Cut(a[0], ":")
+	twice := "redlock+redis://" + a[0] + ",localhost:" + port + "," + a[1]
+	shows(t, finds(t, twice+delay, "", "problem nodes"), Problem, "nodes", "are one server")
+	shows(t, finds(t, "redlock+redis://"+a[0]+","+a[1]+delay, "", "problem nodes", "problem url"), Problem, "nodes", "2 nodes")
+	shows(t, finds(t, url+"?restart_delay=-1s", "", "problem restart delay"), Problem, "restart delay", "may have two holders")
+	shows(t, finds(t, url+"?restart_delay=1s", "", "problem restart delay", "problem url"), Problem, "restart delay", "TTL 30s")
+	lost := "redlock+redis://" + a[0] + "," + a[1] + "," + freeAddr(t)
+	shows(t, finds(t, lost+delay, "", "problem connection", "warning nodes"), Warning, "nodes", "Locks survive the loss of 0 more")
+	do(t, q.Nodes()[2], "REPLICAOF", "127.0.0.1", "1")
+	finds(t, url+delay, "", "problem role")
+}
+
+func examineAbove(t *testing.T, url string, level Level) []Finding {
+	return slices.DeleteFunc(examine(t, url), func(f Finding) bool { return rank[f.Level] <= rank[level] })
+}
