@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -28,6 +31,23 @@ func Main(m *testing.M, main func()) {
 		os.Exit(0)
 	}
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
+
+// EachBackend runs a test with the URL of an empty Redis, and of a database with the tables of the lock.
+func EachBackend(t *testing.T, test func(t *testing.T, lock string)) {
+	t.Run("redis", func(t *testing.T) { test(t, testservers.SharedRedis(t).URL()) })
+	t.Run("postgres", func(t *testing.T) {
+		url := testservers.SharedPostgres(t).NewDatabase(t).URL()
+		db, err := pgxpool.New(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := pglock.Migrate(t.Context(), db, nil); err != nil {
+			t.Fatal(err)
+		}
+		test(t, url)
+	})
 }
 
 // Process is the program as a process. The test ends the process.

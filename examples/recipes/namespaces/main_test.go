@@ -12,25 +12,26 @@ func TestMain(m *testing.M) { recipetest.Main(m, main) }
 
 // The name of one service begins with that of the other.
 func TestNamespaces_otherServiceNotBusy(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
-	start := func(service, work string) *recipetest.Process {
-		return recipetest.Start(t, "-lock", url, "-service", service, "-work", work)
-	}
-	start("prod", "1m").Await("prod: the job begins")
+	recipetest.EachBackend(t, func(t *testing.T, url string) {
+		start := func(service, work string) *recipetest.Process {
+			return recipetest.Start(t, "-lock", url, "-service", service, "-work", work)
+		}
+		start("prod", "1m").Await("prod: the job begins")
 
-	other := start("prod2", "1ms")
-	other.Await("prod2: the job is done")
-	if err := other.Wait(); err != nil {
-		t.Error(err)
-	}
-	same := start("prod", "1ms")
-	same.Await("prod: busy: ")
-	if err := same.Wait(); err != nil {
-		t.Error(err)
-	}
-	if output := same.Output(); strings.Contains(output, "begins") {
-		t.Errorf("two instances of a service run the job:\n%s", output)
-	}
+		other := start("prod2", "1ms")
+		other.Await("prod2: the job is done")
+		if err := other.Wait(); err != nil {
+			t.Error(err)
+		}
+		same := start("prod", "1ms")
+		same.Await("prod: busy: ")
+		if err := same.Wait(); err != nil {
+			t.Error(err)
+		}
+		if output := same.Output(); strings.Contains(output, "begins") {
+			t.Errorf("two instances of a service run the job:\n%s", output)
+		}
+	})
 }
 
 func TestNamespaces_userOfOtherService_refused(t *testing.T) {

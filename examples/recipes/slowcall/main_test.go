@@ -60,28 +60,32 @@ func instance(t *testing.T, url string, a *api) *recipetest.Process {
 }
 
 func TestSlowCall_longerThanTTL_notTwiceAtOnce(t *testing.T) {
-	url, a := testservers.SharedRedis(t).URL(), startAPI(t, 2*ttl)
-	instances := []*recipetest.Process{instance(t, url, a), instance(t, url, a)}
-	for _, p := range instances {
-		p.Await("report 17: stored under token")
-		if err := p.Wait(); err != nil {
-			t.Error(err)
+	recipetest.EachBackend(t, func(t *testing.T, lock string) {
+		a := startAPI(t, 2*ttl)
+		instances := []*recipetest.Process{instance(t, lock, a), instance(t, lock, a)}
+		for _, p := range instances {
+			p.Await("report 17: stored under token")
+			if err := p.Wait(); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	if a.twice.Load() {
-		t.Error("two calls at once")
-	}
+		if a.twice.Load() {
+			t.Error("two calls at once")
+		}
+	})
 }
 
 func TestSlowCall_crashedInstance_nextCalls(t *testing.T) {
-	url, a := testservers.SharedRedis(t).URL(), startAPI(t, time.Minute)
-	first := instance(t, url, a)
-	a.await(t)
-	instance(t, url, a)
-	if err := first.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	a.await(t)
+	recipetest.EachBackend(t, func(t *testing.T, lock string) {
+		a := startAPI(t, time.Minute)
+		first := instance(t, lock, a)
+		a.await(t)
+		instance(t, lock, a)
+		if err := first.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		a.await(t)
+	})
 }
 
 func TestSlowCall_lostLease_callAborted(t *testing.T) {
