@@ -57,9 +57,9 @@ func TestWhenToUse_defaultWaitOfATurn(t *testing.T) {
 		if row[0] != "a turn of an agent" {
 			continue
 		}
-		text, found := strings.CutSuffix(row[3], ", the default of `lockedmemory.Options.Wait`")
+		text, found := strings.CutSuffix(row[2], ", the default of `lockedmemory.Options.Wait`")
 		if !found || written(t, text) != lockedmemory.DefaultWait {
-			t.Errorf("the page says %q, the default is %s", row[3], lockedmemory.DefaultWait)
+			t.Errorf("the page says %q, the default is %s", row[2], lockedmemory.DefaultWait)
 		}
 		return
 	}
