@@ -16,7 +16,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the servers, and say what endangers the locks",
-		Long: "Examine the servers of --url, and those of --store if it is given.\n" +
+		Long: "Examine the servers of --url, and those of --store or LOCKCTL_STORE if one is given.\n" +
 			"doctor reads settings and state. It changes nothing, and writes no key and no row.\n" +
 			"The exit code is 1 if there is a problem. A warning is no problem.",
 		Args: cobra.NoArgs,
@@ -50,7 +50,7 @@ func diagnosis(findings []doctor.Finding) string {
 			server = f.Server
 			title := server
 			if server == "" {
-				title = "in all"
+				title = "all servers"
 			}
 			fmt.Fprintf(&b, "%s\n", title)
 		}
@@ -59,7 +59,13 @@ func diagnosis(findings []doctor.Finding) string {
 			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", clean(f.Means), "", clean(f.Do))
 		}
 	}
-	fmt.Fprintf(&b, "%d problems, %d warnings, %d notes, %d ok", count[doctor.Problem], count[doctor.Warning],
-		count[doctor.Note], count[doctor.OK])
+	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note} {
+		plural := "s"
+		if count[level] == 1 {
+			plural = ""
+		}
+		fmt.Fprintf(&b, "%d %s%s, ", count[level], level, plural)
+	}
+	fmt.Fprintf(&b, "%d ok", count[doctor.OK])
 	return b.String()
 }
