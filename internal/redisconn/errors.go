@@ -113,7 +113,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "", driver.ErrFloor
 	case has("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		return "check the user and password of the client", driver.ErrRights
-	case has("NOPERM", "The user executing the script can't"):
+	case has("NOPERM", "The user executing the script can't", "ERR ACL failure in script:"):
 		return missingRight, driver.ErrRights
 	case has("OOM"):
 		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", errFull

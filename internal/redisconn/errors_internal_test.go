@@ -23,7 +23,7 @@ func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
 // The kind of an error decides how a Locker continues. Before Redis 7.0 errors in scripts are
-// quoted.
+// quoted. Since Redis 7.2 a missing right in a script has another text.
 func TestExplain_kinds(t *testing.T) {
 	const quoting = "ERR Error running script (call to f_0f): @user_script:12: "
 	for _, c := range []struct {
@@ -44,6 +44,7 @@ func TestExplain_kinds(t *testing.T) {
 		{driver.ErrRights, "ACL", []error{
 			reply("NOPERM User app has no permissions to run the 'evalsha' command"),
 			reply(quoting + "The user executing the script can't run this command or subcommand"),
+			reply("ERR ACL failure in script: User app has no permissions to run the 'get' command script: 0f, on @user_script:22."),
 		}},
 		{errors.Join(driver.ErrRefused, driver.ErrNotDone), "maxmemory", []error{
 			reply("OOM command not allowed when used memory > 'maxmemory'."),
