@@ -4,5 +4,5 @@
 //
 // It has tests only. TestFaults/<topology>/<fault> is one fault on one topology.
 // TestFaults_ownServers/<topology>/<fault> is one that breaks its servers for good.
-// docs/reliability.md lists the faults.
+// docs/reports/faults-2026-11.md lists the faults.
 package faultmatrix

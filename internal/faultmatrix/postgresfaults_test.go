@@ -198,7 +198,7 @@ func rowLocked(t *testing.T, s *service) {
 }
 
 // longSnapshot: a transaction with a snapshot stays open, so no dead row can be removed. Nothing else
-// changes: docs/operations.md says how slow it gets.
+// changes: docs/performance.md says how slow it gets.
 func longSnapshot(t *testing.T, s *service) {
 	const key = "longSnapshot"
 	s = newPostgres(t, s.postgres.server)

@@ -64,7 +64,7 @@
 //
 // # Promises
 //
-// promise.go lists the clauses with their letters in docs/semantics.md. A [Violation] has the name of the
+// promise.go lists the clauses with their letters in docs/guarantees.md. A [Violation] has the name of the
 // clause without which the history would be right. For each clause, the tests have histories that no other
 // clause finds. A check that takes too long is no success: Err of the verdict says so.
 //

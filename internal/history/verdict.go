@@ -33,7 +33,7 @@ type Verdict struct {
 // Violation is a promise that was broken for one key.
 type Violation struct {
 	Key    string // hash
-	Letter string // of the promise in docs/semantics.md; "?" if no single one explains it
+	Letter string // of the promise in docs/guarantees.md; "?" if no single one explains it
 	Text   string // of the promise
 	Op     Op     // the first operation for which the model has no place
 	Around []Op   // that one, and those that came before and after it

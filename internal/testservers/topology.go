@@ -9,7 +9,7 @@ import (
 )
 
 // Topologies are the names of Redis that keeps a key on one server, in the order of
-// docs/reliability.md. StartTopology takes them.
+// docs/reports/faults-2026-11.md. StartTopology takes them.
 var Topologies = []string{"node", "sentinel", "cluster"}
 
 // Topology is a running Redis of one of the Topologies or Quorums, for tests that treat all of them

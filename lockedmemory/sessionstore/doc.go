@@ -44,7 +44,7 @@
 //
 // Acknowledged exchanges stay, as far as the service retains them, until Clear,
 // or a limit of Retention takes them away. Several Saves in a turn are several: a
-// crash leaves those that were made. docs/semantics.md has the promises and their limits, under the
+// crash leaves those that were made. docs/guarantees.md has the promises and their limits, under the
 // letters O and S2; the tests of package storetest bear these letters. docs/design/sessions.md has
 // the protocol.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"regexp"
 	"strings"
@@ -24,11 +25,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// Every error text of a lock on its page is one that the library prints when its case is brought about,
-// and every case here is on that page.
-func TestErrors_textsOfLocks(t *testing.T) {
+// Every error text of the page is one that the library prints in a case below, and every case is on the page.
+func TestErrors_textsOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	textsMatch(t, troubles, LockErrorTexts.blocks(t, "text"))
+	cases := maps.Clone(troubles)
+	for name, provoke := range storeTroubles {
+		cases["store: "+name] = provoke
+	}
+	textsMatch(t, cases, ErrorTexts.blocks(t, "text"))
 }
 
 // elsewhere is in the texts that only Sentinels, whose words are go-redis's own, and Clusters bring about.

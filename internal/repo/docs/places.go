@@ -7,30 +7,27 @@ type Place struct{ Page, Heading string }
 
 // The places of everything that a test compares with the code.
 var (
-	LockOptions      = Place{"docs/guide.md", "### distlock.Options"}
-	MemoryOptions    = Place{"docs/guide.md", "### lockedmemory.Options"}
-	RetentionOptions = Place{"docs/guide.md", "### sessionstore.Retention"}
-	StoreOptions     = Place{"docs/guide.md", "### sessionstore.Options"}
-	TracingOptions   = Place{"docs/guide.md", "### Options of tracing.New"}
-	LockURLs         = Place{"docs/guide.md", "### URLs of lockurl.Open"}
+	LockOptions      = Place{"docs/reference/configuration.md", "## distlock.Options"}
+	MemoryOptions    = Place{"docs/reference/configuration.md", "## lockedmemory.Options"}
+	RetentionOptions = Place{"docs/reference/configuration.md", "## sessionstore.Retention"}
+	StoreOptions     = Place{"docs/reference/configuration.md", "## sessionstore.Options"}
+	TracingOptions   = Place{"docs/reference/configuration.md", "## Options of tracing.New"}
+	LockURLs         = Place{"docs/reference/configuration.md", "## URLs of lockurl.Open"}
 	TTLs             = Place{"docs/when-to-use.md", "## Choose a TTL"}
 	Waits            = Place{"docs/when-to-use.md", "## Choose a wait"}
 
 	// Tables of errors, and blocks of error texts.
-	LockErrors      = Place{"docs/semantics.md", "## What an error means"}
-	StoreErrors     = Place{"docs/turns.md", "## What an error means"}
-	BelugaErrors    = Place{"docs/beluga.md", "### Errors"}
-	PostgresErrors  = Place{"docs/postgres.md", "## Reading the errors"}
-	QuorumErrors    = Place{"docs/redlock.md", "## Reading the errors"}
-	LockErrorTexts  = Place{"docs/guide.md", "## Troubleshooting"}
-	StoreErrorTexts = Place{"docs/operations.md", "## Reading the errors"}
+	Errors         = Place{"docs/reference/errors.md", "## Errors"}
+	PostgresErrors = Place{"docs/reference/errors.md", "### PostgreSQL"}
+	QuorumErrors   = Place{"docs/reference/errors.md", "### Quorum"}
+	ErrorTexts     = Place{"docs/reference/errors.md", "## Error texts"}
 
 	// Rights: the first block of Redis commands, or of SQL.
-	LockRights     = Place{"docs/guide.md", "### The lock service is unavailable"}
-	StoreRights    = Place{"docs/guide.md", "### Rights for sessions"}
-	ClusterRights  = Place{"docs/guide.md", "### Keys, slots and rights"}
-	PostgresRights = Place{"docs/postgres.md", "### Rights"}
-	QuorumRights   = Place{"docs/redlock.md", "## Rights"}
+	LockRights     = Place{"docs/reference/keys-and-rights.md", "## Rights for locks"}
+	StoreRights    = Place{"docs/reference/keys-and-rights.md", "## Rights for sessions"}
+	ClusterRights  = Place{"docs/reference/keys-and-rights.md", "## Rights in a Cluster"}
+	PostgresRights = Place{"docs/reference/keys-and-rights.md", "## Rights in PostgreSQL"}
+	QuorumRights   = Place{"docs/reference/keys-and-rights.md", "## Rights on a quorum"}
 
 	// Telemetry. The program sends its spans to a collector.
 	Questions        = Place{"docs/observability.md", "## Ten questions"}
@@ -47,7 +44,7 @@ var (
 	BelugaOptions        = Place{"docs/beluga.md", "### Options"}
 	BelugaGoOptions      = Place{"docs/beluga.md", "### Options in Go"}
 
-	Faults = Place{"docs/reliability.md", "## Faults"} // all tables below
+	Faults = Place{"docs/reports/faults-2026-11.md", "## Faults"} // all tables below
 )
 
 // Table returns the rows of the first table of the place, without its head, with the backquotes taken off.

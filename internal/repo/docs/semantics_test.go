@@ -4,29 +4,25 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// The tables of errors have every sentinel and every error type.
+// The table of errors has every sentinel and every error type.
 func TestErrors_everySentinelHasARow(t *testing.T) {
-	for _, c := range []struct {
-		source, prefix string
-		place          Place
-	}{
-		{"distlock/errors.go", "", LockErrors},
-		{"lockedmemory/sessionstore/errors.go", "sessionstore.", StoreErrors},
-	} {
-		text := ""
-		for _, row := range c.place.Table(t) {
-			text += row[0] + "\n"
-		}
-		for name := range Declared(t, filepath.Join(root, filepath.FromSlash(c.source))) {
-			isError := strings.HasPrefix(name, "Err") || strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Errors")
-			if isError && token.IsExported(name) && !strings.Contains(text, c.prefix+name) {
-				t.Errorf("%s is not in the table of %s", name, c.place)
+	text := ""
+	for _, row := range Errors.Table(t) {
+		text += row[0] + "\n"
+	}
+	for _, source := range []string{"distlock/errors.go", "lockedmemory/answer.go", "lockedmemory/turnid.go",
+		"lockedmemory/sessionstore/errors.go", "distlock/pglock/fence.go", "distlock/pglock/txlock.go"} {
+		for name := range Declared(t, filepath.Join(root, filepath.FromSlash(source))) {
+			isError := token.IsExported(name) && (strings.HasPrefix(name, "Err") || strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Errors"))
+			if name = path.Base(path.Dir(source)) + "." + name; isError && !strings.Contains(text, name) {
+				t.Errorf("%s is not in the table of %s", name, Errors)
 			}
 		}
 	}

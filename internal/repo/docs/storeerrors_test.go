@@ -19,13 +19,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Every error text of a session store on its page is one that the library prints, and every case here
-// is on that page.
-func TestErrors_textsOfStores(t *testing.T) {
-	t.Parallel()
-	textsMatch(t, storeTroubles, StoreErrorTexts.blocks(t, "text"))
-}
-
 var storeTroubles = map[string]func(t *testing.T) error{
 	"no server during a turn": func(t *testing.T) error {
 		s := ownServer(t)

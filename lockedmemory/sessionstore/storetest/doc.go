@@ -14,6 +14,6 @@
 // context of an ended turn acts as a paused holder. Each test has its own session, so tests may share
 // an instance of the service and run at once.
 //
-// Their names bear the letters of the promises in docs/semantics.md: O for order, S2 for fenced
+// Their names bear the letters of the promises in docs/guarantees.md: O for order, S2 for fenced
 // writes.
 package storetest
