@@ -30,19 +30,19 @@ var (
 	QuorumRights   = Place{"docs/reference/keys-and-rights.md", "## Rights on a quorum"}
 
 	// Telemetry. The program sends its spans to a collector.
-	Questions        = Place{"docs/observability.md", "## Ten questions"}
-	TelemetryProgram = Place{"docs/observability.md", "## Switch it on"}
-	Spans            = Place{"docs/observability.md", "## Spans"}
-	Metrics          = Place{"docs/observability.md", "## Metrics"}
-	LogLines         = Place{"docs/observability.md", "## Log lines"}
+	Questions        = Place{"docs/howto/tracing-and-metrics.md", "## Ten questions"}
+	TelemetryProgram = Place{"docs/howto/tracing-and-metrics.md", "## Switch it on"}
+	Spans            = Place{"docs/howto/tracing-and-metrics.md", "## Spans"}
+	Metrics          = Place{"docs/howto/tracing-and-metrics.md", "## Metrics"}
+	LogLines         = Place{"docs/howto/tracing-and-metrics.md", "## Log lines"}
 
 	// Programs that a test treats in a special way. A test finds and runs the other programs by itself.
 	UnlockedProgram = Place{"README.md", "## Example"} // loses turns without its call of Do
-	BelugaProgram   = Place{"docs/beluga.md", "## A locked memory in five minutes"}
+	BelugaProgram   = Place{"docs/howto/beluga.md", "## Get a locked memory"}
 
-	BelugaConfigurations = Place{"docs/beluga.md", "## Configuration reference"}
-	BelugaOptions        = Place{"docs/beluga.md", "### Options"}
-	BelugaGoOptions      = Place{"docs/beluga.md", "### Options in Go"}
+	BelugaConfigurations = Place{"docs/howto/beluga.md", "## Configuration reference"}
+	BelugaOptions        = Place{"docs/howto/beluga.md", "### Options"}
+	BelugaGoOptions      = Place{"docs/howto/beluga.md", "### Options in Go"}
 
 	Faults = Place{"docs/reports/faults-2026-11.md", "## Faults"} // all tables below
 )
