@@ -73,7 +73,9 @@ var (
 	blanks    = regexp.MustCompile(` {2,}`)
 	durations = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?m?s\b`)
 	tokens    = regexp.MustCompile(`\b17\d{14}\b|\b1[89]\d{14}\b`)
-	moments   = regexp.MustCompile(`(_ms": )\d+`)
+	// placeTokens are the tokens in places.
+	placeTokens = regexp.MustCompile(`\b1[789]\d{14}\b`)
+	moments     = regexp.MustCompile(`(_ms": )\d+`)
 )
 
 // stable hides what differs between runs: durations, tokens, and the widths of columns.

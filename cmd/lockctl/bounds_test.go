@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
+)
+
+// The list of a large namespace blocks no server: its commands are many and short.
+func TestList_shortCommandsOn10000Locks(t *testing.T) {
+	const locks, limit = 10_000, 250
+	server := testservers.StartRedis(t, "--slowlog-log-slower-than", "100000", "--slowlog-max-len", "1000")
+	d := open(t, server.URL())
+	var wg sync.WaitGroup
+	for part := range 20 {
+		wg.Go(func() {
+			for i := range locks / 20 {
+				n := part*locks/20 + i
+				req := driver.AcquireRequest{Name: driver.Name{Namespace: "distlock", Key: fmt.Sprintf("key-%05d", n)},
+					Owner: fmt.Sprintf("%032x", 1+n), TTL: 10 * time.Minute, Holder: "host-1:10"}
+				if _, err := d.Acquire(t.Context(), req); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	calls := func(line string) (scans, scripts int) {
+		t.Helper()
+		for _, command := range []string{"CONFIG RESETSTAT", "SLOWLOG RESET"} {
+			if _, err := server.Do(strings.Fields(command)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lockctl(t, append(strings.Fields(line), "--url", server.URL())...).is(t, 0, "key-0")
+		stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+		for command, stat := range stats {
+			n := 0
+			_, _ = fmt.Sscanf(stat, "calls=%d", &n)
+			switch command {
+			case "cmdstat_scan":
+				scans = n
+			case "cmdstat_evalsha", "cmdstat_eval":
+				scripts += n
+			case "cmdstat_keys":
+				t.Error("it sends KEYS")
+			}
+		}
+		if slow := client.SlowLogGet(t.Context(), -1).Val(); len(slow) > 0 {
+			t.Errorf("%s: slow commands: %+v", line, slow)
+		}
+		return scans, scripts
+	}
+	scans, scripts := calls(fmt.Sprintf("list --limit %d", limit))
+	if scans < 1 || scans > 20 || scripts < limit || scripts > limit+pageSize {
+		t.Errorf("a list of %d locks sent %d SCANs and %d scripts", limit, scans, scripts)
+	}
+	if scans, scripts = calls("list --longest"); scans < 10 || scans > 300 || scripts < locks || scripts > locks+locks/10 {
+		t.Errorf("a list of all locks sent %d SCANs and %d scripts", scans, scripts)
+	}
+}
