@@ -5,10 +5,10 @@ import (
 	"flag"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/belugalock/belugalock/internal/repo/docs"
 )
 
 func TestAgent_usage(t *testing.T) {
@@ -77,39 +77,17 @@ func TestAgent_saysThatThePortOfMetricsIsTaken(t *testing.T) {
 	}
 }
 
-// The commands and flags that the documents show are those of the program.
+// The commands that the documents show are those of the program.
 func TestUsage_docsShowCommandsThatWork(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+	commands := docs.Commands(t, "go", "run", "./examples/agent")
+	if len(commands) == 0 {
+		t.Error("the documents show no command")
 	}
 	t.Chdir(t.TempDir()) // for a -report
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
-	found := 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range commands {
+		if _, err := parse(c.Words[3:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s:%d shows %q: %v", c.Page, c.Line, c.Words, err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			commands := regexp.MustCompile("go run \\./examples/agent((?:[^`\n\\\\]|\\\\\n)*)").FindAllSubmatch(text, -1)
-			if file == filepath.Join(root, "README.md") {
-				commands = append(commands, regexp.MustCompile("`(-[a-z]+(?: [^`]*)?)`").FindAllSubmatch(text, -1)...)
-			}
-			for _, command := range commands {
-				found++
-				args := strings.Fields(strings.ReplaceAll(string(command[1]), "\\\n", " "))
-				if _, err := parse(args); err != nil && !errors.Is(err, flag.ErrHelp) {
-					t.Errorf("%s shows %q: %v", file, command[0], err)
-				}
-			}
-		}
-	}
-	if found == 0 {
-		t.Error("the documents show no command")
 	}
 }

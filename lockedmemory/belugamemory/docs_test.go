@@ -172,7 +172,7 @@ func TestDocs_optionsInGo(t *testing.T) {
 		documented = append(documented, row[0])
 	}
 	slices.Sort(documented)
-	if want := docs.Options(t, "."); len(want) == 0 || !slices.Equal(documented, want) {
+	if want := docs.Options(t, "belugamemory"); len(want) == 0 || !slices.Equal(documented, want) {
 		t.Errorf("the page has %q, the package %q", documented, want)
 	}
 }

@@ -44,6 +44,7 @@ type block struct {
 	given  []string // names from the comment before it
 	beluga bool     // it imports Beluga
 	from   string   // the file of which it is a part
+	runBy  string   // the test that runs its commands
 	text   string
 }
 
@@ -58,10 +59,12 @@ var fromComment = regexp.MustCompile(`^<!-- from: (.*) -->$`)
 // Pages reads the pages for users: README.md, and docs without docs/design and docs/reports.
 func Pages(t testing.TB) []Page {
 	t.Helper()
-	return slices.DeleteFunc(AllPages(t), func(p Page) bool {
-		dir, _, _ := strings.Cut(strings.TrimPrefix(p.name, "docs/"), "/")
-		return p.name != "README.md" && (!strings.HasPrefix(p.name, "docs/") || dir == "design" || dir == "reports")
-	})
+	return slices.DeleteFunc(AllPages(t), func(p Page) bool { return !forUsers(p.name) })
+}
+
+func forUsers(page string) bool {
+	dir, _, _ := strings.Cut(strings.TrimPrefix(page, "docs/"), "/")
+	return page == "README.md" || strings.HasPrefix(page, "docs/") && dir != "design" && dir != "reports"
 }
 
 // AllPages reads all pages of the root and of docs.
@@ -100,7 +103,7 @@ func readPage(t testing.TB, name string) Page {
 	}
 	p := Page{name: name, lines: strings.Split(string(text), "\n")}
 	var given []string
-	from := ""
+	from, runBy := "", ""
 	var open *block
 	beluga := path.Base(name) == "beluga.md"
 	for i, line := range p.lines {
@@ -108,18 +111,20 @@ func readPage(t testing.TB, name string) Page {
 		switch {
 		case open != nil && fence:
 			p.blocks = append(p.blocks, *open)
-			open, given, from, beluga = nil, nil, "", path.Base(name) == "beluga.md"
+			open, given, from, runBy, beluga = nil, nil, "", "", path.Base(name) == "beluga.md"
 		case open != nil:
 			open.text += line + "\n"
 		case fence:
-			open = &block{page: name, line: i + 2, lang: strings.TrimPrefix(line, "```"), given: given, beluga: beluga, from: from}
+			open = &block{page: name, line: i + 2, lang: strings.TrimPrefix(line, "```"), given: given, beluga: beluga, from: from, runBy: runBy}
 		case givenComment.MatchString(line):
 			comment := givenComment.FindStringSubmatch(line)
 			given, beluga = strings.Split(comment[2], ", "), beluga || comment[1] == "beluga"
 		case fromComment.MatchString(line):
 			from = fromComment.FindStringSubmatch(line)[1]
+		case runByComment.MatchString(line):
+			runBy = runByComment.FindStringSubmatch(line)[1]
 		default:
-			given, from, beluga = nil, "", path.Base(name) == "beluga.md"
+			given, from, runBy, beluga = nil, "", "", path.Base(name) == "beluga.md"
 		}
 	}
 	if open != nil {

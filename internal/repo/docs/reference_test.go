@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -169,7 +168,7 @@ func TestReference_tracingOptions(t *testing.T) {
 		}
 	}
 	slices.Sort(documented)
-	if names := Options(t, filepath.Join(root, "tracing")); !slices.Equal(names, documented) {
+	if names := Options(t, "tracing"); !slices.Equal(names, documented) {
 		t.Errorf("tracing has %q, the table %q", names, documented)
 	}
 }
