@@ -75,11 +75,13 @@ var (
 	tokens    = regexp.MustCompile(`\b17\d{14}\b|\b1[89]\d{14}\b`)
 	// placeTokens are the tokens in places.
 	placeTokens = regexp.MustCompile(`\b1[789]\d{14}\b`)
+	clocks      = regexp.MustCompile(`\b(\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\dZ?\b`)
 	moments     = regexp.MustCompile(`(_ms": )\d+`)
 )
 
 // stable hides what differs between runs: durations, tokens, and the widths of columns.
 func stable(text string) string {
+	text = clocks.ReplaceAllString(text, "CLOCK")
 	text = tokens.ReplaceAllString(moments.ReplaceAllString(durations.ReplaceAllString(text, "9s"), "${1}9"), "TOKEN")
 	return strings.TrimSpace(blanks.ReplaceAllString(text, "  "))
 }

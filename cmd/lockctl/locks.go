@@ -115,7 +115,7 @@ func (t *tool) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the locks that are held or awaited",
 		Long: "List the locks of a namespace that are held or awaited.\n" +
-			"The list is read in pages, and locks change meanwhile.",
+			"The command reads pages, so the list is not of one moment.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {

@@ -23,6 +23,7 @@ const deleteWait = 30 * time.Second
 type exchange struct {
 	Place    string   `json:"place"`
 	Token    int64    `json:"token"`
+	Granted  string   `json:"granted"` // the moment that the token stands for
 	ID       string   `json:"id"`
 	Number   int      `json:"number"`
 	Messages int      `json:"messages"`
@@ -32,7 +33,7 @@ type exchange struct {
 }
 
 func exchangeOf(e driver.Entry, withText bool) exchange {
-	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID, Number: e.Number,
+	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), ID: e.ID, Number: e.Number,
 		Messages: len(e.Messages), Bytes: size(e)}
 	if e.Err != nil {
 		x.Broken = e.Err.Error()
@@ -124,7 +125,8 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SESSION",
 		Short: "Show the last exchanges of a session",
-		Long: "Show the last exchanges of a session, in order: the place with the token, and the turn ID.\n" +
+		Long: "Show the last exchanges of a session, in order: the place with the token, the moment at which the lock was granted,\n" +
+			"and the turn ID.\n" +
 			"The exit code is 1 if the session has no exchange.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
@@ -165,7 +167,7 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 	return text
 }
 
-var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "TURN ID", enough: 32, some: 8},
+var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "TURN ID", enough: 32, some: 8},
 	{name: "NUMBER", right: true}, {name: "MESSAGES", right: true}, {name: "BYTES", right: true}, {name: "BROKEN", enough: 24, some: 8}}
 
 func (x exchange) row() []string {
@@ -173,7 +175,7 @@ func (x exchange) row() []string {
 	if x.ID != "" {
 		number = strconv.Itoa(x.Number)
 	}
-	return []string{x.Place, x.ID, number, strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes), x.Broken}
+	return []string{x.Place, x.Granted, x.ID, number, strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes), x.Broken}
 }
 
 func (x exchange) texts() (lines string) {
@@ -190,7 +192,7 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 		Use:   "tail SESSION",
 		Short: "Show new exchanges of a session until ctrl-C",
 		Long: "Show the last exchanges of a session, and new ones as they are stored, until ctrl-C.\n" +
-			"A line has the place, the turn ID with its number, and the messages with their bytes.\n" +
+			"A line has the place, the moment of the grant, the turn ID with its number, and the messages.\n" +
 			"With -o json, each exchange is one line. Replaced content does not appear again.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
@@ -237,7 +239,7 @@ func (t *tool) line(x exchange) error {
 	if x.ID != "" {
 		turn = fmt.Sprintf("%s #%d", x.ID, x.Number)
 	}
-	line := fmt.Sprintf("%s  %s  messages: %d, bytes: %d", x.Place, turn, x.Messages, x.Bytes)
+	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, turn, x.Messages, x.Bytes)
 	if x.Broken != "" {
 		line += "  broken: " + x.Broken
 	}
@@ -251,7 +253,7 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 		Use:   "delete SESSION",
 		Short: "Delete a session for good: history and turn IDs",
 		Long: "Delete a session for good: its history and its turn IDs. The command takes the lock of the session,\n" +
-			fmt.Sprintf("which has the same name, and waits for it up to %s. Turns that wait meanwhile fail.\n", deleteWait) +
+			fmt.Sprintf("which has the same name, and waits for it up to %s. Turns that began to wait before the delete fail.\n", deleteWait) +
 			"Append-only files and backups of the server are out of reach.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {

@@ -75,9 +75,9 @@ func TestSession_listShowVerifyDelete(t *testing.T) {
 		lockctl(t, "session", "list", "-o", "json", "--url", url, "--limit", "1").
 			is(t, 0, `"more": true`, `"chat-0"`, "raise --limit")
 		lockctl(t, "session", "show", "chat-1", "--url", url).places(t, 0, `
-PLACE  TURN ID  NUMBER  MESSAGES  BYTES  BROKEN
-TOKEN-1000000  order-1  1  2  33
-TOKEN-1000000  2  32`)
+PLACE  GRANTED  TURN ID  NUMBER  MESSAGES  BYTES  BROKEN
+TOKEN-1000000  CLOCK  order-1  1  2  33
+TOKEN-1000000  CLOCK  2  32`)
 		lockctl(t, "session", "show", "chat-1", "--text", "--url", url).is(t, 0, "\n  What is a lease?\n  A lock that ends.\n",
 			`And a\ntoken?`)
 		lockctl(t, "session", "show", "chat-1", "-o", "json", "--limit", "1", "--url", url).places(t, 0, `{
@@ -85,6 +85,7 @@ TOKEN-1000000  2  32`)
     {
       "place": "TOKEN-1000000",
       "token": TOKEN,
+      "granted": "CLOCK",
       "id": "",
       "number": 0,
       "messages": 2,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func startLockctl(t *testing.T, args ...string) *running {
 	r := &running{stop: stop, code: make(chan int, 1)}
 	t.Cleanup(stop)
 	width := 0
-	if args[0] == "watch" && args[1] != "-o" {
+	if args[0] == "watch" && slices.Contains(args, "--every") {
 		width = 80
 	}
 	run := &tool{in: strings.NewReader(""), out: &r.out, errs: &r.out, size: func() (int, int) { return width, 24 }}
