@@ -22,6 +22,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redlock"
+	"github.com/belugalock/belugalock/internal/postgres"
 )
 
 // answerLimit bounds the questions to one server.
@@ -91,10 +92,13 @@ func Examine(ctx context.Context, lockURL, storeURL string) ([]Finding, error) {
 		defer closeLocker(locker)
 		lock.ttl = fencing.Options(locker).TTL
 	}
-	if err := r.servers(ctx, lock); err != nil {
-		return nil, errors.Join(err, refused)
+	if refused != nil && !isQuorum(lock.url) {
+		return nil, refused
 	}
-	if refused != nil {
+	if err := r.servers(ctx, lock); err != nil {
+		return nil, err
+	}
+	if refused != nil { // two nodes, one address twice, or a short restart_delay: the nodes are worth a look
 		r.add("url", "", result(Problem, refused.Error(), "No program can use this URL.", "Correct the URL."))
 	} else if len(lock.examined) > 0 {
 		r.add("locks", "", locks(ctx, locker))
@@ -139,15 +143,23 @@ func split(rawURL, namespace string) target {
 	return t
 }
 
+func isQuorum(url string) bool { return hasScheme(url, redlock.Schemes) }
+
+func isPostgres(url string) bool { return hasScheme(url, postgres.Schemes) }
+
+func hasScheme(url, schemes string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return slices.Contains(strings.Fields(schemes), scheme+"://")
+}
+
 // servers examines each server of a URL.
 func (r *report) servers(ctx context.Context, t target) error {
-	scheme, _, _ := strings.Cut(t.url, "://")
 	switch {
-	case scheme == "mem":
+	case hasScheme(t.url, "mem://"):
 		return fmt.Errorf("%w: mem:// keeps its locks in one process, which has no server to examine", distlock.ErrInvalidOption)
 	case isPostgres(t.url):
 		return r.postgres(ctx, t)
-	case slices.Contains(strings.Fields(redlock.Schemes), scheme+"://") && !t.store:
+	case isQuorum(t.url) && !t.store:
 		return r.quorum(ctx, t)
 	}
 	return r.redis(ctx, t)

@@ -69,7 +69,7 @@ func open(t *testing.T, url string) *distlock.Locker {
 func TestExamine_badURL(t *testing.T) {
 	for _, urls := range [][2]string{
 		{"", ""}, {"mem://", ""}, {"http://h", ""}, {"redis://h:port", ""}, {"redlock+redis://", ""}, {"postgres://h:port/db", ""},
-		{"redis+sentinel://h", ""}, {"postgres://u:s3cret@@h", ""},
+		{"redis+sentinel://h", ""}, {"redis://h/0?ttl=0s", ""}, {"redis://127.0.0.1:1", "redlock+redis://h"}, {"postgres://u:s3cret@@h", ""},
 	} {
 		if _, err := Examine(t.Context(), urls[0], urls[1]); !errors.Is(err, distlock.ErrInvalidOption) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", urls, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,11 +103,6 @@ func sessionsBeside(locks lockdriver.Driver, store target) (driver.Driver, error
 		return pgstore.NewColocatedDriver(locks, keep)
 	}
 	return redisstore.NewColocatedDriver(locks, keep)
-}
-
-func isPostgres(url string) bool {
-	scheme, _, _ := strings.Cut(url, "://")
-	return slices.Contains(strings.Fields(postgres.Schemes), scheme+"://")
 }
 
 // tokensOf returns a function that asks for the highest token that a lock has granted, 0 if none.

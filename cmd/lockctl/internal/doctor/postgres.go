@@ -147,7 +147,7 @@ func refusedConnection(err error) Finding {
 			do = "Wait until the server has started."
 		}
 	}
-	return result(Problem, strings.ReplaceAll(err.Error(), "\n", " "), "The server serves no lock and no session.", do)
+	return result(Problem, strings.Join(strings.Fields(err.Error()), " "), "The server serves no lock and no session.", do)
 }
 
 // read reads the settings.

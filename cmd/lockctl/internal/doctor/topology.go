@@ -269,8 +269,11 @@ func restarts(servers []*redisServer, delay, ttl time.Duration) Finding {
 	if delay == 0 {
 		delay = max(30*time.Second, ttl)
 	}
-	counting, lossy := 0, ""
+	counting, up, lossy := 0, 0, ""
 	for _, s := range servers {
+		if s.err == nil {
+			up++
+		}
 		if s.err == nil && time.Duration(number(s.info, "uptime_in_seconds")-1)*time.Second >= delay {
 			counting++
 		}
@@ -286,9 +289,9 @@ func restarts(servers []*redisServer, delay, ttl time.Duration) Finding {
 		return result(Problem, fmt.Sprintf("restart_delay %v, TTL %v", delay, ttl),
 			"A node counts again before the grants from before its restart have ended, so a lock may have two holders.",
 			"Set restart_delay to the largest TTL of all programs, or leave it out.")
-	case delay > 0 && counting < len(servers)/2+1:
+	case delay > 0 && counting < len(servers)/2+1 && up > len(servers)/2:
 		return result(Warning, fmt.Sprintf("%d of %d nodes are up for %v", counting, len(servers), delay),
-			"A node does not count for that time after its start. No lock is granted until a quorum counts.", "Wait.")
+			"A node does not count for that time after its start. No lock is granted until a quorum counts.", "Wait for that time.")
 	}
 	return ok("%v", delay)
 }
