@@ -15,6 +15,7 @@ CONTRACT := GOWORK="$(CURDIR)/contract.work"
 # The newest releases that run on both supported Go versions.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
+LICENCES := github.com/google/go-licenses@v1.6.0
 
 # The build tags of tests that need more than servers. A comma in a call would end its argument.
 TAGS := browser,jaeger
@@ -150,6 +151,11 @@ faults: deps ## Run internal/randomfaults: all faults at random, for MINUTES (30
 vuln: ## Look for known vulnerabilities (needs the network)
 	@# Where Beluga can be had: make vuln MODULES="lockedmemory/belugamemory examples/beluga"
 	$(call each,go run $(GOVULNCHECK) ./...)
+
+.PHONY: licences
+licences: ## List the licences of the modules that users compile, in docs/licences.md
+	go run $(LICENCES) report --template scripts/licences.tpl --ignore $$(go list -m) ./distlock/... ./lockedmemory/... ./tracing/... ./cmd/... 2>/dev/null >docs/licences.new
+	mv docs/licences.new docs/licences.md
 
 .PHONY: example
 example: ## Run the example: agent instances on shared conversations
