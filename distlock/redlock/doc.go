@@ -3,7 +3,7 @@
 // without replication between them.
 //
 // A grant needs a quorum: more than half of the nodes. docs/design/redlock.md states the protocol, and
-// what a restart, a step of a clock or FLUSHALL of a node means. docs/redlock.md says when another
+// what a restart, a step of a clock or FLUSHALL of a node means. docs/howto/redlock.md says when another
 // backend is the better choice.
 //
 // A lock with the key K in the namespace N has these keys on each node. In K, '%' and '}' are written

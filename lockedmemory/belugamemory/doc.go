@@ -16,7 +16,7 @@
 // process. The option store names another server for the sessions. A quorum needs it: it keeps locks
 // alone. A PostgreSQL has the schemas of pglock.Migrate and pgstore.Migrate. Timeout bounds the
 // wait of memory.New for the server, by default 5 s. An APIKey is refused. Provider and Model have
-// no effect. docs/beluga.md has values and defaults of the Options, which may come from JSON:
+// no effect. docs/howto/beluga.md has values and defaults of the Options, which may come from JSON:
 //
 //	busy, idle_ttl, inner, inner_options, inner_separates_sessions, max_exchanges, max_hold,
 //	max_retries, namespace, retry_delay, session_id, store, ttl, wait, window
@@ -33,5 +33,5 @@
 //	ErrOutcomeUnknown      a Save without a turn ID got no answer: a retry could store it twice
 //	core.ErrInvalidInput   every other error; the text says what to change
 //
-// core.IsRetryable is true for the first two. docs/beluga.md lists the sentinels of each code.
+// core.IsRetryable is true for the first two. docs/reference/errors.md lists the sentinels of each code.
 package belugamemory

@@ -22,7 +22,7 @@
 //	})
 //
 // Answer is a turn with the ID of the question. For a turn with several Saves, give the ID to the
-// Turn, see lockedmemory.WithTurnID. docs/turns.md explains both, and their failures.
+// Turn, see lockedmemory.WithTurnID. docs/howto/retries.md explains both, and their failures.
 //
 // # What holds
 //

@@ -1,5 +1,6 @@
-// Package collectortest sends the telemetry of a contended run to the OpenTelemetry Collector's own OTLP
-// receiver, over gRPC and over HTTP, and looks for the answers that docs/observability.md promises.
+// Package collectortest sends the telemetry of a contended run to the OTLP receiver of the
+// OpenTelemetry Collector, over gRPC and over HTTP. Tests look for the answers that
+// docs/howto/tracing-and-metrics.md promises.
 package collectortest
 
 import (
