@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -85,6 +87,7 @@ func TestDocs_wrongNamesAreFound(t *testing.T) {
 // names knows which names exist.
 type names struct {
 	*index
+	mu       sync.Mutex           // guards foreign
 	foreign  map[string]*declared // packages of other modules and of the standard library
 	settings map[string]bool      // commands and settings of Redis, keywords, settings and functions of PostgreSQL
 }
@@ -96,8 +99,23 @@ var known = strings.Fields(`
 	core.App agent.WithMemory Runner Team Contract() archival archival-1 archival-2 NewArchival SetPersona SetHuman
 	stores/redis stores/dragonfly stores/mongodb stores/postgres stores/sqlite stores/neo4j stores/memgraph`)
 
+var shared struct {
+	once sync.Once
+	*names
+}
+
+// newNames returns the names that exist. All tests share them.
 func newNames(t *testing.T) *names {
-	n := &names{indexOf(t), map[string]*declared{}, map[string]bool{}}
+	t.Helper()
+	shared.once.Do(func() { shared.names = readNames(t) })
+	if shared.names == nil {
+		t.Fatal("the names could not be read")
+	}
+	return shared.names
+}
+
+func readNames(t *testing.T) *names {
+	n := &names{index: indexOf(t), foreign: map[string]*declared{}, settings: map[string]bool{}}
 	redis := testservers.SharedServer()
 	commands, err := redis.Do("COMMAND", "LIST")
 	if err != nil {
@@ -116,9 +134,18 @@ func newNames(t *testing.T) *names {
 	for _, name := range strings.Fields(commands + "\n" + settings + "\n" + postgres) {
 		n.settings[strings.ToLower(name)] = true
 	}
-	for name := range code.Importable {
-		if _, err := n.packageOf(name); err != nil {
-			t.Fatal(err)
+	list, err := exec.Command("go", append([]string{"list", "-e", "-find", "-f", "{{.ImportPath}} {{.Dir}}"},
+		slices.Collect(maps.Values(code.Importable))...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range code.Importable {
+		for line := range strings.Lines(string(list)) {
+			if dir, ok := strings.CutPrefix(line, path+" "); ok && n.packages[name] == nil {
+				if n.foreign[name], err = declarations(strings.TrimSpace(dir)); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	return n
@@ -301,6 +328,8 @@ func (n *names) packageOf(name string) (*declared, error) {
 	if p := n.packages[name]; p != nil {
 		return p, nil
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if p, ok := n.foreign[name]; ok {
 		return p, nil
 	}
@@ -339,7 +368,10 @@ func declarations(dir string) (*declared, error) {
 }
 
 func (n *names) all(yield func(*declared) bool) {
-	for _, packages := range []map[string]*declared{n.packages, n.foreign} {
+	n.mu.Lock()
+	foreign := maps.Clone(n.foreign)
+	n.mu.Unlock()
+	for _, packages := range []map[string]*declared{n.packages, foreign} {
 		for _, p := range packages {
 			if p != nil && !yield(p) {
 				return
