@@ -9,5 +9,5 @@ Beluga AI, which `belugamemory` needs, is not in the list: its users have chosen
 
 | module | licence |
 |---|---|
-{{ range . }}| `{{ .Name }}` | {{ .LicenseName }} |
+{{ range . }}| {{ .Name }} | {{ .LicenseName }} |
 {{ end -}}

@@ -18,7 +18,7 @@ func TestLicences_areListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\S+)` \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (\S+\.\S+) \| (.*) \|$`).FindAllStringSubmatch(string(page), -1) {
 		listed = append(listed, row[1])
 		if !slices.Contains(permissive, row[2]) {
 			t.Errorf("%s has the licence %s, which is not one of %q", row[1], row[2], permissive)
