@@ -19,6 +19,6 @@
 //	  - Answer is the turn of a chat service: a message that is repeated is answered once.
 //	  - [WithTurnID] numbers the Saves of a turn, so that a store that knows of IDs stores each once.
 //
-// Without the lock nothing is written, see [LockedMemory.Save] for the errors. docs/guide.md shows
+// Without the lock nothing is written, see [LockedMemory.Save] for the errors. docs/howto shows
 // each task.
 package lockedmemory

@@ -46,7 +46,6 @@ func TestCommands_exist(t *testing.T) {
 // first one, and new pages replace the others.
 var withoutComments = map[string]bool{
 	"docs/quickstart.md":    true,
-	"docs/guide.md":         true,
 	"docs/beluga.md":        true,
 	"docs/observability.md": true,
 	"docs/performance.md":   true,
