@@ -249,8 +249,8 @@ func typeName(t ast.Expr) string {
 // Options returns the names of the exported functions of a package that return an Option, sorted.
 func Options(t testing.TB, name string) []string {
 	t.Helper()
-	p := indexOf(t).packages[name]
-	if p == nil {
+	p, found := indexOf(t).packages[name]
+	if !found {
 		t.Fatalf("there is no package %s", name)
 	}
 	return slices.Sorted(slices.Values(p.options))
