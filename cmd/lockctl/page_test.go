@@ -1,9 +1,7 @@
 package main
 
 import (
-	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -76,35 +74,5 @@ func TestPage_namesFieldsAndCodes(t *testing.T) {
 		if !strings.Contains(string(text), "\n| "+strconv.Itoa(code)+" | ") {
 			t.Errorf("the page does not name the exit code %d", code)
 		}
-	}
-}
-
-var written = regexp.MustCompile("(?m)(?:`|^)lockctl ([a-z-][^`\n|#>]*)")
-
-// Each lockctl command on a page has the flags and the arguments of the program.
-func TestPages_commandsAreOfTheProgram(t *testing.T) {
-	commands := 0
-	err := filepath.WalkDir("../../docs", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, match := range written.FindAllStringSubmatch(string(text), -1) {
-			args := strings.Fields(strings.ReplaceAll(match[1], "--token N", "--token 1"))
-			commands++
-			root := (&tool{}).root()
-			root.InitDefaultCompletionCmd()
-			cmd, rest, err := root.Find(args)
-			if err == nil && cmd != root {
-				err = cmd.ParseFlags(rest)
-			}
-			if err != nil {
-				t.Errorf("%s: lockctl %s: %v", path, match[1], err)
-			}
-		}
-		return err
-	})
-	if err != nil || commands < 10 {
-		t.Errorf("%d commands were found: %v", commands, err)
 	}
 }

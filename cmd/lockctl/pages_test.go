@@ -27,6 +27,7 @@ func TestRoot_commandsOfThePages(t *testing.T) {
 }
 
 func parses(root *cobra.Command, args []string) error {
+	root.InitDefaultCompletionCmd()
 	command, rest, err := root.Find(args)
 	if err != nil {
 		return err

@@ -168,17 +168,25 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 }
 
 var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "TURN ID", enough: 32, some: 8},
-	{name: "NUMBER", right: true}, {name: "MESSAGES", right: true}, {name: "BYTES", right: true}, {name: "BROKEN", enough: 24, some: 8}}
+	{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}
 
 func (x exchange) row() []string {
-	number := ""
-	if x.ID != "" {
-		number = strconv.Itoa(x.Number)
-	}
-	return []string{x.Place, x.Granted, x.ID, number, strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes), x.Broken}
+	return []string{x.Place, x.Granted, x.turn(), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)}
 }
 
+// turn shows the turn ID and the number of the exchange under the ID.
+func (x exchange) turn() string {
+	if x.ID == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%s #%d", x.ID, x.Number)
+}
+
+// texts are the lines below an exchange.
 func (x exchange) texts() (lines string) {
+	if x.Broken != "" {
+		lines = "\n  broken: " + clean(x.Broken)
+	}
 	for _, text := range x.Texts {
 		lines += "\n  " + clean(text)
 	}
@@ -235,14 +243,7 @@ func (t *tool) line(x exchange) error {
 	if t.output == "json" {
 		return json.NewEncoder(t.out).Encode(x)
 	}
-	turn := "-"
-	if x.ID != "" {
-		turn = fmt.Sprintf("%s #%d", x.ID, x.Number)
-	}
-	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, turn, x.Messages, x.Bytes)
-	if x.Broken != "" {
-		line += "  broken: " + x.Broken
-	}
+	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, x.turn(), x.Messages, x.Bytes)
 	_, err := fmt.Fprintln(t.out, clean(line)+x.texts())
 	return err
 }

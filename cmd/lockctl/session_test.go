@@ -75,9 +75,9 @@ func TestSession_listShowVerifyDelete(t *testing.T) {
 		lockctl(t, "session", "list", "-o", "json", "--url", url, "--limit", "1").
 			is(t, 0, `"more": true`, `"chat-0"`, "raise --limit")
 		lockctl(t, "session", "show", "chat-1", "--url", url).places(t, 0, `
-PLACE  GRANTED  TURN ID  NUMBER  MESSAGES  BYTES  BROKEN
-TOKEN-1000000  CLOCK  order-1  1  2  33
-TOKEN-1000000  CLOCK  2  32`)
+PLACE  GRANTED  TURN ID  MESSAGES  BYTES
+TOKEN-1000000  CLOCK  order-1 #1  2  33
+TOKEN-1000000  CLOCK  -  2  32`)
 		lockctl(t, "session", "show", "chat-1", "--text", "--url", url).is(t, 0, "\n  What is a lease?\n  A lock that ends.\n",
 			`And a\ntoken?`)
 		lockctl(t, "session", "show", "chat-1", "-o", "json", "--limit", "1", "--url", url).places(t, 0, `{
@@ -149,7 +149,7 @@ func TestSession_verifyFindsBrokenEntries(t *testing.T) {
 	}
 	lockctl(t, "session", "verify", "chat-1", "--url", database.URL()).is(t, exitFinding, "cannot be read", "ahead of this machine's clock",
 		"Problems: 2")
-	lockctl(t, "session", "show", "chat-1", "--url", database.URL()).is(t, 0, "1999999999999999-1000000")
+	lockctl(t, "session", "show", "chat-1", "--url", database.URL()).is(t, 0, "1999999999999999-1000000", "\n  broken: ")
 }
 
 // A holder under a lower token than the session has seen is one of a service that lost its data.
