@@ -200,6 +200,7 @@ func TestTicks_areRoundAndFew(t *testing.T) {
 		95 * time.Millisecond:   "0 20 ms 40 ms 60 ms 80 ms",
 		100 * time.Millisecond:  "0 20 ms 40 ms 60 ms 80 ms",
 		130 * time.Millisecond:  "0 25 ms 50 ms 75 ms 100 ms",
+		164 * time.Millisecond:  "0 50 ms 100 ms",
 		3 * time.Second:         "0 500 ms 1 s 1.5 s 2 s 2.5 s",
 		1100 * time.Microsecond: "0 0.2 ms 0.4 ms 0.6 ms 0.8 ms 1 ms",
 	} {
