@@ -24,6 +24,7 @@ type index struct {
 	// testFuncs are the tests and benchmarks.
 	testFuncs []testFunc
 	flags     map[string]bool // names that files define with package flag or pflag
+	modules   map[string]bool // paths of the modules that this one needs
 	words     map[string]bool // words of all files that are no pages
 	// constants holds all string constants, one per line.
 	constants string
@@ -48,7 +49,7 @@ var word = regexp.MustCompile(`[\pL_][\pL\d_]*(?:[.-][\pL\d_]+)*`)
 // readIndex reads all files once.
 var readIndex = sync.OnceValues(func() (*index, error) {
 	s := &index{packages: map[string]*declared{}, imports: map[string]string{},
-		tests: map[string]bool{}, flags: map[string]bool{}, words: map[string]bool{}}
+		modules: map[string]bool{}, tests: map[string]bool{}, flags: map[string]bool{}, words: map[string]bool{}}
 	var constants strings.Builder
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -58,6 +59,15 @@ var readIndex = sync.OnceValues(func() (*index, error) {
 			return err
 		}
 		switch filepath.Ext(path) {
+		case ".sum":
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(text)) {
+				module, _, _ := strings.Cut(line, " ")
+				s.modules[module] = true
+			}
 		case ".go":
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err != nil {
