@@ -94,7 +94,7 @@ type names struct {
 
 // known are names of other programs and modules that no file here has.
 var known = strings.Fields(`
-	ratelimit
+	ratelimit prefer
 	-race SSL_CERT_FILE target_session_attrs=read-write i/o OTEL_RESOURCE_ATTRIBUTES EOF psql redis-cli --enable-feature=exemplar-storage translation_strategy
 	core.App agent.WithMemory Runner Team Contract() archival archival-1 archival-2 NewArchival SetPersona SetHuman
 	stores/redis stores/dragonfly stores/mongodb stores/postgres stores/sqlite stores/neo4j stores/memgraph`)
