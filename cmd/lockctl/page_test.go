@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -29,8 +30,9 @@ func TestPage_commandsPrintAsShown(t *testing.T) {
 	d := open(t, url)
 	holder := acquire(t, d, key, "agent-5f6d-x2x9z:1")
 	waiters := []owner{acquire(t, d, key, "agent-5f6d-k8s2c:1"), acquire(t, d, key, "agent-5f6d-p4q7w:1")}
-	acquire(t, d, "billing", "biller-0:77")
 	t.Setenv("LOCKCTL_URL", url)
+	testservers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", key).out, "held for  0s") })
+	acquire(t, d, "billing", "biller-0:77")
 	blocks := shown.FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 7 {
 		t.Fatalf("the page shows %d commands", len(blocks))
