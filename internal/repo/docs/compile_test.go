@@ -23,6 +23,7 @@ var code = Code{
 		"store":     "*sessionstore.Store[string, string]",
 		"t":         "*testing.T",
 		"tenant":    "string",
+		"tool":      "func(ctx context.Context, call, key string, fence int64) (string, error)",
 	},
 	Importable: map[string]string{
 		"context":       "context",
