@@ -40,7 +40,7 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
 # show recipes, rehearse a release, need several servers, or break their server. make test-all
 # runs just those.
-EXPLORING := examples/recipes internal/privacy internal/randomfaults internal/repo/release internal/soak internal/sweeps
+EXPLORING := examples/flocklock examples/recipes internal/privacy internal/randomfaults internal/repo/release internal/soak internal/sweeps
 SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
 
 GOTEST := go test -race -count=1 -timeout 10m
