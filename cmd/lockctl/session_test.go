@@ -26,18 +26,19 @@ type chat struct {
 
 func newChat(t *testing.T, url, session string) chat {
 	t.Helper()
-	s, err := (&tool{url: url}).openStore()
+	store, _ := split(url)
+	s, err := (&tool{url: url, store: store}).openStore()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
 	key := lockedmemory.FixedKey(session)
-	store, err := sessionstore.New(s.Driver, key, raw{}, nil)
+	inner, err := sessionstore.New(s.Driver, key, raw{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	locker := locker(t, url)
-	memory, err := lockedmemory.New(store, locker, key, nil)
+	memory, err := lockedmemory.New(inner, locker, key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +66,8 @@ func (r result) places(t *testing.T, code int, want string) {
 func TestSession_listShowVerifyDelete(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		lockctl(t, "session", "list", "--url", url).prints(t, 0, `No session in the namespace "session" has an exchange.`)
+		join := map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")]
+		lockctl(t, "session", "list", "--url", url+join+"namespace=chat").prints(t, 0, `No session in the namespace "chat:session" has an exchange.`)
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
 		one, other := newChat(t, url, "chat-1"), newChat(t, url, "chat-0")
 		one.save(t, "order-1", "What is a lease?", "A lock that ends.")

@@ -36,7 +36,9 @@ func (t *tool) openStore() (*sessions, error) {
 	if rawURL != "" {
 		rawURL, keep.Namespace = split(rawURL)
 	} else {
-		rawURL, _ = split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
+		var locks string
+		rawURL, locks = split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
+		keep = keep.Beside(locks)
 	}
 	if rawURL == "" {
 		return nil, invalid("no sessions are given: use --store, LOCKCTL_STORE, --url or LOCKCTL_URL")

@@ -173,9 +173,7 @@ func (c *configuration) settle() error {
 		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.lock.Retry.Max, 100*time.Millisecond)
 	}
 	c.Wait = c.lock.Wait
-	if c.lock.Namespace != "" {
-		c.keep.Namespace = c.lock.Namespace + ":session"
-	}
+	c.keep = c.keep.Beside(c.lock.Namespace)
 	return c.chooseKey(c.inner != "")
 }
 

@@ -15,7 +15,7 @@ import (
 // Retention, mean the defaults.
 type Retention struct {
 	// Namespace begins every key of the store: at most 128 bytes of text without control characters
-	// and braces. Default: "session".
+	// and braces. Default: "session", or as [Retention.Beside] says.
 	Namespace string
 	// IdleTTL is how long a session with an exchange is kept after its last use: a Save, a Clear, or
 	// the first access of a lease. Whole milliseconds, at least one second. Default: for ever.
@@ -40,6 +40,15 @@ type Retention struct {
 	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
 	// one second. Default: 24 hours.
 	RememberTurns time.Duration
+}
+
+// Beside returns r with a default Namespace for sessions that are opened with their locks: that of the
+// locks and ":session". So two applications with different namespaces share nothing.
+func (r Retention) Beside(locks string) Retention {
+	if r.Namespace == "" && locks != "" {
+		r.Namespace = locks + ":session"
+	}
+	return r
 }
 
 // Since returns the lowest token of the exchanges that MaxAge keeps: a token is the microsecond of its

@@ -39,7 +39,8 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 
 // Open makes a Locker and a store for the database of rawURL, see pglock.OpenDriver. Its parameter
 // schema names the schema. Give both to lockedmemory.New, with the same KeyFunc. Both have
-// connections of their own, at most 8, and end with the Locker's Close. The schema has what
+// connections of their own, at most 8, and end with the Locker's Close. If Options.Lock has a Namespace
+// and Options.Retention has none, that of the sessions is the lock's and ":session". The schema has what
 // pglock.Migrate and [Migrate] install.
 //
 // Open does no I/O. It returns distlock.ErrInvalidOption for a URL that is not valid, for
@@ -64,7 +65,8 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	}
 	var locker *distlock.Locker
 	var store *sessionstore.Store[M, D]
-	sessions, err := NewColocatedDriver(d, &opts.Retention)
+	keep := opts.Retention.Beside(opts.Lock.Namespace)
+	sessions, err := NewColocatedDriver(d, &keep)
 	if err == nil {
 		store, err = sessionstore.New(sessions, key, codec, &opts.Store)
 	}

@@ -19,7 +19,8 @@ type Options struct {
 
 // Open makes a Locker and a store over one client for the Redis of rawURL, see redislock.ParseURL.
 // Give both to lockedmemory.New, with the same KeyFunc. The Locker's Close also closes the client,
-// so the store ends with the Locker.
+// so the store ends with the Locker. If Options.Lock has a Namespace and Options.Retention has none, that
+// of the sessions is the lock's and ":session".
 //
 // It returns distlock.ErrInvalidOption for a URL that is not valid, and as [New] and redislock.New
 // do. The error shows no part of a password. If Redis does not answer, the first operation fails
@@ -38,7 +39,8 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	}
 	var locker *distlock.Locker
 	var store *sessionstore.Store[M, D]
-	sessions, err := NewColocatedDriver(d, &opts.Retention)
+	keep := opts.Retention.Beside(opts.Lock.Namespace)
+	sessions, err := NewColocatedDriver(d, &keep)
 	if err == nil {
 		store, err = sessionstore.New(sessions, key, codec, &opts.Store)
 	}

@@ -59,6 +59,30 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 }
 
 // The leak check of this package sees a client that stays open.
+// Two applications that differ in the namespace of their locks share no session.
+func TestOpen_namespaceOfTheLocks_keepsSessionsApart(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedServer()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	key := lockedmemory.FixedKey(t.Name())
+	for namespace, prefix := range map[string]string{"support": "support:session", "sales": "sales:session"} {
+		locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{},
+			&redisstore.Options{Lock: distlock.Options{Namespace: namespace}})
+		must(t, err)
+		memory, err := lockedmemory.New(store, locker, key, nil)
+		must(t, err)
+		must(t, memory.Save(t.Context(), namespace, "a"))
+		if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, []string{namespace, "a"}) {
+			t.Errorf("Load in %s: %q, %v", namespace, got, err)
+		}
+		if n := client.Exists(t.Context(), prefix+":{"+t.Name()+"}:log").Val(); n != 1 {
+			t.Errorf("no log under %s", prefix)
+		}
+		must(t, locker.Close(t.Context()))
+	}
+}
+
 func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	t.Parallel()
 	url, key, codec := "redis://"+testservers.SharedServer().Addr(), lockedmemory.FixedKey("s"),
