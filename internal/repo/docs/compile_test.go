@@ -4,7 +4,6 @@ import "testing"
 
 var code = Code{
 	Given: map[string]string{
-		"answer":    "func(context.Context) error",
 		"client":    "*redis.Client",
 		"ctx":       "context.Context",
 		"id":        "string",
@@ -18,17 +17,21 @@ var code = Code{
 		"place":     "lockedmemory.Place",
 		"pool":      "*pgxpool.Pool",
 		"question":  "string",
+		"send":      "func(event, text string)",
 		"server":    "*http.Server",
 		"session":   "lockedmemory.KeyFunc",
+		"stream":    "func(ctx context.Context, history []string, question string) iter.Seq2[string, error]",
 		"store":     "*sessionstore.Store[string, string]",
 		"t":         "*testing.T",
 		"tenant":    "string",
 		"tool":      "func(ctx context.Context, call, key string, fence int64) (string, error)",
+		"turn":      "func(context.Context) error",
 	},
 	Importable: map[string]string{
 		"context":       "context",
 		"errors":        "errors",
 		"fmt":           "fmt",
+		"iter":          "iter",
 		"http":          "net/http",
 		"log":           "log",
 		"slog":          "log/slog",
