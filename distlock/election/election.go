@@ -27,17 +27,21 @@ const (
 	calm       = time.Minute // an attempt that lasts this long begins the pauses anew
 )
 
-// Run waits in the queue for the lock on name, without a limit but ctx, and then runs lead. The context
-// of lead carries the lease and its fencing token, see [distlock.Locker.FromContext]. It ends with ctx,
-// or when the lease is lost, before another instance can lead.
+// Run campaigns: it waits in the queue for the lock on name, without a limit but ctx. Then it runs
+// lead. The context of lead carries the lease and its fencing token, see [distlock.Locker.FromContext]. It
+// ends with ctx, or when the lease is lost, before another instance can lead.
 //
-// Run resigns when lead has returned, and returns its result; a panic of lead goes on. After a loss, and
-// after an error of lead that matches [distlock.ErrLost], Run waits for lead, drops its result, and
-// campaigns again, so lead may run several times. While the lock service fails, Run logs each failure
-// and tries again after a pause of at most 5 s.
+// Run resigns when lead has returned: it releases the lock, and returns the result of lead. A panic
+// of lead goes on. So lead itself repeats work that fails for a moment, and returns when the work has
+// failed for too long. To campaign again then, call Run again after a pause.
+//
+// After a loss, and after an error of lead that matches [distlock.ErrLost], Run waits for lead, drops its
+// result, and campaigns again, so lead may run several times. While the lock service fails, Run logs each
+// failure and tries again after a pause of at most 5 s.
 //
 // A lead that works on after the end of its context may run beside the next leader. Then only a store
-// that compares fencing tokens refuses its writes.
+// that compares fencing tokens refuses its writes. A lead that reads and then writes shows its token to
+// that store before its first read.
 //
 // Otherwise Run fails with the error of ctx, [distlock.ErrClosed], [distlock.ErrInvalidKey],
 // [distlock.ErrInvalidOption], or with a [distlock.BusyError] whose Self is true if ctx carries a lease
@@ -63,7 +67,11 @@ func Run(ctx context.Context, locker *distlock.Locker, name string, lead func(ct
 		}
 		d := pause(failures)
 		o := fencing.Options(locker)
-		o.Logger.WarnContext(ctx, "election: the instance does not lead and campaigns again after a pause",
+		what := "election: the instance has lost the lead, and campaigns again after a pause"
+		if !led {
+			what = "election: the campaign failed; the instance campaigns again after a pause"
+		}
+		o.Logger.WarnContext(ctx, what,
 			fencing.KeyAttr(o.LogKeys, name), slog.Bool("led", led), slog.Duration("pause", d), slog.Any("error", err))
 		select {
 		case <-time.After(d):

@@ -48,7 +48,11 @@ func run(lock, database, month string) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.Background())
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	}()
 	err = locker.Do(ctx, "tables", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, tables)
 		return err

@@ -44,7 +44,11 @@ func run(lock, database string, every time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.Background())
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	}()
 	err = locker.Do(ctx, "table", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, table)
 		return err

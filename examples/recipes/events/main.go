@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,7 +52,11 @@ func run(ctx context.Context, lock, database string, queue io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.Background())
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	}()
 	err = locker.Do(ctx, "tables", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, tables)
 		return errors.Join(err, pglock.MigrateFence(ctx, db, nil))

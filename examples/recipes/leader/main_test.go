@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"syscall"
 	"testing"
@@ -8,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/recipetest"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -34,7 +38,7 @@ func instance(t *testing.T, lock, database, ttl string) *recipetest.Process {
 	return recipetest.Start(t, "-lock", lock, "-database", database, "-every", "10ms", "-ttl", ttl)
 }
 
-// leads waits until an instance leads and has stored a task.
+// leads waits until an instance leads and has stored a price.
 func leads(t *testing.T, p *recipetest.Process, database *testservers.PostgresDatabase) (token int) {
 	t.Helper()
 	text := p.Await("leads with token ")
@@ -42,20 +46,21 @@ func leads(t *testing.T, p *recipetest.Process, database *testservers.PostgresDa
 	if err != nil {
 		t.Fatal(err)
 	}
-	testservers.Await(t, 30*time.Second, "the leader stores a task", func() bool {
-		stored, err := database.Do("SELECT EXISTS (SELECT FROM task WHERE leader = " + text + ")")
+	testservers.Await(t, 30*time.Second, "the leader stores a price", func() bool {
+		stored, err := database.Do("SELECT EXISTS (SELECT FROM price WHERE leader = " + text + ")")
 		return err == nil && stored == "t"
 	})
 	return token
 }
 
-// inOrder wants tasks of several leaders, and none of an older one after a newer one.
+// inOrder wants prices of several leaders, and none of an older leader or fetch after a newer one.
 func inOrder(t *testing.T, database *testservers.PostgresDatabase) {
 	t.Helper()
-	counts, err := database.Do(`SELECT concat(count(DISTINCT leader) > 1, ' ', count(*) FILTER (WHERE leader < before))
-		FROM (SELECT leader, lag(leader) OVER (ORDER BY id) AS before FROM task) AS tasks`)
+	counts, err := database.Do(`SELECT concat(count(DISTINCT leader) > 1, ' ', count(*) FILTER (WHERE leader < before OR cents < earlier))
+		FROM (SELECT leader, cents, lag(leader) OVER ids AS before, lag(cents) OVER ids AS earlier
+			FROM price WINDOW ids AS (ORDER BY id)) AS prices`)
 	if err != nil || counts != "t 0" {
-		t.Errorf("several leaders, tasks of an older one: %s, %v; want t 0", counts, err)
+		t.Errorf("several leaders, prices out of order: %s, %v; want t 0", counts, err)
 	}
 }
 
@@ -109,4 +114,74 @@ func TestLeader_S2_lostLock_isRefused(t *testing.T) {
 	leads(t, instance(t, redis.URL(), database.URL(), "10m"), database)
 	first.Await("campaigns again")
 	inOrder(t, database)
+}
+
+// An older leader that does not know of its loss stores during the first fetch of the next leader. The
+// database refuses it, although the next leader has stored nothing.
+func TestLeader_S2_firstFetch_refusesOlderLeader(t *testing.T) {
+	database, redis := setUp(t), testservers.SharedRedis(t)
+	db, err := pgxpool.New(t.Context(), database.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	old := leaseOf(t, redis.URL())
+	if err := store(t.Context(), db, old, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redis.Do("FLUSHDB"); err != nil {
+		t.Fatal(err)
+	}
+	next := leaseOf(t, redis.URL())
+	ctx, cancel := context.WithCancel(t.Context())
+	fetched := false
+	err = lead(ctx, db, next, time.Minute, func(ctx context.Context) (int64, error) {
+		defer cancel()
+		fetched = true
+		if err := store(ctx, db, old, 3); !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("the older leader stores: %v, want ErrLost", err)
+		}
+		return 2, nil
+	})
+	if !fetched || err != nil { // the end of its context is no failure
+		t.Errorf("lead has fetched: %t, and fails with %v", fetched, err)
+	}
+}
+
+// An update that fails is repeated in the term.
+func TestLeader_failedFetch_isRepeated(t *testing.T) {
+	database, redis := setUp(t), testservers.SharedRedis(t)
+	db, err := pgxpool.New(t.Context(), database.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	fetches := 0
+	err = lead(ctx, db, leaseOf(t, redis.URL()), time.Millisecond, func(context.Context) (int64, error) {
+		if fetches++; fetches == 3 {
+			cancel()
+		}
+		return 0, distlock.ErrUnavailable
+	})
+	if fetches != 3 || err != nil {
+		t.Errorf("%d fetches, and the error %v; want 3 and nil", fetches, err)
+	}
+}
+
+func leaseOf(t *testing.T, lock string) *distlock.Lease {
+	t.Helper()
+	locker, err := lockurl.Open(t.Context(), lock, &distlock.Options{TTL: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	lease, err := locker.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
 }

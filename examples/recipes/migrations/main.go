@@ -50,7 +50,11 @@ func run(lock, database string) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(context.Background())
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	}()
 
 	applied, err := migrate(ctx, locker, db, steps)
 	if err != nil {
