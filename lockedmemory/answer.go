@@ -24,8 +24,8 @@ var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is
 // context fails with [ErrTurnID]. So a crash leaves the whole answer or nothing. A Replace, Clear
 // or Delete is not refused: it takes effect at once, also if fn fails after that.
 //
-// For several Saves, use Turn with other IDs. If a Turn has stored one exchange under the ID,
-// Answer returns that exchange as the answer, although the turn may be incomplete.
+// For several Saves, use Turn with other IDs. A Turn may store one exchange under the ID and then
+// fail. Answer takes that exchange for a whole answer: it returns the answer, and does not run fn.
 //
 // Errors, beside those of fn, Turn and [LockedMemory.Save]:
 //

@@ -1,5 +1,4 @@
-// Command chat is one instance of a chat service over plain HTTP. Any instance answers any message: the
-// conversations are in Redis, and a conversation has one turn at a time.
+// Command chat is one instance of a chat service over plain HTTP. Any instance answers any message.
 //
 //	go run ./examples/recipes/chat -listen localhost:8080 &
 //	go run ./examples/recipes/chat -listen localhost:8081 &
@@ -20,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -27,7 +27,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// Message is one message of a conversation.
 type Message struct{ Role, Text string }
 
 type service struct {
@@ -42,11 +41,12 @@ func main() {
 	thinking := flag.Duration("thinking", time.Second, "how long the model takes")
 	flag.Parse()
 	locker, store, err := redisstore.Open(context.Background(), *lock, lockedmemory.SessionKey,
-		sessionstore.JSON[Message]{}, &redisstore.Options{Lock: distlock.Options{Namespace: "chat", TTL: *ttl}})
+		sessionstore.JSON[Message]{}, &redisstore.Options{Lock: distlock.Options{Namespace: "chat", TTL: *ttl},
+			Retention: sessionstore.Retention{IdleTTL: 30 * 24 * time.Hour}, Store: sessionstore.Options{Window: 50}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, &lockedmemory.Options{Wait: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,28 +56,36 @@ func main() {
 	}
 	log.Printf("listening on http://%s", listener.Addr())
 	s := &service{memory, *thinking}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /conversations/{id}", s.post)
-	mux.HandleFunc("GET /conversations/{id}", s.get)
-	log.Fatal(http.Serve(listener, mux)) // examples/recipes/shutdown ends in order
+	http.HandleFunc("POST /conversations/{id}", s.post)
+	http.HandleFunc("GET /conversations/{id}", s.get)
+	log.Fatal(http.Serve(listener, nil)) // examples/recipes/shutdown ends in order
 }
 
 func (s *service) post(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	key := r.Header.Get("Idempotency-Key") // the client keeps the key when it repeats the message
-	if err != nil || key == "" {
-		http.Error(w, "a message needs a body and an Idempotency-Key", http.StatusBadRequest)
+	if err != nil || key == "" || !utf8.Valid(text) {
+		http.Error(w, "a message needs a text in UTF-8 and an Idempotency-Key", http.StatusBadRequest)
 		return
 	}
-	ctx := lockedmemory.WithSession(r.Context(), r.PathValue("id"))
-	question := Message{"user", string(text)}
+	ctx := lockedmemory.WithSession(context.WithoutCancel(r.Context()), r.PathValue("id"))
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // a turn goes on if its client gives up
+	defer cancel()
+	question, asked := Message{"user", string(text)}, false
 	answer, err := s.memory.Answer(ctx, key, question, func(ctx context.Context) ([]Message, error) {
+		asked = true
 		history, err := s.memory.Load(ctx, "") // no other instance writes until the answer is stored
 		if err != nil {
 			return nil, err
 		}
 		return s.model(ctx, history, question)
 	})
+	if err == nil && !asked { // the answer is an earlier one: it must be that of the same question
+		known, _, unread := s.memory.Answered(ctx, key)
+		if err = unread; err == nil && (len(known) == 0 || known[0].Input() != question) {
+			err = sessionstore.ErrTurnConflict
+		}
+	}
 	reply(w, answer, err)
 }
 
@@ -90,20 +98,22 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 func (s *service) model(ctx context.Context, history []Message, question Message) ([]Message, error) {
 	select {
 	case <-time.After(s.thinking):
-		return []Message{{"assistant", fmt.Sprintf("Answer %d to %q", len(history)/2+1, question.Text)}}, nil
-	case <-ctx.Done(): // the client has gone, or the lease is lost
-		return nil, context.Cause(ctx)
+	case <-ctx.Done(): // the time is over, or the lease is lost
 	}
+	return []Message{{"assistant", fmt.Sprintf("Answer %d to %q", len(history)/2+1, question.Text)}}, context.Cause(ctx)
 }
 
 func reply(w http.ResponseWriter, messages []Message, err error) {
+	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(messages)
-	case errors.Is(err, distlock.ErrInvalidKey), errors.Is(err, lockedmemory.ErrTurnID):
-		http.Error(w, "the conversation or the key is not valid", http.StatusBadRequest)
-	default: // the client may repeat the message with its key, at any instance
+	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrTurnID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
+		http.Error(w, "the conversation, the key or the message is not valid", http.StatusBadRequest)
+	case is(sessionstore.ErrTurnConflict), is(lockedmemory.ErrAnswerGone):
+		http.Error(w, "the key was used before", http.StatusConflict)
+	default: // a repetition may succeed, at any instance: see docs/reference/errors.md
 		log.Print(err)
 		http.Error(w, "try again", http.StatusServiceUnavailable)
 	}

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/recipetest"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
@@ -125,12 +130,58 @@ func TestChat_lostLock_modelAborted(t *testing.T) {
 
 func TestChat_badRequest_status400(t *testing.T) {
 	_, conversation := start(t, testservers.SharedRedis(t).URL(), "1ms")
-	for what, at := range map[string][2]string{
+	for what, at := range map[string][3]string{
 		"no key": {conversation, ""}, "a key that is too long": {conversation, strings.Repeat("k", 10_000)},
 		"a conversation that is too long": {conversation + strings.Repeat("2", 100_000), "a"},
+		"a text that is not UTF-8":        {conversation, "a", "\xff"},
 	} {
-		if _, err := post(at[0], at[1], "Hello"); err == nil || !strings.Contains(err.Error(), "400") {
+		if _, err := post(at[0], at[1], cmp.Or(at[2], "Hello")); err == nil || !strings.Contains(err.Error(), "400") {
 			t.Errorf("%s: %v, want the status 400", what, err)
+		}
+	}
+}
+
+// A client gives up before the answer, and repeats the message. The model's work is not lost.
+func TestChat_impatientClient_answeredLater(t *testing.T) {
+	_, conversation := start(t, testservers.SharedRedis(t).URL(), "2s")
+	impatient := http.Client{Timeout: time.Second}
+	tries := 0
+	testservers.Await(t, 30*time.Second, "the message is answered", func() bool {
+		tries++
+		request, err := http.NewRequest(http.MethodPost, conversation, strings.NewReader("Hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Idempotency-Key", "a")
+		_, err = receive(impatient.Do(request))
+		return err == nil
+	})
+	if tries < 2 {
+		t.Error("the first try is answered before the model")
+	}
+	judge(t, conversation, 1)
+}
+
+func TestChat_keyOfOtherMessage_status409(t *testing.T) {
+	_, conversation := start(t, testservers.SharedRedis(t).URL(), "1ms")
+	if _, err := post(conversation, "a", "Hello"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := post(conversation, "a", "Goodbye"); err == nil || !strings.Contains(err.Error(), "409") {
+		t.Errorf("%v, want the status 409", err)
+	}
+	judge(t, conversation, 1)
+}
+
+func TestReply_permanentError_status4xx(t *testing.T) {
+	for err, want := range map[error]int{
+		distlock.ErrInvalidKey: 400, lockedmemory.ErrTurnID: 400, sessionstore.ErrTooLarge: 400, sessionstore.ErrCodec: 400,
+		sessionstore.ErrTurnConflict: 409, lockedmemory.ErrAnswerGone: 409,
+		distlock.ErrUnavailable: 503, distlock.ErrLost: 503, distlock.ErrOutcomeUnknown: 503, distlock.ErrNotAcquired: 503,
+	} {
+		w := httptest.NewRecorder()
+		if reply(w, nil, fmt.Errorf("turn: %w", err)); w.Code != want {
+			t.Errorf("%v: status %d, want %d", err, w.Code, want)
 		}
 	}
 }

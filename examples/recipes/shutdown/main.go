@@ -24,6 +24,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 )
 
+var errStopping = errors.New("the service shuts down")
+
 func main() {
 	lock := flag.String("lock", cmp.Or(os.Getenv("LOCK_URL"), "redis://localhost:6379"), "URL of the lock service")
 	listen := flag.String("listen", "localhost:8080", "address to listen on")
@@ -49,7 +51,7 @@ func serve(lockURL, address string, grace, thinking time.Duration) error {
 	}
 	log.Printf("listening on http://%s", listener.Addr())
 
-	server := &http.Server{Handler: answers(locker, thinking)}
+	server := &http.Server{Handler: answers(ctx, locker, thinking)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -75,7 +77,8 @@ func shutDown(server *http.Server, locker *distlock.Locker, grace time.Duration)
 	return errors.Join(locker.Close(ctx), server.Shutdown(ctx))
 }
 
-func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {
+// answers takes a context that ends at SIGTERM. Its end ends waits, but no turn that has begun.
+func answers(stopping context.Context, locker *distlock.Locker, thinking time.Duration) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /conversations/{id}", func(w http.ResponseWriter, r *http.Request) {
 		message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -83,7 +86,13 @@ func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		err = locker.Do(r.Context(), r.PathValue("id"), func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		begin := context.AfterFunc(stopping, cancel) // SIGTERM ends the wait, not the turn
+		err = locker.Do(ctx, r.PathValue("id"), func(ctx context.Context) error {
+			if !begin() {
+				return errStopping
+			}
 			select { // load the history, ask the model, save
 			case <-time.After(thinking):
 				return nil
@@ -96,9 +105,9 @@ func answers(locker *distlock.Locker, thinking time.Duration) http.Handler {
 			fmt.Fprintf(w, "You said %q.\n", message)
 		case errors.Is(err, distlock.ErrInvalidKey):
 			http.Error(w, "no such conversation", http.StatusNotFound)
-		case errors.Is(err, distlock.ErrNotAcquired):
+		case errors.Is(err, distlock.ErrNotAcquired) && ctx.Err() == nil:
 			http.Error(w, "one moment, please", http.StatusConflict)
-		default: // ErrUnavailable, ErrLost, ErrClosed: repeat the message at another instance
+		default: // errStopping, ErrUnavailable, ErrLost, ErrClosed: repeat the message at another instance
 			log.Print(err)
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		}

@@ -24,6 +24,60 @@ func TestShutdown_messageLongerThanGrace_refused(t *testing.T) {
 	shutDownDuring(t, "1m", "100ms", http.StatusServiceUnavailable)
 }
 
+// A queue must not delay the exit, and no turn begins during the grace.
+func TestShutdown_waiters_refusedAtOnce(t *testing.T) {
+	url := testservers.SharedRedis(t).URL()
+	next, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: "chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close(context.Background()) })
+	other := recipetest.Start(t, "-lock", url, "-listen", "127.0.0.1:0", "-thinking", "4s", "-grace", "30s")
+	p := recipetest.Start(t, "-lock", url, "-listen", "127.0.0.1:0", "-thinking", "4s", "-grace", "30s")
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	held, waiting := make(chan int, 1), make(chan int, 1)
+	ask := func(p *recipetest.Process, status chan<- int) {
+		conversation := p.Await("listening on ") + "/conversations/42"
+		go func() {
+			defer close(status)
+			response, err := http.Post(conversation, "text/plain", strings.NewReader("Hello"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = response.Body.Close()
+			status <- response.StatusCode
+		}()
+	}
+	ask(other, held)
+	testservers.Await(t, 30*time.Second, "a service holds the lock", func() bool {
+		info, err := next.Inspect(t.Context(), "42")
+		return err == nil && info.Held
+	})
+	ask(p, waiting)
+	testservers.Await(t, 30*time.Second, "the other service waits", func() bool {
+		info, err := next.Inspect(t.Context(), "42")
+		return err == nil && info.Waiters == 1
+	})
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-waiting; got != http.StatusServiceUnavailable {
+		t.Errorf("the waiter has the status %d, want 503", got)
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case got := <-held:
+		t.Errorf("the exit comes after the running turn, which has the status %d", got)
+	default:
+	}
+	if got := <-held; got != http.StatusOK {
+		t.Errorf("the running turn has the status %d, want 200", got)
+	}
+}
+
 // shutDownDuring ends the service during a message. The lock is free when the process has ended, long
 // before the TTL of 30 s.
 func shutDownDuring(t *testing.T, thinking, grace string, want int) {
