@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -156,7 +155,7 @@ func conversePostgres(t *testing.T, address string) {
 	t.Helper()
 	key := lockedmemory.FixedKey("session")
 	locker, store, err := pgstore.Open(t.Context(), address, key, sessionstore.JSON[string]{},
-		&pgstore.Options{Lock: distlock.Options{Namespace: "distlock"}})
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func converse(t *testing.T, rawURL, namespace string) {
 	t.Helper()
 	key := lockedmemory.FixedKey("a } session")
 	locker, store, err := redisstore.Open(t.Context(), rawURL, key, sessionstore.JSON[string]{},
-		&redisstore.Options{Lock: distlock.Options{Namespace: namespace}})
+		&redisstore.Options{Lock: distlock.Options{Namespace: namespace}, Retention: sessionstore.Retention{Namespace: "session"}})
 	if err != nil {
 		t.Fatal(err)
 	}
