@@ -23,6 +23,7 @@ const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
 var docsCode = docs.Code{
 	Given: map[string]string{
 		"chatModel": "llm.ChatModel",
+		"client":    "*redis.Client",
 		"ctx":       "context.Context",
 		"id":        "string",
 		"locker":    "*distlock.Locker",
@@ -48,6 +49,9 @@ var docsCode = docs.Code{
 		"lockurl":      "github.com/belugalock/belugalock/distlock/lockurl",
 		"lockedmemory": "github.com/belugalock/belugalock/lockedmemory",
 		"belugamemory": "github.com/belugalock/belugalock/lockedmemory/belugamemory",
+		"redis":        "github.com/redis/go-redis/v9",
+		"redisstore":   "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
+		"sessionstore": "github.com/belugalock/belugalock/lockedmemory/sessionstore",
 	},
 	Beluga:  true,
 	Without: incomplete,
