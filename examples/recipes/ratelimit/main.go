@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	url := flag.String("lock", cmp.Or(os.Getenv("LOCK_URL"), "redis://localhost:6379"), "URL of the Redis")
+	url := flag.String("redis", cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379"), "URL of the Redis")
 	rate := flag.Int("rate", 10, "calls per second of all instances together")
 	burst := flag.Int("burst", 1, "calls that may begin at once after a pause")
 	calls := flag.Int("calls", 100, "how often to call")
@@ -50,7 +50,8 @@ func run(ctx context.Context, limiter *redis_rate.Limiter, limit redis_rate.Limi
 	return nil
 }
 
-// await returns when the caller may call. If Redis is down, await fails, so no call exceeds the rate.
+// await returns when the caller may call. If Redis is down, await returns the error of go-redis as it
+// is, so no call exceeds the rate.
 func await(ctx context.Context, limiter *redis_rate.Limiter, limit redis_rate.Limit) error {
 	for {
 		answer, err := limiter.Allow(ctx, "partner-api", limit) // the key is rate:partner-api

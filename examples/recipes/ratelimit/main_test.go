@@ -19,7 +19,7 @@ func TestRateLimit_twoInstances_shareRate(t *testing.T) {
 	start := time.Now()
 	var instances [2]*recipetest.Process
 	for i := range instances {
-		instances[i] = recipetest.Start(t, "-lock", url, "-rate", "10", "-calls", "20")
+		instances[i] = recipetest.Start(t, "-redis", url, "-rate", "10", "-calls", "20")
 	}
 	for _, p := range instances {
 		if err := p.Wait(); err != nil {
@@ -38,7 +38,7 @@ func TestRateLimit_twoInstances_shareRate(t *testing.T) {
 func TestRateLimit_redisDown_noCall(t *testing.T) {
 	server := testservers.StartRedis(t)
 	server.Kill()
-	p := recipetest.Start(t, "-lock", "redis://"+server.Addr(), "-calls", "1")
+	p := recipetest.Start(t, "-redis", "redis://"+server.Addr(), "-calls", "1")
 	if err := p.Wait(); err == nil {
 		t.Error("an instance without Redis ends without an error")
 	}
