@@ -2,6 +2,7 @@ package testservers
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -16,7 +17,8 @@ type PostgresPair struct {
 func StartPostgresPair(tb testing.TB, synchronous bool, settings ...string) *PostgresPair {
 	tb.Helper()
 	p := &PostgresPair{Primary: StartPostgres(tb, settings...)}
-	p.Standby = newPostgres(tb, settings)
+	// By default, a promotion can wait 5 s for a primary that has died: as long as a first answer may take.
+	p.Standby = newPostgres(tb, append(slices.Clone(settings), "wal_retrieve_retry_interval=100ms"))
 	p.Standby.follow(p.Primary)
 	p.AwaitStandby()
 	if synchronous {
