@@ -17,6 +17,7 @@ var code = Code{
 		"place":     "lockedmemory.Place",
 		"pool":      "*pgxpool.Pool",
 		"question":  "string",
+		"r":         "*http.Request",
 		"send":      "func(event, text string)",
 		"server":    "*http.Server",
 		"session":   "lockedmemory.KeyFunc",
