@@ -446,7 +446,7 @@ func TestSave_localWaiters_handoffs(t *testing.T) {
 			local++
 		}
 	}
-	if got := len(r.history(t)); got != 2+2*n || local < n/2 {
+	if got := len(r.history(t)); got != 2+2*n || local == 0 { // a grant hands off locally for 10 ms
 		t.Errorf("%d messages, and %d local handoffs", got, local)
 	}
 	r.wantFree(t)
