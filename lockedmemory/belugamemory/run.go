@@ -22,9 +22,10 @@ import (
 // waits for the session's lease and calls run under the lease. Use it for the Run of a Runner with
 // a service of [WrapSessions] and an agent of [WrapAgent].
 //
-// The lease ends when the Update of [WrapSessions] returns, or else when the run returns. If Update
-// fails, the stream yields its error and no event, so every answer that a reader sees is stored.
-// An error of the service that is no core.Error has the code [ErrOutcomeUnknown].
+// The lease ends when the Update of [WrapSessions] returns, or else when the run returns. The stream
+// yields no event before a successful Update, so every answer that a reader sees is stored. If Update
+// fails, the stream yields its error; one that is no core.Error has the code [ErrOutcomeUnknown]. An
+// event or end without an Update becomes an error: a plugin may have hidden the error of the run.
 //
 // The context of run names the session. Saves of memories over the same Locker are part of the run.
 // If the lease is lost or the Locker is closed, this context ends, and the stream ends with
@@ -65,7 +66,7 @@ func LockRun[I, E any](
 						err = coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
 					}
 					event, r.failed = next, err
-					if err == nil && (r.failure.Load() != nil || !show()) {
+					if err == nil && (!r.stored.Load() || r.failure.Load() != nil || !show()) {
 						return
 					}
 				}
@@ -86,13 +87,22 @@ func WrapAgent(inner agent.Agent) agent.Agent { return wrappedAgent{inner} }
 type wrappedAgent struct{ agent.Agent }
 
 func (a wrappedAgent) Invoke(ctx context.Context, input string, opts ...agent.Option) (answer string, err error) {
-	asAgent(ctx, func(ctx context.Context) { answer, err = a.Agent.Invoke(ctx, input, opts...) })
+	asAgent(ctx, func(ctx context.Context) error {
+		answer, err = a.Agent.Invoke(ctx, input, opts...)
+		return err
+	})
 	return answer, err
 }
 
 func (a wrappedAgent) Stream(ctx context.Context, input string, opts ...agent.Option) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		asAgent(ctx, func(ctx context.Context) { a.Agent.Stream(ctx, input, opts...)(yield) })
+		asAgent(ctx, func(ctx context.Context) (failed error) {
+			a.Agent.Stream(ctx, input, opts...)(func(event agent.Event, err error) bool {
+				failed = cmp.Or(err, failed)
+				return yield(event, err)
+			})
+			return failed
+		})
 	}
 }
 
@@ -100,16 +110,18 @@ type agentKey struct{}
 
 // asAgent runs the work of an agent as a part of its run, unless a wrapped agent around it does so
 // already. ⚑ It does not recover, so that the trace of a panic shows the agent.
-func asAgent(ctx context.Context, work func(ctx context.Context)) {
+func asAgent(ctx context.Context, work func(ctx context.Context) error) {
 	r := runOf(ctx)
 	if r == nil || ctx.Value(agentKey{}) == r {
-		work(ctx)
+		_ = work(ctx) // the caller has the error
 		return
 	}
 	panics := true
 	r.busy.Add(2)
 	defer func() { r.rests(ctx, 2, panics) }()
-	work(context.WithValue(ctx, agentKey{}, r))
+	if err := work(context.WithValue(ctx, agentKey{}, r)); err != nil {
+		r.hidden.Store(&err)
+	}
 	panics = false
 }
 
@@ -133,6 +145,8 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 			err = gone
 		case failure != nil && r.failed == nil:
 			err = *failure
+		case r.failed == nil && !r.stored.Load():
+			err = r.unstored()
 		}
 	}
 	op.Err = cmp.Or(err, r.failed)
@@ -211,7 +225,9 @@ type lockedRun struct {
 	created sync.Map              // the IDs of the sessions that this run has created
 	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
 	over    atomic.Bool           // the run has released its lease
+	stored  atomic.Bool           // an Update has succeeded
 	failure atomic.Pointer[error] // the error of its Update
+	hidden  atomic.Pointer[error] // the error of its Get, Create or agent, which a plugin may hide
 }
 
 type runKey struct{ lease *distlock.Lease } // nil for the innermost run
@@ -267,6 +283,21 @@ func (r *lockedRun) fails(err error) {
 		err = core.NewError("belugamemory.run", ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
 	}
 	r.failure.CompareAndSwap(nil, &err)
+}
+
+// unstored returns the error of a run that ends without an error and without an Update.
+func (r *lockedRun) unstored() error {
+	code, text := core.ErrInvalidInput, "the run has ended without an Update of WrapSessions; its turn is not stored"
+	var cause error
+	if hidden := r.hidden.Load(); hidden != nil {
+		cause, text = *hidden, text+", and a plugin has hidden its error"
+	} else {
+		text += ": give the Runner the service of WrapSessions, and let no plugin hide an error"
+	}
+	if known := new(core.Error); errors.As(cause, &known) {
+		code = known.Code
+	}
+	return core.NewError("belugamemory.run", code, text, cause)
 }
 
 // valued is a context with the values of another context before its own.

@@ -32,6 +32,7 @@ type scripted struct {
 	agent    answers
 	wrap     agent.Middleware          // of the agent, unless nil
 	after    func(ctx context.Context) // what plugins do, unless nil
+	hides    bool                      // a plugin hides errors
 	workers  sync.WaitGroup
 }
 
@@ -84,7 +85,10 @@ func (s *scripted) Run(ctx context.Context, sessionID, input string) iter.Seq2[s
 		case <-ctx.Done():
 			yield("", ctx.Err())
 		case r := <-results:
-			if r.err != nil {
+			if r.err != nil && s.hides {
+				yield("", nil)
+				return
+			} else if r.err != nil {
 				yield("", r.err)
 				return
 			}

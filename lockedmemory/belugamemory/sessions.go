@@ -75,6 +75,10 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 	}
 	before := r.busy.Or(1)
 	session, err := get(r)
+	r.hidden.Store(nil)
+	if err != nil {
+		r.hidden.Store(&err)
+	}
 	if err != nil && before == 0 {
 		r.rests(ctx, 0, false)
 	}
@@ -90,6 +94,8 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 		defer func() {
 			if err != nil {
 				r.fails(err)
+			} else {
+				r.stored.Store(true)
 			}
 			r.end(context.WithoutCancel(ctx)) // ⚑ as in rests
 		}()
