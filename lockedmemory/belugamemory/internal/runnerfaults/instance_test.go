@@ -1,0 +1,110 @@
+package runnerfaults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/agent"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+	"github.com/lookatitude/beluga-ai/v2/tool"
+
+	"github.com/belugalock/belugalock/internal/childproc"
+)
+
+// config is that of an instance.
+type config struct {
+	URL      string        // of the Redis
+	Unlocked bool          // on the plain service, without a lock
+	Think    time.Duration // the longest time in which the agent answers
+}
+
+// request is a message of a client.
+type request struct {
+	Turn    int
+	Session string
+	Client  string
+}
+
+func (r request) text() string { return fmt.Sprintf("question %d of %s", r.Turn, r.Client) }
+
+// reply is what a client sees.
+type reply struct {
+	Turn   int
+	Answer string
+	Err    string
+	Code   core.ErrorCode // of Err, "broken" for a dead process
+	Repeat bool           // Err is retryable
+}
+
+// instance runs turns until its parent stops it.
+func instance(ctx context.Context, parent *childproc.Line, c config) error {
+	runner, err := open(ctx, c, writer{c.Think})
+	if err != nil {
+		return err
+	}
+	var clients sync.WaitGroup
+	for {
+		var r request
+		if err := parent.Receive(&r); err != nil {
+			clients.Wait()
+			return runner.close()
+		}
+		clients.Go(func() { _ = parent.Send(ask(context.Background(), runner, r)) })
+	}
+}
+
+// ask iterates a whole run.
+func ask(ctx context.Context, runner *runner, r request) reply {
+	answer := reply{Turn: r.Turn}
+	for event, err := range runner.run(ctx, r.Session, schema.NewHumanMessage(r.text())) {
+		if err != nil {
+			answer.Err, answer.Code, answer.Repeat = err.Error(), "none", core.IsRetryable(err)
+			if coded := new(core.Error); errors.As(err, &coded) {
+				answer.Code = coded.Code
+			}
+		}
+		answer.Answer += event.Text
+	}
+	return answer
+}
+
+// writer is an agent. Its answer has the number of turns that it knows, in two events.
+type writer struct{ think time.Duration }
+
+func (writer) ID() string              { return "writer" }
+func (writer) Persona() agent.Persona  { return agent.Persona{} }
+func (writer) Tools() []tool.Tool      { return nil }
+func (writer) Children() []agent.Agent { return nil }
+
+func (w writer) Invoke(ctx context.Context, input string, opts ...agent.Option) (answer string, err error) {
+	for event, err := range w.Stream(ctx, input, opts...) {
+		if err != nil {
+			return "", err
+		}
+		answer += event.Text
+	}
+	return answer, nil
+}
+
+func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		seen := turnsKnown(ctx)
+		if w.think > 0 {
+			select {
+			case <-time.After(rand.N(w.think)):
+			case <-ctx.Done():
+				yield(agent.Event{}, ctx.Err())
+				return
+			}
+		}
+		if yield(agent.Event{Type: agent.EventText, Text: "answer to " + input}, nil) {
+			yield(agent.Event{Type: agent.EventText, Text: fmt.Sprintf(" after %d turns", seen)}, nil)
+		}
+	}
+}
